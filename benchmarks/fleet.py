@@ -17,8 +17,8 @@ from .processes import Bench, Figures
 _TURNS = 3
 _MOST_WALL = 1.15
 """Goal of the wall time on Ray, relative to one process."""
-_MOST_DRIVER = 50.0
-"""Goal of the driver's CPU time, in microseconds per child."""
+_MOST_RAY = 50.0
+"""Goal of the Ray process's CPU time, in microseconds per child."""
 
 _MOST_MEMORY = 1.3
 """Goal of the memory of all processes, relative to one process. On Ray _RAY_MEMORY is added."""
@@ -26,8 +26,8 @@ _RAY_MEMORY = 600e6
 
 
 def measure_memory(run: Figures) -> float:
-    """Return the peak bytes of the session's, the driver's and the worker processes, added."""
-    return 1_024 * (run.peak + run.driver_peak + run.workers_peak)
+    """Return the peak bytes of the session's, the Ray process's and the worker processes, added."""
+    return 1_024 * (run.peak + run.ray_peak + run.workers_peak)
 
 
 def _measure(bench: Bench, which: str, children: int, delay: str) -> Figures:
@@ -46,8 +46,8 @@ def main(children: int, delay: str) -> int:
         "CPU of the session's process, us per child": lambda which: (
             1e6 * runs[which].cpu / children
         ),
-        "CPU of the driver process, us per child": lambda which: (
-            1e6 * runs[which].driver / children
+        "CPU of the Ray process, us per child": lambda which: (
+            1e6 * runs[which].ray_process / children
         ),
         "CPU of the worker processes, us per child": lambda which: (
             1e6 * runs[which].workers / children
@@ -56,15 +56,15 @@ def main(children: int, delay: str) -> int:
         "memory of the session's process, KiB per child": lambda which: (
             (runs[which].peak - alone[which].peak) / children
         ),
-        "memory of the driver process, KiB per child": lambda which: (
-            (runs[which].driver_peak - alone[which].driver_peak) / children
+        "memory of the Ray process, KiB per child": lambda which: (
+            (runs[which].ray_peak - alone[which].ray_peak) / children
         ),
         "memory of the worker processes, KiB per child": lambda which: (
             (runs[which].workers_peak - alone[which].workers_peak) / children
         ),
         "memory of the session's process, MB": lambda which: runs[which].peak * 1_024 / 1e6,
-        "memory of driver and worker processes, MB": lambda which: (
-            (runs[which].driver_peak + runs[which].workers_peak) * 1_024 / 1e6
+        "memory of the Ray process and worker processes, MB": lambda which: (
+            (runs[which].ray_peak + runs[which].workers_peak) * 1_024 / 1e6
         ),
         "memory of all these processes, MB": lambda which: measure_memory(runs[which]) / 1e6,
         "most requests at the same time": lambda which: runs[which].most,
@@ -73,13 +73,13 @@ def main(children: int, delay: str) -> int:
     for name, get in figures.items():
         print(f"{name:<50} {get('local'):>10,.2f} {get('ray'):>10,.2f}")
     ratio = runs["ray"].wall / runs["local"].wall
-    driver = 1e6 * runs["ray"].driver / children
+    ray_process = 1e6 * runs["ray"].ray_process / children
     print(f"wall on Ray / local: {ratio:.2f} (goal {_MOST_WALL})")
-    print(f"CPU of the driver process: {driver:.0f} us per child (goal {_MOST_DRIVER:.0f})")
+    print(f"CPU of the Ray process: {ray_process:.0f} us per child (goal {_MOST_RAY:.0f})")
     memory = measure_memory(runs["ray"])
     most = _MOST_MEMORY * measure_memory(runs["local"]) + _RAY_MEMORY
     print(f"memory on Ray: {memory / 1e6:,.0f} MB (goal {most / 1e6:,.0f})")
-    return int(ratio > _MOST_WALL or driver > _MOST_DRIVER or memory > most)
+    return int(ratio > _MOST_WALL or ray_process > _MOST_RAY or memory > most)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """One measured session: `python -m benchmarks.fleet_subject local|ray URL FOLDER PROMPT`.
 
 It prints its cost as JSON. `main` has the CPU seconds of the thread with the event loop, `cpu`
-those of the session's process, `driver` those of the process that is connected to Ray, and
+those of the session's process, `ray_process` those of the process that is connected to Ray, and
 `workers` those of the worker processes. `peak` and the like are in KiB. `lag` is as in
 `benchmarks.crowd_subject`.
 """
@@ -46,7 +46,7 @@ def _read_peak(pids: Sequence[int]) -> float:
     return sum(float(line.split()[1]) for line in lines)
 
 
-def _list_driver() -> list[int]:
+def _list_ray_process() -> list[int]:
     """Return the child processes of this process."""
     pid = os.getpid()
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
@@ -62,17 +62,17 @@ async def _measure(which: str, url: str, folder: str, prompt: str) -> dict[str, 
     gc.callbacks.append(sampler.observe_collection)
     kind = f"ray:{_ACTORS}" if which == "ray" else "local"
     async with open_session(url, folder, prompt, kind) as session:
-        workers, driver = _list_workers(session), _list_driver() if which == "ray" else []
-        far = {"driver": _read_cpu_time(driver), "workers": _read_cpu_time(workers)}
+        workers, ray_process = _list_workers(session), _list_ray_process() if which == "ray" else []
+        far = {"ray_process": _read_cpu_time(ray_process), "workers": _read_cpu_time(workers)}
         main = time.thread_time()
         sampling = asyncio.create_task(sampler.sample())
         figures = await measure_run(session, prompt)
         sampling.cancel()
         return figures | {
             "main": time.thread_time() - main,
-            "driver": _read_cpu_time(driver) - far["driver"],
+            "ray_process": _read_cpu_time(ray_process) - far["ray_process"],
             "workers": _read_cpu_time(workers) - far["workers"],
-            "driver_peak": _read_peak(driver),
+            "ray_peak": _read_peak(ray_process),
             "workers_peak": _read_peak(workers),
             "lag": find_percentile(sampler.lags),
         }

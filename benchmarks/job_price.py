@@ -2,6 +2,9 @@
 
 The server's caches are simulated and the prices are those of the table; the same script answers
 mudroom and other frameworks, which get mudroom's system prompts and tools.
+
+A provider that caches on its own serves all of them alike: what remains is output, and input that
+is sent for the first time, which nobody can save, and reading the conversation in each turn.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -48,6 +52,12 @@ class Job:
 
     Arguments:
         provider: a key of the models.
+
+    Attributes:
+        usd: price of all requests so far in US dollars, each priced alone, as prices may depend on
+            the length of a request.
+        least_usd: price of the output and of each input token once, as if repeating it cost
+            nothing.
     """
 
     def __init__(self, provider: str) -> None:
@@ -55,7 +65,10 @@ class Job:
         dialect = "openai-responses" if provider == "openai" else provider
         self._cache = PromptCache(dialect, writes_cost=provider == "openai")
         self.usage = Usage()
+        self.usd = 0.0
+        self.least_usd = 0.0
         self.requests: list[ServerRequest] = []
+        self._sizes: dict[bytes, int] = {}
 
     def answer(self, request: ServerRequest) -> Fault:
         """Answer as the script says, and charge the request."""
@@ -68,7 +81,7 @@ class Job:
                 for n in range(CHILDREN)
             )
         elif turn < (2 * _PARENT_TURNS if is_parent else TURNS):
-            call = ToolCallBlock(f"r{request.number}", "read", {"file_path": "notes.txt"})
+            call = ToolCallBlock(f"r{request.number}", "read", {"file_path": f"{turn}.txt"})
             blocks = (call,)
         else:
             blocks = ("All is well here. " * 20,)
@@ -78,12 +91,17 @@ class Job:
         usage = self._cache.send(request.body, now, request.model)
         usage = replace(usage, output_tokens=sum(len(str(block)) for block in blocks) // 4)
         self.usage += usage
+        self.usd += self._price(usage)
+        child = None if is_parent else re.search(rb"Child \d+", request.body)
+        name = child[0] if child else b""
+        new = Usage(usage.input_tokens - self._sizes.get(name, 0), usage.output_tokens)
+        self.least_usd += self._price(new)
+        self._sizes[name] = usage.input_tokens
         return Fault(blocks=blocks, usage=usage)
 
-    @property
-    def usd(self) -> float:
-        """Price of all requests so far in US dollars."""
-        price = calculate_cost(self.model, self.usage)
+    def _price(self, usage: Usage) -> float:
+        """Return the price of one request in US dollars."""
+        price = calculate_cost(self.model, usage)
         assert price is not None
         return price
 
@@ -149,7 +167,8 @@ def extract_heads(job: Job) -> dict[str, Any]:
 
 def measure_prices(_: Bench, __: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "notes.txt").write_text("word " * (_FILE_SIZE // 5), "utf-8")
+        for turn in range(TURNS):
+            Path(folder, f"{turn}.txt").write_text("word " * (_FILE_SIZE // 5), "utf-8")
         heads = Path(folder, "heads.json")
         for provider in _MODELS:
             own = asyncio.run(run_mudroom(provider, folder))
@@ -158,6 +177,8 @@ def measure_prices(_: Bench, __: int) -> Iterator[Row]:
             share = own.usage.cache_read_tokens / own.usage.input_tokens
             yield Row(f"price of the standard job, {own.model}", "$", own.usd, own.usd)
             yield Row(f"share read from the cache, {provider}", "", share, 0.6, 0.8, least=True)
+            least = own.least_usd / own.usd
+            yield Row(f"share of the price that nobody can save, {provider}", "", least, least)
             peers = {name: asyncio.run(run_peer(name, provider, str(heads))) for name in _PEERS}
             for name, job in peers.items():
                 if job:

@@ -24,6 +24,7 @@ from mudroom import (
     AnyEvent,
     AssistantMessage,
     Budget,
+    Children,
     Reason,
     Report,
     Session,
@@ -154,7 +155,9 @@ async def run_children(
                 fan_out.reports[event.run] = event.report
 
         slots = at_once or count
-        async with _open(fan_out, folder, prompt_budget=budget, max_children=slots) as session:
+        async with _open(
+            fan_out, folder, prompt_budget=budget, children=Children(parallel=slots)
+        ) as session:
             start = asyncio.get_running_loop().time()
             session.watch(watch)
             answer = await session.run("PARENT")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mudroom import Agent, Budget, Session
+from mudroom import Agent, Budget, Children, Session
 from mudroom._engine.meters.meter import Meter
 from mudroom.events import RunFinished, SessionClosed
 from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
@@ -65,7 +65,7 @@ async def _resume(children: int) -> float:
         options: dict[str, Any] = {
             "model": ScriptedModel(answer),
             "agents": [Agent(name="small", budget=_SHARE)],
-            "max_children": children,
+            "children": Children(parallel=children),
             "cwd": folder,
             "home": folder,
             "environ": {},

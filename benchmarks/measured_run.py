@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from mudroom import Session
+from mudroom import Children, Session
 from mudroom._platform.own_process import collect_garbage_less_often
 
 
@@ -27,8 +27,7 @@ async def open_session(url: str, folder: str, prompt: str, worker: str) -> Async
     async with Session(
         model="anthropic:bench",
         cwd=folder,
-        child_turns=turns + 2,
-        max_children=children,
+        children=Children(turns=turns + 2, parallel=children),
         worker=worker,
     ) as session:
         yield session

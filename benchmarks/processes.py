@@ -32,7 +32,7 @@ class Figures(Struct, frozen=True):
         most: most requests at the same time.
         lag, busy, collecting: figures of `benchmarks.crowd_subject`.
         main, waiting, workers: figures of `benchmarks.simulation.subject`.
-        driver, driver_peak, workers_peak: figures of `benchmarks.fleet_subject`.
+        ray_process, ray_peak, workers_peak: figures of `benchmarks.fleet_subject`.
     """
 
     cpu: float
@@ -46,8 +46,8 @@ class Figures(Struct, frozen=True):
     main: float = 0.0
     waiting: float = 0.0
     workers: float = 0.0
-    driver: float = 0.0
-    driver_peak: float = 0.0
+    ray_process: float = 0.0
+    ray_peak: float = 0.0
     workers_peak: float = 0.0
 
 

@@ -28,7 +28,7 @@ _CHILDREN = 2
 @asynccontextmanager
 async def _share(worker: str) -> AsyncGenerator[dict[str, Any]]:
     async with Workers(worker) as workers:
-        yield {"workers": workers}
+        yield {"worker": workers}
 
 
 @asynccontextmanager

@@ -15,6 +15,8 @@ import sys
 import time
 from contextlib import AsyncExitStack
 
+from mudroom import Children
+
 
 def _read_cpu_time() -> float:
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -37,8 +39,7 @@ async def measure(which: str, url: str, folder: str, prompt: str) -> dict[str, o
                 Session(
                     model="anthropic:bench",
                     cwd=folder,
-                    child_turns=turns + 2,
-                    max_children=max(64, children),
+                    children=Children(turns=turns + 2, parallel=max(64, children)),
                     worker="process:2" if which == "processes" else "local",
                     journal="memory" if which == "memory" else "sqlite",
                 )

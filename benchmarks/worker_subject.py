@@ -22,7 +22,7 @@ import sys
 import tracemalloc
 import urllib.request
 
-from mudroom import Session
+from mudroom import Children, Session
 from mudroom._platform.own_process import collect_garbage_less_often
 
 _NO_ANSWER = 3_600_000
@@ -38,7 +38,7 @@ def _open(which: str, url: str, folder: str, children: int) -> Session:
         cwd=folder,
         home=folder,
         environ={**os.environ, "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none"},
-        max_children=children,
+        children=Children(parallel=children),
         sandbox="off",
         worker="process:2" if which == "processes" else "local",
     )
@@ -77,7 +77,7 @@ async def _measure_memory(
             await _wait_for_requests(url, run, count)
             sizes.append(_read_memory())
         tracemalloc.stop()
-        session.cancel()
+        session.runs.cancel()
         await asyncio.gather(*tasks)
     return {"few": sizes[0], "many": sizes[1]}
 

@@ -8,7 +8,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from mudroom import Session
+from mudroom import Integrations, Session
 from mudroom.testing import Answer, Request, ScriptedModel, call
 
 
@@ -26,7 +26,9 @@ def play_model(request: Request) -> Answer:
 async def main() -> None:
     model = os.environ.get("MUDROOM_MODEL") or ScriptedModel(play_model)
     cwd = str(Path(__file__).parent)
-    async with Session(model=model, cwd=cwd, agent_files=True) as session:
+    async with Session(
+        model=model, cwd=cwd, integrations=Integrations(agent_files=True)
+    ) as session:
         for agent in session.agents:
             print(f"{agent.name}: {agent.description}")
         report = await session.task("Review documents/on-mud.md.", agent="reviewer")

@@ -146,6 +146,7 @@ class PostgresServer:
         name = self._shared.rpartition("/")[2]
         if self.run_sql("SELECT to_regclass('mudroom.events')", name):
             self.run_sql("TRUNCATE mudroom.sessions, mudroom.events", name)
+        self.run_sql("DROP SCHEMA IF EXISTS mudroom_serve CASCADE", name)
         return self._shared
 
     def make_url(self, database: str, port: int | None = None, user: str = "mudroom") -> str:

@@ -8,17 +8,20 @@ import re
 import tempfile
 import uuid
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 from msgspec import Struct
 from msgspec.structs import replace
+from typing_extensions import TypeVarTuple
 
 from mudroom import (
     AssistantMessage,
     Budget,
+    Children,
     Effect,
     Session,
     Tool,
@@ -35,7 +38,10 @@ from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._engine.compaction.summary import SUMMARY_PROMPT
 from mudroom._session import build
 from mudroom.errors import ContextOverflow, ModelRefused, SessionPaused
-from mudroom.testing.clock import LoopClock, run_virtual
+from mudroom.testing.clock import LoopClock, VirtualLoop
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 
 MODEL = "anthropic:claude-sonnet-4-5"
 """A model with a price, so that limits in money hold."""
@@ -46,6 +52,9 @@ DELAYS = (0.0, 0.0, 0.01, 0.5, 3.0)
 PAUSES = 3
 MOMENTS = (0.0, 0.005, 0.01, 0.3, 0.5, 1.0, 3.0, 3.01, 6.0)
 """Seconds after which a tree is paused: also before the first request of the next process."""
+
+_PATH = re.compile(r"/\S+")
+"""The file that a compacted conversation names: its folder is another one each time."""
 
 _STARTED = re.compile(r"Started ([\d.~a-z]+) in the background")
 
@@ -96,7 +105,7 @@ class Tree(Struct, frozen=True):
 
     async def answer(self, request: Request) -> Answer:
         """Answer as a model that likes to delegate."""
-        draw = self.make_random("answer", request.prompt, request.turn)
+        draw = self.make_random("answer", _PATH.sub("", request.prompt), request.turn)
         await asyncio.sleep(draw.choice(DELAYS))
         usage = Usage(draw.randint(300, 900), draw.randint(10, 200))
         depth = request.prompt.count(".")
@@ -178,8 +187,7 @@ class Tree(Struct, frozen=True):
             sandbox="off",
             journal=journal,
             budget=self.make_budget(),
-            child_turns=draw.choice((1, 4, 30)),
-            max_children=draw.choice((1, 2, 64)),
+            children=Children(turns=draw.choice((1, 4, 30)), parallel=draw.choice((1, 2, 64))),
             tools=self.make_tools(),
             approver=self,
             **options,
@@ -197,11 +205,11 @@ class Tree(Struct, frozen=True):
                 continue
             run = draw.choice(works)
             acts: list[Callable[[], object]] = [
-                lambda run=run, number=number: session.send(run, f"message {number}"),
-                lambda run=run: session.cancel(run),
-                lambda run=run: session.wrap_up(run),
-                lambda: session.detach(),
-                lambda: session.interrupt() and session.send("1", "Go on."),
+                lambda run=run, number=number: session.runs.send(run, f"message {number}"),
+                lambda run=run: session.runs.cancel(run),
+                lambda run=run: session.runs.wrap_up(run),
+                lambda: session.runs.detach(),
+                lambda: session.interrupt() and session.runs.send("1", "Go on."),
             ]
             draw.choice(acts)()
 
@@ -257,12 +265,30 @@ class Tree(Struct, frozen=True):
         return events
 
 
+class _ThreadlessLoop(VirtualLoop):
+    """Loop without threads, whose order depends on the machine: it calls each function itself."""
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*_Ts], _T], *args: *_Ts
+    ) -> asyncio.Future[_T]:
+        future: asyncio.Future[_T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001  the caller gets it, as from a thread
+            future.set_exception(error)
+        return future
+
+
 def _run_in_folder(
     work: Callable[[Path], Coroutine[Any, Any, list[StoredEvent]]],
 ) -> list[StoredEvent]:
     """Run on virtual time, also that of the events: nothing depends on the machine's speed."""
-    with tempfile.TemporaryDirectory() as folder, patch.object(build, "SystemClock", LoopClock):
-        return run_virtual(work(Path(folder)))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        patch.object(build, "SystemClock", LoopClock),
+        asyncio.Runner(loop_factory=_ThreadlessLoop) as runner,
+    ):
+        return runner.run(work(Path(folder)))
 
 
 async def _pause(session: Session, seconds: float) -> None:
@@ -305,7 +331,7 @@ class WideTree(Tree, frozen=True):
 
     async def answer(self, request: Request) -> Answer:
         """Answer as other trees do, at greater length; or fail, or summarise."""
-        draw = self.make_random("wide", request.prompt, request.turn)
+        draw = self.make_random("wide", _PATH.sub("", request.prompt), request.turn)
         if SUMMARY_PROMPT in str(request.messages[-1]):
             await asyncio.sleep(draw.choice(DELAYS))
             return draw.choice(SUMMARIES)

@@ -32,11 +32,11 @@ async def open_workers(worker: str) -> AsyncGenerator[dict[str, Any]]:
         yield {"worker": worker}
         return
     async with Workers(own) as workers:
-        yield {"worker": "local", "workers": workers}
+        yield {"worker": workers}
 
 
 def open_session(
-    folder: Path, model: ScriptedModel, worker: str = "process:1", **options: Any
+    folder: Path, model: ScriptedModel, worker: str | Workers = "process:1", **options: Any
 ) -> Session:
     """Return a session in a folder, with its state beside the files."""
     defaults: dict[str, Any] = {

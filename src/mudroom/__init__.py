@@ -43,12 +43,13 @@ if TYPE_CHECKING:
         Usage,
         UserMessage,
     )
+    from ._core.options import Children, Compaction, Isolation, ModelOptions
     from ._core.ports import ApprovalDecision, ApprovalRequest, Approver, ToolContext
     from ._core.runs import Reason, Report
     from ._core.tools import Effect, Tool, ToolResult
     from ._projections.ledger import Ledger
     from ._projections.run_tree import OpenWork
-    from ._session.options import SessionOptions
+    from ._session.options import Integrations, SessionOptions
     from ._session.run_stream import RunStream
     from ._session.session import Session
     from ._session.worker_setup.transports import Workers
@@ -72,13 +73,14 @@ _NAMES_BY_MODULE = {
         "AssistantMessage ImageBlock Message ProviderBlock TextBlock ThinkingBlock ToolCallBlock "
         "ToolResultBlock Usage UserMessage"
     ),
+    "_core.options": "Children Compaction Isolation ModelOptions",
     "_core.ports": "ApprovalDecision ApprovalRequest Approver ToolContext",
     "_core.runs": "Reason Report",
     "_core.tools": "Effect Tool ToolResult",
     "errors": "JournalError ModelError ModelUnavailable MudroomError UsageError",
     "_adapters.integrations.mcp_servers.spec": "ServerSpec",
     "_adapters.integrations.usable_programs": "load_usable_programs",
-    "_session.options": "SessionOptions",
+    "_session.options": "Integrations SessionOptions",
     "permissions.rules": "Permissions",
     "_projections.ledger": "Ledger",
     "_projections.run_tree": "OpenWork",
@@ -97,6 +99,11 @@ _MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name 
 __all__ = [  # noqa: RUF022  (by theme)
     "Session",
     "SessionOptions",
+    "Children",
+    "Isolation",
+    "Compaction",
+    "ModelOptions",
+    "Integrations",
     "RunStream",
     "Workers",
     "Agent",

@@ -117,9 +117,9 @@ Example:
     class Failed(msgspec.Struct, tag=True):
         reason: str
 
-    async def start_driver(folder: ScratchDir) -> Ready | Failed | None:
+    async def start_program(folder: ScratchDir) -> Ready | Failed | None:
         "Start a program of your own, and read its first message."
-        link: ByteLink = await ProgramLink.start("my-driver", folder.path)
+        link: ByteLink = await ProgramLink.start("my-program", folder.path)
         return await MessageStream(link, Ready | Failed).receive()
 
     async def drive(number: int) -> None:

@@ -36,7 +36,7 @@ Example:
     # The same call, and the state of an MCP server, in the terms of Claude Code.
     assert get_claude_name("read") == "Read"
     assert to_claude_arguments("read", arguments, "/home/you")["file_path"] == "/home/you/paper.md"
-    print([get_claude_state(status) for status in session.mcp_servers])
+    print([get_claude_state(status) for status in session.mcp.servers])
 
     # A report for another model: what the engine knows of the run is around its words.
     ended = Report(text="pytest", reason=Reason.TIMEOUT, run_id="1")

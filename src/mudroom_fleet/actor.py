@@ -23,12 +23,12 @@ import msgspec
 import mudroom
 from mudroom.ports import Arrivals, RunLink
 
-from .driver_messages import Hello
+from .messages import Hello
 
 LEASE_SECONDS = 8.0
-"""Seconds that a worker process works without a call of the driver."""
+"""Seconds that a worker process works without a call of the Ray process."""
 MARGIN_SECONDS = 0.5
-"""Seconds that the driver waits longer: the watch of a lease looks at intervals."""
+"""Seconds that the Ray process waits longer: the watch of a lease looks at intervals."""
 _WATCH_SECONDS = 0.1
 EXIT_CODE = 75
 
@@ -42,7 +42,7 @@ def read_clock() -> float:
 
 
 class Lease:
-    """Lease of this process: how long it may work without a call of the driver.
+    """Lease of this process: how long it may work without a call of the Ray process.
 
     The process numbers its replies and keeps the time of each. A call says which reply the other
     side has; the lease then ends LEASE_SECONDS after the time of that reply. The other side counts
@@ -130,7 +130,7 @@ class ActorEnd(Arrivals):
             end.cancel()
 
     def start_beats(self) -> None:
-        """Do nothing: the replies to the calls of the driver show that the process works."""
+        """Do nothing: the replies to the calls of the Ray process show that the process works."""
 
 
 class WorkerActor:
@@ -176,7 +176,7 @@ class WorkerActor:
 
         Arguments:
             number: of the call, from 1. Calls may arrive in another order.
-            received: number of the last reply that the driver has; 0 is that of `hello`.
+            received: number of the last reply that the Ray process has; 0 is that of `hello`.
         """
         assert self._lease and self._link
         self._lease.check()

@@ -1,4 +1,4 @@
-"""ActorLink: one actor and the calls to it, in the driver process."""
+"""ActorLink: one actor and the calls to it, in the Ray process."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import msgspec
 from mudroom.ports import time_limit
 
 from .actor import MARGIN_SECONDS, MAX_DATA, InOrder, read_clock
-from .driver_messages import (
+from .messages import (
     ActorLost,
     ActorReady,
-    ActorStopped,
-    FromActor,
     Hello,
     LeaseState,
+    PartBytes,
+    PartClosed,
     ToTransport,
 )
 
@@ -145,7 +145,7 @@ class ActorLink:
         self.kill()
         if not lost.is_gone:
             await asyncio.sleep(self._last_reply_at + self._patience - self._read_clock())
-        self._send(ActorStopped(self._number))
+        self._send(PartClosed(self._number))
 
     def send_lease(self) -> None:
         """Tell the session's process how long the actor may work without a further call."""
@@ -227,7 +227,7 @@ class ActorLink:
         self._last_reply_at = self._read_clock()
         self._choose_gap(len(data))
         if known := self._replies.add(number, data):
-            self._send(FromActor(self._number, known))
+            self._send(PartBytes(self._number, known))
 
     async def _is_gone(self, error: Exception) -> bool:
         """Return whether the process of the actor has ended for certain."""

@@ -16,41 +16,40 @@ from mudroom.ports import Arrivals, MessageStream, ProgramLink, ScratchDir
 
 from .actor import LEASE_SECONDS, MARGIN_SECONDS, compute_code_digest
 from .actor_link import UNLOADABLE
-from .driver_messages import (
+from .messages import (
     ActorLost,
     ActorReady,
     AskLease,
-    CloseActor,
-    DriverConfig,
-    DriverFailed,
-    DriverReady,
-    FromActor,
+    ClosePart,
     FromLink,
     Hello,
     LeaseState,
-    OpenActor,
-    ToActor,
-    ToDriver,
+    OpenPart,
+    PartBytes,
+    RayConfig,
+    RayFailed,
+    RayReady,
+    ToRay,
     ToTransport,
 )
 
 # Without -P, Python would import modules of the current folder first, which may be a stranger's.
-_COMMAND = (sys.executable, "-P", "-m", "mudroom_fleet.driver")
+_COMMAND = (sys.executable, "-P", "-m", "mudroom_fleet.ray_process")
 _LEASE_REPLY_SECONDS = 1.0
-"""Longest wait for the driver to tell the lease of an actor."""
+"""Longest wait for the Ray process to tell the lease of an actor."""
 _EXIT_SECONDS = 10.0
-"""Seconds in which the driver process must end Ray."""
+"""Seconds in which the Ray process must end Ray."""
 _FOLDER = "MUDROOM_RAY_FOLDER"
 """Variable by which the clean-up of orphans knows the processes of a cluster."""
-_DRIVER_ENDED = "the process that is connected to Ray has ended"
+_RAY_ENDED = "the process that is connected to Ray has ended"
 
 
 class RayTransport:
-    """The port WorkerTransport for actors of Ray. It has one driver process.
+    """The port WorkerTransport for actors of Ray. It has one Ray process.
 
     Arguments:
         program: what a worker process executes; see `WorkerTransport`.
-        environ: variables for the driver process; a cluster on this machine inherits them.
+        environ: variables for the Ray process; a cluster on this machine inherits them.
         lease_seconds: see `Lease`.
 
     Attributes:
@@ -73,7 +72,7 @@ class RayTransport:
         self.code = compute_code_digest()
         self.lease_seconds = lease_seconds
         self._scratch: ScratchDir | None = None
-        self._driver: ProgramLink | None = None
+        self._ray_process: ProgramLink | None = None
         self._stream: MessageStream[ToTransport] | None = None
         self._dispatching: asyncio.Task[None] | None = None
         self._connections: dict[int, RayConnection] = {}
@@ -87,7 +86,7 @@ class RayTransport:
         return RayConnection(self, self._count)
 
     async def start(self) -> int:
-        """Start the driver process and return the number of processors of the cluster.
+        """Start the Ray process and return the number of processors of the cluster.
 
         Returns 0 if it works already. Raises UsageError.
         """
@@ -97,34 +96,34 @@ class RayTransport:
             if self._is_closed:
                 raise UsageError("the session is closed", where="worker")
             config = self._make_config()
-            driver = await ProgramLink.start(
+            process = await ProgramLink.start(
                 *_COMMAND,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.DEVNULL,
                 env=self._list_variables(config),
             )
-            stream = MessageStream[ToTransport](driver, ToTransport)
+            stream = MessageStream[ToTransport](process, ToTransport)
             try:
                 processors = await _greet(stream, config)
             except BaseException:
-                await driver.finish(0)
+                await process.finish(0)
                 raise
-            self._driver = driver
+            self._ray_process = process
             self._stream = stream
-            self._dispatching = asyncio.create_task(self._dispatch(driver, stream))
+            self._dispatching = asyncio.create_task(self._dispatch(process, stream))
             return processors
 
-    def _list_variables(self, config: DriverConfig) -> dict[str, str]:
-        """Return the variables of the driver process."""
+    def _list_variables(self, config: RayConfig) -> dict[str, str]:
+        """Return the variables of the Ray process."""
         # The clean-up of orphans looks for a path below the scratch directory.
         mark = {_FOLDER: f"{config.folder}/ray"} if config.folder else {}
         return {**os.environ, **self._environ, **mark}
 
-    def _make_config(self) -> DriverConfig:
+    def _make_config(self) -> RayConfig:
         if not self._address and self._scratch is None:
             # A short path: the names of sockets have at most 107 characters.
             self._scratch = ScratchDir("/tmp")
-        return DriverConfig(
+        return RayConfig(
             address=self._address,
             folder=self._scratch.path if self._scratch else "",
             program=self._program,
@@ -132,13 +131,13 @@ class RayTransport:
         )
 
     async def open_actor(self, connection: RayConnection) -> None:
-        """Have the driver create the actor of a connection. Raises UsageError."""
+        """Have the Ray process create the actor of a connection. Raises UsageError."""
         await self.start()
         self._connections[connection.number] = connection
-        self.send(OpenActor(connection.number, connection.machine))
+        self.send(OpenPart(connection.number, connection.machine))
 
-    def send(self, message: ToDriver) -> None:
-        """Send a message to the driver process."""
+    def send(self, message: ToRay) -> None:
+        """Send a message to the Ray process."""
         if self._stream is not None:
             self._stream.send(message)
 
@@ -147,39 +146,39 @@ class RayTransport:
         self._connections.pop(number, None)
 
     async def close(self) -> None:
-        """End the driver process, and with it a cluster that it started."""
+        """End the Ray process, and with it a cluster that it started."""
         self._is_closed = True
         try:
             if self._stream is not None:
                 self._stream.flush()
-            if self._driver is not None:
-                await self._driver.finish(_EXIT_SECONDS)
+            if self._ray_process is not None:
+                await self._ray_process.finish(_EXIT_SECONDS)
             if self._dispatching is not None:
                 await self._dispatching
         finally:
             if self._scratch is not None:
                 await asyncio.to_thread(self._scratch.remove)
 
-    async def _dispatch(self, driver: ProgramLink, stream: MessageStream[ToTransport]) -> None:
-        """Pass the messages of a driver to the connections, until it ends."""
+    async def _dispatch(self, process: ProgramLink, stream: MessageStream[ToTransport]) -> None:
+        """Pass the messages of a Ray process to the connections, until it ends."""
         try:
-            # What is not a message ends the driver: nothing after it can be read.
+            # What is not a message ends the Ray process: nothing after it can be read.
             with suppress(msgspec.DecodeError):
                 while (message := await stream.receive()) is not None:
                     self._pass_on(message)
         finally:
-            # A new driver may start while this one ends: its connections go on.
+            # A new Ray process may start while this one ends: its connections go on.
             connections = list(self._connections.values())
             self._stream = None
             try:
                 if not self._is_closed:
-                    await driver.finish(0)
+                    await process.finish(0)
             finally:
                 for connection in connections:
-                    connection.end(_DRIVER_ENDED)
+                    connection.end(_RAY_ENDED)
 
     def _pass_on(self, message: ToTransport) -> None:
-        if isinstance(message, DriverReady | DriverFailed):
+        if isinstance(message, RayReady | RayFailed):
             return
         if connection := self._connections.get(message.number):
             connection.handle(message)
@@ -249,7 +248,7 @@ class RayConnection:
     def send(self, data: bytes) -> None:
         """Send bytes to the actor."""
         if not self._arrived.has_ended:
-            self._transport.send(ToActor(self.number, data))
+            self._transport.send(PartBytes(self.number, data))
 
     async def receive(self) -> bytes:
         """Return the bytes that have arrived; none when the actor is lost or closed."""
@@ -272,21 +271,21 @@ class RayConnection:
         If it works, because bytes of it could not be used, it is ended.
         """
         if not self._arrived.has_ended:
-            self._transport.send(CloseActor(self.number))
+            self._transport.send(ClosePart(self.number))
             self._transport.forget(self.number)
             self.end(self.loss)
         await self._stopped.wait()
 
     async def close(self) -> None:
         """End the actor; its commands end with it."""
-        self._transport.send(CloseActor(self.number))
+        self._transport.send(ClosePart(self.number))
         self._transport.forget(self.number)
         self._end()
         self._stopped.set()
 
     def handle(self, message: FromLink) -> None:
-        """Handle a message of the driver."""
-        if isinstance(message, FromActor):
+        """Handle a message of the Ray process."""
+        if isinstance(message, PartBytes):
             self._arrived.add(message.data)
         elif isinstance(message, ActorReady):
             if self._hello and not self._hello.done():
@@ -302,7 +301,7 @@ class RayConnection:
             self._stopped.set()
 
     def end(self, reason: str) -> None:
-        """Handle the end of the driver: the actor has no lease any more, but may not know it."""
+        """Handle the end of the Ray process: no call renews the lease of the actor any more."""
         if not self._arrived.has_ended:
             self.loss = reason
             self._end()
@@ -337,11 +336,11 @@ def _get_minor(version: str) -> str:
     return version.rpartition(".")[0]
 
 
-async def _greet(stream: MessageStream[ToTransport], config: DriverConfig) -> int:
-    """Send a driver its config and return the processors of its cluster. Raises UsageError."""
+async def _greet(stream: MessageStream[ToTransport], config: RayConfig) -> int:
+    """Send a Ray process its config and return the processors of its cluster. Raises UsageError."""
     stream.send(config)
     message = await stream.receive()
-    if isinstance(message, DriverReady):
+    if isinstance(message, RayReady):
         return message.processors
-    failed = message if isinstance(message, DriverFailed) else DriverFailed(_DRIVER_ENDED, "")
+    failed = message if isinstance(message, RayFailed) else RayFailed(_RAY_ENDED, "")
     raise UsageError(failed.message, where="worker", remedy=failed.remedy)

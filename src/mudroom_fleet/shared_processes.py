@@ -23,12 +23,12 @@ from mudroom.ports import (
     WorkerTransport,
 )
 
-from .shared_program import (
-    CloseSession,
+from .messages import (
+    ClosePart,
     FromShared,
-    OpenSession,
-    SessionBytes,
-    SessionOpened,
+    OpenPart,
+    PartBytes,
+    SessionReady,
     ShareProcess,
 )
 
@@ -406,7 +406,7 @@ class SharedConnection:
                 raise UsageError(self._describe_loss(), where="workers")
             self._opened = asyncio.get_running_loop().create_future()
             self._has_begun = True
-            process.send(OpenSession(self._number))
+            process.send(OpenPart(self._number))
             await self._opened
         except BaseException:
             await self.close()
@@ -418,13 +418,13 @@ class SharedConnection:
     def send(self, data: bytes) -> None:
         """Send bytes of the session to the process."""
         if self._process is not None and not self._over.done():
-            self._process.send(SessionBytes(self._number, data))
+            self._process.send(PartBytes(self._number, data))
 
     def handle(self, message: FromShared) -> None:
         """Take a message of the process for the session."""
-        if isinstance(message, SessionBytes):
+        if isinstance(message, PartBytes):
             self._arrived.add(message.data)
-        elif isinstance(message, SessionOpened):
+        elif isinstance(message, SessionReady):
             if self._opened and not self._opened.done():
                 self._opened.set_result(None)
         else:
@@ -473,7 +473,7 @@ class SharedConnection:
         self._is_closed = True
         try:
             if self._has_begun:
-                self._process.send(CloseSession(self._number))
+                self._process.send(ClosePart(self._number))
                 await asyncio.wait((self._over,), timeout=_CLOSE_SECONDS)
         finally:
             self.end()

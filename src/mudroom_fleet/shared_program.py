@@ -1,7 +1,4 @@
-"""The program of a worker process that several sessions share, and its messages.
-
-Messages of a session have its number.
-"""
+"""The program of a worker process that several sessions share."""
 
 from __future__ import annotations
 
@@ -13,51 +10,17 @@ from collections.abc import Callable, Coroutine
 from importlib import import_module
 from typing import Any, TypeAlias
 
-from msgspec import Struct
-
 from mudroom.ports import Arrivals, MessageStream, RunLink
 
-
-class ShareProcess(Struct, frozen=True, tag=True):
-    """First message. `program`: what the process executes for each session; see WorkerTransport."""
-
-    program: str
-
-
-class OpenSession(Struct, frozen=True, tag=True):
-    """Begin to execute runs of a session. The process has not seen its number before."""
-
-    number: int
-
-
-class SessionOpened(Struct, frozen=True, tag=True):
-    """Reply to OpenSession."""
-
-    number: int
-
-
-class SessionBytes(Struct, frozen=True, tag=True):
-    """Bytes of a session, or for it."""
-
-    number: int
-    data: bytes
-
-
-class CloseSession(Struct, frozen=True, tag=True):
-    """Execute no more runs of a session; it has none."""
-
-    number: int
-
-
-class SessionClosed(Struct, frozen=True, tag=True):
-    """The process executes no more runs of a session, and has closed its resources."""
-
-    number: int
-
-
-ToShared: TypeAlias = ShareProcess | OpenSession | SessionBytes | CloseSession
-FromShared: TypeAlias = SessionOpened | SessionBytes | SessionClosed
-
+from .messages import (
+    ClosePart,
+    OpenPart,
+    PartBytes,
+    PartClosed,
+    SessionReady,
+    ShareProcess,
+    ToShared,
+)
 
 _CLOSED_PER_COLLECTION = 20
 """Closed sessions after which garbage is collected; the objects of a session refer to each other,
@@ -89,7 +52,7 @@ class _SessionLink(Arrivals):
     def send(self, data: bytes) -> None:
         """Send bytes; none are sent after `end`."""
         if not self.has_ended:
-            self._stream.send(SessionBytes(self._number, data))
+            self._stream.send(PartBytes(self._number, data))
 
     def start_beats(self) -> None:
         """Do nothing: the process does so for all its sessions."""
@@ -118,12 +81,12 @@ class _SharedServer:
                 self._handle(message)
 
     def _handle(self, message: ToShared) -> None:
-        if isinstance(message, OpenSession):
+        if isinstance(message, OpenPart):
             self._open(message.number)
-        elif isinstance(message, SessionBytes):
+        elif isinstance(message, PartBytes):
             if session := self._sessions.get(message.number):
                 session.add(message.data)
-        elif isinstance(message, CloseSession) and message.number in self._sessions:
+        elif isinstance(message, ClosePart) and message.number in self._sessions:
             self._sessions[message.number].end()
 
     def _open(self, number: int) -> None:
@@ -133,11 +96,11 @@ class _SharedServer:
         task.add_done_callback(self._finish)
 
     async def _run(self, number: int, session: _SessionLink) -> None:
-        self._stream.send(SessionOpened(number))
+        self._stream.send(SessionReady(number))
         await self._program(session)
         session.end()
         del self._sessions[number]
-        self._stream.send(SessionClosed(number))
+        self._stream.send(PartClosed(number))
         self._closed_count += 1
         if self._closed_count % _CLOSED_PER_COLLECTION == 0:
             gc.collect()

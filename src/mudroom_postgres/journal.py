@@ -20,6 +20,7 @@ from zlib import crc32
 
 from mudroom.errors import JournalDamaged, JournalError, MudroomError
 from mudroom.events import StoredEvent, decode_event, encode_event
+from mudroom.ports import time_limit
 from mudroom.views import SummarySaver
 
 from . import connections
@@ -264,6 +265,9 @@ _BUSY_APPENDS = 3
 # Length of that wait.
 _GATHER_SECONDS = 0.003
 
+# Longest time in which a session that has ended tells the database so.
+_RELEASE_SECONDS = 3.0
+
 _MAX_WAKES = 32
 """Appends finished in one iteration of the event loop. Each wakes a run for 0.1 to 0.2 ms, so
 thousands at once would hold up timers, input and cancels."""
@@ -374,10 +378,11 @@ class PostgresJournal:
                     await asyncio.sleep(_GATHER_SECONDS)
             if self._is_closed and not self._waiting:
                 break
-        # The lease ends by itself if the database cannot be reached.
-        with suppress(JournalError):
-            await self._save_summary(self._summary_saver.encode_unsaved(), self._last)
-            await self._lease.release()
+        # The lease ends by itself if the database cannot be reached or is silent.
+        with suppress(JournalError, TimeoutError):
+            async with time_limit(_RELEASE_SECONDS):
+                await self._save_summary(self._summary_saver.encode_unsaved(), self._last)
+                await self._lease.release()
 
     async def _store_waiting(self) -> int:
         """Store the waiting appends; return how many there were."""

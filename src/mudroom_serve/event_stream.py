@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 
 import msgspec
@@ -108,9 +108,7 @@ class EventRoutes:
         last_id = call.request.headers.get("Last-Event-ID", "")
         after = parse_cursor(record.id, last_id or call.get("after"))
         wanted = parse_filter(call)
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(call.request)
-        writer = TimedWriter(call.request, response, self._parts.options.write_seconds)
+        writer = await TimedWriter.open(call, self._parts.options.write_seconds)
         try:
             await writer.write(b"retry: 1000\n\n")
             async with self._registry.follow(record.id) as feed:
@@ -121,7 +119,7 @@ class EventRoutes:
             self._metrics.add("mudroom_streams_cut_total")
             if self._faults.add(record.id, str(error)):
                 self._parts.notify(f"session {record.id}: a stream has ended: {error}")
-        return response
+        return writer.response
 
     async def _follow(
         self,
@@ -165,13 +163,10 @@ class EventRoutes:
 
     async def _wait(self, change: asyncio.Event, writer: TimedWriter, secret: str) -> bool:
         """Wait for a change; return False if the token was removed."""
-        try:
-            async with time_limit(self._parts.options.keepalive_seconds):
-                await change.wait()
-        except TimeoutError:
-            await writer.write(b":\n\n")
-            return not secret or await self._tokens.find(secret) is not None
-        return True
+        if await wait_for_change(change, self._parts.options.keepalive_seconds):
+            return True
+        await writer.write(b":\n\n")
+        return not secret or await self._tokens.find(secret) is not None
 
     async def _encode_status(self, record: SessionRecord) -> bytes:
         view = await self._sessions.describe(record)
@@ -220,6 +215,16 @@ def check_kinds(kinds: Iterable[str]) -> None:
             raise make_wrong_request(f"there is no event {kind!r}; known: {known}", "kinds")
 
 
+async def wait_for_change(change: asyncio.Event, keepalive_seconds: float) -> bool:
+    """Wait for a change; return False when the stream must show that it is alive."""
+    try:
+        async with time_limit(keepalive_seconds):
+            await change.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
 class TimedWriter:
     """Writer to a client that may read slowly.
 
@@ -229,15 +234,26 @@ class TimedWriter:
     """
 
     def __init__(self, request: web.Request, response: web.StreamResponse, seconds: float) -> None:
+        self.response = response
         self._request = request
-        self._response = response
         self._seconds = seconds
+
+    @classmethod
+    async def open(
+        cls, call: Call, seconds: float, headers: Mapping[str, str] | None = None
+    ) -> TimedWriter:
+        """Begin the response to a call: a stream of events."""
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", **(headers or {})}
+        )
+        await response.prepare(call.request)
+        return cls(call.request, response, seconds)
 
     async def write(self, data: bytes) -> None:
         """Write data. Raises TimeoutError, ConnectionError."""
         try:
             async with time_limit(self._seconds):
-                await self._response.write(data)
+                await self.response.write(data)
         except TimeoutError:
             if self._request.transport:
                 self._request.transport.abort()

@@ -6,11 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from aiohttp import web
 
 from mudroom import __version__
+from mudroom.errors import MudroomError
+from mudroom.ports import time_limit
 
 from .monitoring import Metrics
 from .request_bodies import DEFAULT_AGENT
@@ -25,6 +28,12 @@ from .state.tokens import Token
 
 _FRESH_SECONDS = 2.0
 """Seconds that a list of agents is used before the files are read again."""
+
+_READY_SECONDS = 1.0
+"""Seconds that the answer to `/ready` is used, which anyone can ask for."""
+_CHECK_SECONDS = 2.0
+"""Seconds in which the store and the state of the server must answer."""
+_NO_SESSION = str(UUID(int=0))
 
 
 class InformationRoutes:
@@ -49,6 +58,9 @@ class InformationRoutes:
         self._registry = registry
         self._metrics = metrics
         self._is_draining = is_draining
+        self._checking = asyncio.Lock()
+        self._checked_at = float("-inf")
+        self._is_ready = False
         self._agents: dict[str, tuple[float, Sequence[ListedAgent]]] = {}
 
     async def find_agents(self, workspace: str) -> list[str]:
@@ -87,6 +99,26 @@ class InformationRoutes:
         is_draining = self._is_draining()
         status = "draining" if is_draining else "ok"
         return respond(Health(status=status, version=__version__), 503 if is_draining else 200)
+
+    async def send_readiness(self, _: Call) -> web.Response:
+        """Return whether the store and the server's state can be used; with status 503 if not."""
+        if self._is_draining():
+            return respond(Health(status="draining", version=__version__), 503)
+        async with self._checking:  # requests that come together share one check
+            if time.monotonic() - self._checked_at >= _READY_SECONDS:
+                self._is_ready = await self._check_store()
+                self._checked_at = time.monotonic()
+        status = "ready" if self._is_ready else "unavailable"
+        return respond(Health(status=status, version=__version__), 200 if self._is_ready else 503)
+
+    async def _check_store(self) -> bool:
+        try:
+            async with time_limit(_CHECK_SECONDS):
+                await self._parts.inputs.count_open()
+                await self._parts.store.find_writer(_NO_SESSION)
+        except (MudroomError, TimeoutError):
+            return False
+        return True
 
     async def send_metrics(self, _: Call) -> web.Response:
         """Return the metrics in the text format of Prometheus."""

@@ -15,8 +15,8 @@ from mudroom.ports import ApprovalDecision, ApprovalRequest
 from mudroom.views import sanitize_line
 
 from .request_errors import make_wrong_request
+from .state.server_state import StateError
 from .state.sessions import SessionRecords
-from .state.state_file import StateError
 
 _MAX_WHY = 2_000
 

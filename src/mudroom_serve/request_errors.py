@@ -18,7 +18,7 @@ from mudroom.errors import (
     UsageError,
 )
 
-from .state.state_file import StateError
+from .state.server_state import StateError
 
 _RETRY_SECONDS = 5
 """Seconds after which a client may send a request again that the store could not answer."""

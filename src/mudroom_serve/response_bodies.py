@@ -8,7 +8,6 @@ import msgspec
 from msgspec import Struct
 
 from .questions import Question
-from .request_bodies import EventType
 from .served_session import Status
 from .state.inputs import Input, State
 
@@ -135,13 +134,14 @@ class ModelPage(Struct, frozen=True, kw_only=True):
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """State of the server. `status`: "ok", or "draining" while it stops."""
+    """State of the server.
+
+    Arguments:
+        status: of `/health` "ok", of `/ready` "ready" or "unavailable"; "draining" while it stops.
+    """
 
     status: str
     version: str
-
-
-EVENT_TYPES: tuple[str, ...] = EventType.__args__
 
 
 def make_input_view(item: Input) -> InputView:

@@ -202,6 +202,15 @@ def make_information_routes(information: InformationRoutes) -> list[Route]:
         ),
         Route(
             method="GET",
+            path="/ready",
+            summary="Return whether the server can record prompts.",
+            action=information.send_readiness,
+            scope=None,
+            answer=Health,
+            more_statuses={503: "The server stops, or its store cannot be used."},
+        ),
+        Route(
+            method="GET",
             path="/metrics",
             summary="Return metrics for Prometheus.",
             action=information.send_metrics,

@@ -30,7 +30,7 @@ from .feed import SessionFeed
 from .questions import Asking, QuestionNotes, list_questions, make_questions, use_answer
 from .request_bodies import make_prompt, parse_answer, read_message
 from .request_errors import may_work_later
-from .setup import CommandLine, ServerOptions, SessionPlan
+from .setup import CommandLine, ServedSessionPlan, ServiceOptions
 from .state.inputs import CANCELLED_BEFORE, PROMPT, Input, InputRecords, InputResult
 from .state.sessions import SessionRecord, SessionRecords, SpendingRecords
 
@@ -45,7 +45,7 @@ class ServerParts(Struct, frozen=True):
         notify: takes a line for stderr.
     """
 
-    options: ServerOptions
+    options: ServiceOptions
     command_line: CommandLine
     store: SessionStore
     sessions: SessionRecords
@@ -76,7 +76,7 @@ class ServedSession:
     ) -> None:
         self.record = record
         self.feed = feed
-        self.driver: SessionDriver[SessionPlan] | None = None
+        self.driver: SessionDriver[ServedSessionPlan] | None = None
         self.watchers: list[Callable[[AnyEvent], None]] = []
         self.woken = asyncio.Event()
         self.questions = make_questions(parts.options.answer_seconds, self._show_questions)
@@ -200,7 +200,7 @@ class ServedSession:
             raise UnknownName("workspace", choices.workspace, options.workspaces)
         await self._notes.write()  # those of a process that has ended
         self._prompt_count = await count_prompts(self._parts.store, self.record.id)
-        plan = SessionPlan(
+        plan = ServedSessionPlan(
             id=self.record.id,
             is_recorded=await is_recorded(self._parts.store, self.record.id),
             cwd=folder,
@@ -222,7 +222,7 @@ class ServedSession:
                 await asyncio.gather(charging, return_exceptions=True)
                 await self._notes.finish()
 
-    def _make_session(self, plan: SessionPlan, _: SessionStart) -> Session:
+    def _make_session(self, plan: ServedSessionPlan, _: SessionStart) -> Session:
         return self._parts.command_line.prepare(plan, self.questions, self._store)
 
     async def _use(self, turn: Turn[Any], item: Input) -> None:
@@ -268,11 +268,11 @@ class ServedSession:
             case "user.interrupt":
                 return self.driver.interrupt()
             case "run.cancel":
-                return session.cancel(run)
+                return session.runs.cancel(run)
             case "run.wrap_up":
-                return bool(run) and session.wrap_up(run)
+                return bool(run) and session.runs.wrap_up(run)
             case "run.steer":
-                return bool(run) and await session.send_durably(run, str(body["text"]))
+                return bool(run) and await session.runs.send_durably(run, str(body["text"]))
             case _:
                 return False
 

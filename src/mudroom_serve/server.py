@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from aiohttp.typedefs import Middleware
 
 from mudroom import __version__
 from mudroom.driving import FairSlots, Listener, ServerAddress
-from mudroom.errors import MudroomError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.ports import SessionStore, time_limit
 
 from .event_stream import EventRoutes
@@ -22,7 +23,6 @@ from .information_routes import InformationRoutes
 from .monitoring import Faults, Metrics, make_request_log
 from .openai.chat import ChatRoutes
 from .openai.responses import ResponseRoutes
-from .proxy_login import ProxyLogin, make_proxy_login
 from .request_bodies import parse_body
 from .request_errors import ErrorBody, RequestError, convert_error, make_error_response
 from .route import Call, Route
@@ -34,11 +34,11 @@ from .route_table import (
 from .served_session import ServerParts
 from .session_registry import SessionRegistry
 from .session_routes import SessionRoutes
-from .setup import CommandLine, ServerOptions
+from .setup import CommandLine, ServiceOptions
 from .state.inputs import InputRecords
+from .state.server_state import ServerState
 from .state.sessions import SessionRecords, SpendingRecords
-from .state.state_file import StateFile
-from .state.tokens import Token, TokenRecords, is_token
+from .state.tokens import Token, TokenRecords, is_owner_name, is_token
 
 
 class HttpServer:
@@ -46,6 +46,7 @@ class HttpServer:
 
     Arguments:
         store: has the sessions. notify: takes a line for stderr.
+        state: has what clients sent; the server closes it.
 
     Attributes:
         routes: all paths.
@@ -54,9 +55,10 @@ class HttpServer:
     def __init__(
         self,
         command_line: CommandLine,
-        options: ServerOptions,
+        options: ServiceOptions,
         store: SessionStore,
         notify: Callable[[str], object],
+        state: ServerState,
     ) -> None:
         self._listener = Listener(options)
         self._login = make_proxy_login(options)
@@ -65,7 +67,7 @@ class HttpServer:
         self._stopping = asyncio.Event()
         self._closing = asyncio.Event()
         self._metrics = Metrics()
-        self._state = StateFile(options.home)
+        self._state = state
         self._tokens = TokenRecords(self._state)
         self._slots = FairSlots(options.parallel, options.per_owner)
         records = SessionRecords(self._state)
@@ -318,7 +320,7 @@ def convert_http_error(request: web.Request, error: web.HTTPException) -> Reques
 
 
 def make_endpoint(
-    route: Route, tokens: TokenRecords, options: ServerOptions, login: ProxyLogin | None
+    route: Route, tokens: TokenRecords, options: ServiceOptions, login: ProxyLogin | None
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """Return the function for the web framework that checks a token and calls the route.
 
@@ -362,3 +364,114 @@ def read_secret(request: web.Request) -> str:
     """Return the text of the token that a request has, "" if none."""
     kind, _, secret = request.headers.get("Authorization", "").partition(" ")
     return secret.strip() if kind.lower() == "bearer" else ""
+
+
+_HEADER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
+_OWN_HEADERS = ("authorization", "host", "origin", "content-type", "content-length")
+
+Network = IPv4Network | IPv6Network
+
+
+class ProxyLogin:
+    """Logins of one proxy.
+
+    Arguments:
+        header: name of the header with the owner.
+        networks: addresses of the proxy, or ranges such as 10.0.0.0/24.
+        usd_per_day, tokens_per_day: limits of each owner's spending each day; None for none.
+
+    Raises UsageError for a header or a network that cannot be used.
+    """
+
+    def __init__(
+        self,
+        header: str,
+        networks: Sequence[str],
+        usd_per_day: float | None,
+        tokens_per_day: int | None,
+    ) -> None:
+        self._header = header
+        self._networks = parse_networks(networks)
+        self._usd_per_day = usd_per_day
+        self._tokens_per_day = tokens_per_day
+
+    def is_trusted(self, address: str) -> bool:
+        """Return whether an address may name owners."""
+        try:
+            found = ip_address(address.partition("%")[0])
+        except ValueError:
+            return False
+        if isinstance(found, IPv6Address) and found.ipv4_mapped:
+            found = found.ipv4_mapped
+        return any(found in network for network in self._networks)
+
+    def find(self, request: web.Request) -> Token | None:
+        """Return the rights of the owner that a request names, None if it names none.
+
+        A header that stands twice, or has a list, names none: one of them may be a client's.
+        """
+        names = request.headers.getall(self._header, [])
+        peer = request.transport.get_extra_info("peername") if request.transport else None
+        if len(names) != 1 or not peer or not self.is_trusted(str(peer[0])):
+            return None
+        owner = names[0].strip(" \t")
+        if "," in owner or not is_owner_name(owner):
+            return None
+        return Token(
+            id="login",
+            owner=owner,
+            usd_per_day=self._usd_per_day,
+            tokens_per_day=self._tokens_per_day,
+        )
+
+
+def make_proxy_login(options: ServiceOptions) -> ProxyLogin | None:
+    """Return the logins that options allow, None for none. Raises UsageError."""
+    if not options.login_header and not options.login_networks:
+        return None
+    if not options.login_networks:
+        raise UsageError(
+            "the address of the proxy that logs users in is missing",
+            remedy="Name it with --login-from; no other address may send the header.",
+        )
+    name = options.login_header
+    if not name:
+        raise UsageError(
+            "the header with the name of the user is missing",
+            remedy="Name it with --login-header, such as X-Forwarded-Email.",
+        )
+    if not _HEADER_NAME.fullmatch(name) or name.lower() in _OWN_HEADERS:
+        raise UsageError(
+            f"{name!r} is no name of a header for logins",
+            where="--login-header",
+            remedy="Use the header that your proxy sets, such as X-Forwarded-Email.",
+        )
+    if not options.is_behind_proxy:
+        raise UsageError(
+            "logins come from a proxy, and the server is not behind one",
+            remedy="Add --behind-proxy and --host-name.",
+        )
+    limits = options.login_usd_per_day, options.login_tokens_per_day
+    return ProxyLogin(name, options.login_networks, *limits)
+
+
+def parse_networks(texts: Sequence[str]) -> tuple[Network, ...]:
+    """Return addresses and ranges. Raises UsageError."""
+    networks: list[Network] = []
+    for text in texts:
+        try:
+            network = ip_network(text.strip("[]"), strict=False)
+        except ValueError:
+            raise UsageError(
+                f"{text!r} is no address",
+                where="--login-from",
+                remedy="Use an address of the proxy, or a range such as 10.0.0.0/24.",
+            ) from None
+        if network.prefixlen == 0:
+            raise UsageError(
+                f"with {text!r}, any address could send the name of any user",
+                where="--login-from",
+                remedy="Name only the addresses of the proxy.",
+            )
+        networks.append(network)
+    return tuple(networks)

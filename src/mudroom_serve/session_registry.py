@@ -14,8 +14,8 @@ from .feed import SessionFeed
 from .monitoring import Faults
 from .served_session import ServedSession, ServerParts
 from .state.inputs import CANCELLED_BEFORE, PROMPT, Input, InputResult
+from .state.server_state import ServerState
 from .state.sessions import SessionRecord, SessionRecords
-from .state.state_file import StateFile
 
 _T = TypeVar("_T")
 
@@ -37,7 +37,7 @@ class SessionRegistry:
         elsewhere: ids of sessions at which another process works.
     """
 
-    def __init__(self, parts: ServerParts, state: StateFile, records: SessionRecords) -> None:
+    def __init__(self, parts: ServerParts, state: ServerState, records: SessionRecords) -> None:
         self.elsewhere: set[str] = set()
         self._parts = parts
         self._state = state

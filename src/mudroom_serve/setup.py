@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mudroom.ports import Approver, SessionStore
 
 
-class SessionPlan(Struct, frozen=True, kw_only=True):
+class ServedSessionPlan(Struct, frozen=True, kw_only=True):
     """The session to open.
 
     Arguments:
@@ -48,11 +48,11 @@ class CommandLine(Struct, frozen=True, kw_only=True):
         list_agents: returns the agents of a folder; called in a thread.
     """
 
-    prepare: Callable[[SessionPlan, Approver, SessionStore], Session]
+    prepare: Callable[[ServedSessionPlan, Approver, SessionStore], Session]
     list_agents: Callable[[str], Sequence[ListedAgent]]
 
 
-class ServerOptions(ListenOptions, frozen=True, kw_only=True):
+class ServiceOptions(ListenOptions, frozen=True, kw_only=True):
     """Options of the server.
 
     Arguments:

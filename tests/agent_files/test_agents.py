@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.agent_files.corpus import AGENTS, Sample, make_file
 
-from mudroom import Agent, Budget, Output, Session, UsageError
+from mudroom import Agent, Budget, Integrations, Output, Session, UsageError
 from mudroom._adapters.agent_files import (
     BUILTIN_AGENTS,
     load_agent_file,
@@ -311,7 +311,7 @@ async def test_c11_a_session_reads_agent_files_only_when_asked(
     plain, system = await load_names()
     assert plain == set(BUILTIN_AGENTS)
     assert "Be brief." not in system
-    asked, system = await load_names(agent_files=True)
+    asked, system = await load_names(integrations=Integrations(agent_files=True))
     assert asked == {*BUILTIN_AGENTS, "reviewer"}
     assert "Be brief." in system
 
@@ -346,7 +346,7 @@ async def test_c11_task_runs_an_agent_from_a_file_with_its_tools_and_context(
         cwd=str(tmp_path / "project"),
         journal="memory",
         environ=environ,
-        agent_files=True,
+        integrations=Integrations(agent_files=True),
     ) as session:
         await session.run("Review it.")
         notices = "\n".join(session.notices)
@@ -393,7 +393,7 @@ async def test_c11_task_lists_agents_and_an_unknown_one_is_an_error_with_the_nea
         "cwd": str(tmp_path / "project"),
         "journal": "memory",
         "environ": {},
-        "agent_files": True,
+        "integrations": Integrations(agent_files=True),
     }
     async with Session(model=model, **settings) as session:
         described = session._make_scope_runtime().tools["task"].description
@@ -414,7 +414,7 @@ async def test_c11_any_agent_can_be_the_root_agent(write: Write, tmp_path: Path)
         "cwd": str(tmp_path / "project"),
         "journal": "memory",
         "environ": {},
-        "agent_files": True,
+        "integrations": Integrations(agent_files=True),
     }
     model = ScriptedModel(["Hello."])
     async with Session(model=model, agent="MAIN", **settings) as session:
@@ -472,7 +472,7 @@ async def test_c10_a_read_only_agent_changes_nothing(write: Write, tmp_path: Pat
         "cwd": str(tmp_path / "project"),
         "journal": "memory",
         "environ": {},
-        "agent_files": True,
+        "integrations": Integrations(agent_files=True),
     }
     for name in ("planner", "ro"):
         model = ScriptedModel(answer)
@@ -499,7 +499,7 @@ async def test_c3_an_agent_file_with_outputs_must_emit(write: Write, tmp_path: P
         "cwd": str(tmp_path / "project"),
         "journal": "memory",
         "environ": {},
-        "agent_files": True,
+        "integrations": Integrations(agent_files=True),
     }
     async with Session(model=ScriptedModel(answer), **settings) as session:
         report = await session.task("Count.", agent="COUNTER")
@@ -509,5 +509,9 @@ async def test_c3_an_agent_file_with_outputs_must_emit(write: Write, tmp_path: P
 def test_a_wrong_folder_is_still_a_usage_error() -> None:
     with pytest.raises(UsageError):
         Session.run_sync(
-            "x", cwd="/nowhere/at/all", agent_files=True, model="offline", journal="memory"
+            "x",
+            cwd="/nowhere/at/all",
+            integrations=Integrations(agent_files=True),
+            model="offline",
+            journal="memory",
         )

@@ -136,6 +136,7 @@ def test_an_agent_that_is_no_child_is_only_for_the_user(tmp_path: Path, line: st
         ("opusplan", "default", "sonnet"),
         ("sonnet[1m]", "default", "sonnet"),
         ("claude-opus-4-8[1m]", "default", "claude-opus-4-8"),
+        ("opus[1M]", "default", "opus"),
         ("best", "default", "fable,opus"),
         ("fable", "default", "fable"),
         ("default", "default", "inherit"),
@@ -149,7 +150,7 @@ def test_the_words_for_models_of_claude_code_mean_the_same(
     (agent,) = loaded.agents
     assert (agent.model, agent.mode) == (wanted, Mode(mode))
     warnings = [item.text for item in loaded.diagnostics if item.severity is Severity.WARNING]
-    assert bool(warnings) is ("[1m]" in model)
+    assert bool(warnings) is ("[1m]" in model.lower())
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.agent_files.corpus import make_file
 
-from mudroom import Session
+from mudroom import Integrations, Session
 from mudroom._adapters.agent_files import load_agent_files, load_skill
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._session.agent_catalog import KNOWN_TOOLS
@@ -42,7 +42,12 @@ def project(tmp_path: Path) -> Path:
 def open_session(project: Path, model: ScriptedModel, **more: Any) -> Session:
     environ = {"HOME": str(project.parent / "home")}
     return Session(
-        model=model, cwd=str(project), journal="memory", environ=environ, agent_files=True, **more
+        model=model,
+        cwd=str(project),
+        journal="memory",
+        environ=environ,
+        integrations=Integrations(agent_files=True),
+        **more,
     )
 
 

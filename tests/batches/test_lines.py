@@ -152,11 +152,28 @@ def test_an_input_that_changes_after_its_check_is_an_error(tmp_path: Path) -> No
         list(source.read())
 
 
-def test_a_byte_order_mark_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ['{"prompt": "hi"}', '"hi"', '{"prompt": "hi", "budget": {}}'])
+def test_a_byte_order_mark_changes_nothing(tmp_path: Path, line: str) -> None:
     path = tmp_path / "in.jsonl"
-    path.write_bytes(b'\xef\xbb\xbf{"prompt": "hi"}\n')
-    with pytest.raises(UsageError, match="line 1: it begins with a byte order mark; save"):
-        InputFile(path).check(with_keys=False)
+    path.write_bytes(b"\xef\xbb\xbf" + line.encode() + b"\n")
+    source = InputFile(path)
+    source.check(with_keys=False)
+    [marked] = source.read()
+    [plain] = write(tmp_path, line).read()
+    assert marked == plain
+    assert marked.prompt == "hi"
+
+
+@pytest.mark.parametrize("name", ["turns", "seconds", "total_tokens", "usd"])
+def test_a_budget_with_which_no_run_can_work_is_an_error(tmp_path: Path, name: str) -> None:
+    source = write(tmp_path, f'{{"prompt": "a", "budget": {{"{name}": 0}}}}')
+    with pytest.raises(UsageError, match=f"line 1: the budget has {name} 0"):
+        source.check(with_keys=False)
+
+
+def test_a_budget_may_allow_no_children(tmp_path: Path) -> None:
+    source = write(tmp_path, '{"prompt": "a", "budget": {"children": 0, "depth": 0}}')
+    assert source.check(with_keys=False).total == 1
 
 
 def test_an_empty_input_is_an_error(tmp_path: Path) -> None:

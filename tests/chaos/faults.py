@@ -177,7 +177,7 @@ class Faults:
         worker = self._list_workers()[0]
         transport = self._worker._transport
         assert isinstance(transport, RayTransport)
-        process = transport._driver
+        process = transport._ray_process
         assert process is not None
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)

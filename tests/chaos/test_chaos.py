@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import AnyEvent, Budget, Reason, Session
+from mudroom import AnyEvent, Budget, Children, Reason, Session
 from mudroom._adapters.journals.sessions import read_events
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workers.remote.worker import MAX_STARTS, RemoteWorker
@@ -140,7 +140,7 @@ async def test_a_session_keeps_its_promises_while_its_parts_fail(
         store=server.make_url(name, port),
         worker=f"ray:{NODES}",
         environ={**os.environ, "RAY_ADDRESS": cluster.address},
-        max_children=AT_ONCE,
+        children=Children(parallel=AT_ONCE),
         budget=Budget(total_tokens=1_000_000_000),
     ) as session:
         session.watch(family.watch)

@@ -41,7 +41,12 @@ def test_mudroom_home_moves_sessions_and_settings(tmp_path: Path) -> None:
 
 def test_defaults_need_no_file(tmp_path: Path, env: dict[str, str]) -> None:
     settings = load(tmp_path, env)
-    assert (settings.model, settings.child_model, settings.max_turns, settings.max_children) == (
+    assert (
+        settings.model,
+        settings.children.model,
+        settings.max_turns,
+        settings.children.parallel,
+    ) == (
         "auto",
         "inherit",
         None,
@@ -59,12 +64,12 @@ def test_each_source_overrides_the_one_before_and_is_named_as_origin(
     assert (settings.model, settings.get_origin("model")) == ("openai:a", f"{path}:2")
     (tmp_path / ".mudroom.toml").write_text("max_children = 5\n")
     settings = load(tmp_path, env)
-    assert (settings.max_children, settings.get_origin("max_children")) == (
+    assert (settings.children.parallel, settings.get_origin("max_children")) == (
         5,
         f"{tmp_path}/.mudroom.toml:1",
     )
     settings = load(tmp_path, env | {"MUDROOM_MODEL": "b", "MUDROOM_MAX_CHILDREN": "7"})
-    assert (settings.model, settings.max_children, settings.get_origin("max_children")) == (
+    assert (settings.model, settings.children.parallel, settings.get_origin("max_children")) == (
         "b",
         7,
         "$MUDROOM_MAX_CHILDREN",
@@ -78,7 +83,7 @@ def test_a_project_file_only_lowers_limits(tmp_path: Path, env: dict[str, str]) 
     project = tmp_path / ".mudroom.toml"
     project.write_text("max_children = 500\nmax_turns = 9\nchild_turns = 99\n")
     settings = load(tmp_path, env)
-    assert (settings.max_children, settings.max_turns, settings.child_turns) == (4, 9, 30)
+    assert (settings.children.parallel, settings.max_turns, settings.children.turns) == (4, 9, 30)
     project.write_text('model = "openai:expensive"\n')
     with pytest.raises(UsageError, match=r"may not set 'model'.*mudroom\.toml:1.*flag"):
         load(tmp_path, env)
@@ -183,19 +188,19 @@ def test_rules_for_child_models_may_be_a_table(tmp_path: Path, env: dict[str, st
     path = write_user_file(tmp_path, '\n[child-model]\nexplore = "haiku"\n"*" = "sonnet"\n')
     settings = load(tmp_path, env)
     rules = {"explore": "haiku", "*": "sonnet"}
-    assert settings.child_model == rules
+    assert settings.children.model == rules
     assert settings.get_origin("child_model") == f"{path}:2"
     config.write_setting(path, "model", "opus")
     settings = load(tmp_path, env)
-    assert (settings.model, settings.child_model) == ("opus", rules)
+    assert (settings.model, settings.children.model) == ("opus", rules)
     config.write_setting(path, "child_model", "plan=opus")
-    assert load(tmp_path, env).child_model == "plan=opus"
+    assert load(tmp_path, env).children.model == "plan=opus"
 
 
 def test_models_in_a_table_may_have_any_characters(tmp_path: Path, env: dict[str, str]) -> None:
     write_user_file(tmp_path, '[child_model]\nexplore = "mine:a;b=c"\n"*" = "sonnet"\n')
     settings = load(tmp_path, env)
-    assert parse_child_models(settings.child_model) == {"explore": "mine:a;b=c", "*": "sonnet"}
+    assert parse_child_models(settings.children.model) == {"explore": "mine:a;b=c", "*": "sonnet"}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Session
+from mudroom import Compaction, Session
 from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._cli.output.text import UNICODE
 from mudroom._core.messages import AssistantMessage, TextBlock, Usage
@@ -35,7 +35,7 @@ async def show_share(session: Session, folder: Path) -> str:
 async def test_the_share_is_of_the_window_in_the_settings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    session = open_session(tmp_path, context_window=32_000)
+    session = open_session(tmp_path, compaction=Compaction(context_window=32_000))
     assert "context 25%" in await show_share(session, tmp_path)
     assert "8.0k of 32.0k (25%) tokens" in capsys.readouterr().out
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mudroom import ThinkingBlock, ToolCallBlock
-from mudroom._cli.actions.doctor_model import Check, check_model
+from mudroom._cli.actions.doctor import Check, check_model
 from mudroom._cli.main import run
 from mudroom.testing import Fault, ModelServer, ServerRequest
 from mudroom.testing.model_server import ServerAnswer
@@ -56,6 +56,12 @@ async def test_it_says_the_window_the_price_images_and_reasoning() -> None:
     assert found["price"] == "$2.00 per million tokens read, $10.00 per million written"
     assert found["images"] == "it gets images"
     assert found["reasoning"] == "signed by the provider"
+
+
+async def test_it_says_the_price_of_short_requests() -> None:
+    checks, _ = await examine([(NOTE,)], "anthropic:claude-haiku-5-5")
+    expected = "$0.10 per million tokens read, $0.50 per million written"
+    assert checks["price"].result == expected
 
 
 async def test_it_names_the_field_of_the_reasoning_and_an_unknown_price() -> None:

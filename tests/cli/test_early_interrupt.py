@@ -41,7 +41,7 @@ async def test_a_prompt_that_is_not_sent_yet_is_stopped(
     (tmp_path / "notes.txt").write_text("notes")
     files = HeldWorkspace(str(tmp_path))
     model = ScriptedModel([AssistantMessage((TextBlock("the answer"),))])
-    session = Session(model=model, workspace=files, home=str(tmp_path), journal="memory")
+    session = Session(model=model, cwd=files, home=str(tmp_path), journal="memory")
     settings = Settings(home=str(tmp_path))
     async with show(session, settings) as conversation:
         sending = asyncio.ensure_future(conversation.handle_line("read @notes.txt"))

@@ -11,12 +11,12 @@ from tests.cli.test_panel import make_panel
 from tests.cli.test_resume_reads import SESSION
 
 from mudroom._adapters.journals.sqlite.store import SqliteStore
+from mudroom._cli.actions.export import render_session_markdown
 from mudroom._cli.actions.prompts import expand_mentions, split_message
 from mudroom._cli.actions.show_session import print_session
 from mudroom._cli.interactive.panel import MAX_TARGET_COLUMNS
 from mudroom._cli.interactive.questions.question_lines import format_call, format_title
 from mudroom._cli.output.plain_progress import PlainProgress
-from mudroom._cli.output.session_markdown import render_session_markdown
 from mudroom._cli.output.text import measure_width
 from mudroom._cli.output.transcript_lines import render_transcript, render_tree
 from mudroom._core.events import StoredEvent

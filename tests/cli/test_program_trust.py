@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,39 +11,13 @@ from mudroom._adapters.integrations.usable_programs import UsablePrograms
 from mudroom._cli.actions.programs.load_programs import load_programs
 from mudroom._cli.interactive.questions.trust_question import ask_for_trust, find_untrusted_files
 from mudroom._cli.main import run
-from mudroom._cli.output.scrollback import Scrollback
-from mudroom._cli.output.text import Line
 from mudroom._session.config import Settings
 from mudroom.permissions import trust
 
+from ..permissions.test_approvals import ScriptedUI
 from ..plugin_folder import write, write_plugin
 
 HOOK_EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "Stop", "SessionEnd")
-
-
-class ScriptedAnswers:
-    """UI that answers a question, and keeps what it shows."""
-
-    def __init__(self, answer: str) -> None:
-        self.titles: list[str] = []
-        self.labels: list[list[str]] = []
-        self.bodies: list[str] = []
-        self.scrollback = Scrollback(write=lambda _: None, columns=lambda: 80, color=False)
-        self._answer = answer
-
-    async def choose(
-        self,
-        title: str,
-        items: Sequence[tuple[str, str]],
-        *,
-        free_text: bool = False,
-        body: Sequence[Line] = (),
-        is_searchable: bool = False,
-    ) -> str | None:
-        self.titles.append(title)
-        self.labels.append([label for _, label in items])
-        self.bodies.append("\n".join("".join(text for text, _ in line) for line in body))
-        return self._answer
 
 
 @pytest.fixture
@@ -142,7 +115,7 @@ async def test_the_question_shows_all_commands_and_remembers_the_answer(project:
     programs = load(project, settings)
     assert len(programs.untrusted) == 14
 
-    ui = ScriptedAnswers("no")
+    ui = ScriptedUI("no")
     answer = await ask_for_trust(ui, settings, cwd, names, programs)
     assert ui.labels[0] == ["no", "yes, this time only", "yes, always trust this folder"]
     assert "declares 4 MCP servers and 10 hooks" in ui.titles[0]
@@ -154,11 +127,11 @@ async def test_the_question_shows_all_commands_and_remembers_the_answer(project:
     assert answer.programs is not None and not answer.programs.servers
     assert not answer.settings.trust
 
-    answer = await ask_for_trust(ScriptedAnswers("yes"), settings, cwd, names, programs)
+    answer = await ask_for_trust(ScriptedUI("yes"), settings, cwd, names, programs)
     assert answer.programs is not None and len(answer.programs.servers) == 2
     assert answer.settings.trust and load(project, settings).untrusted
 
-    answer = await ask_for_trust(ScriptedAnswers("always"), settings, cwd, names, programs)
+    answer = await ask_for_trust(ScriptedUI("always"), settings, cwd, names, programs)
     assert answer.programs is not None and not answer.programs.untrusted
     assert not load(project, settings).untrusted
     assert trust.is_trusted(settings.home, cwd)
@@ -171,7 +144,7 @@ async def test_a_changed_set_is_asked_about_without_the_agents(project: Path) ->
     (project / ".mcp.json").write_text('{"mcpServers": {"new": {"command": "other"}}}')
     programs = load(project, settings)
     assert find_untrusted_files(settings, str(project)) == []
-    ui = ScriptedAnswers("always")
+    ui = ScriptedUI("always")
     answer = await ask_for_trust(ui, settings, str(project), [], programs)
     assert "that you have not trusted, or that have changed" in ui.titles[0]
     assert ui.labels[0][-1] == "yes, always trust these programs"
@@ -182,7 +155,7 @@ async def test_the_home_folder_can_be_trusted_for_one_session_only(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(project))
-    ui = ScriptedAnswers("yes")
+    ui = ScriptedUI("yes")
     settings = Settings(home=str(project.parent / "state"))
     answer = await ask_for_trust(ui, settings, str(project), [".claude"])
     assert ui.labels == [["yes, this time only", "no"]] and answer.settings.trust
@@ -193,7 +166,7 @@ async def test_hidden_characters_of_a_command_are_visible_in_the_question(projec
     name = "a\x1b[8m\nb"
     servers = {name: {"command": "sh", "args": ["-c", "echo" + " " * 90 + "\u202e;evil"]}}
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    ui = ScriptedAnswers("no")
+    ui = ScriptedUI("no")
     await ask_for_trust(ui, settings, str(project), [], load(project, settings))
     assert "a\\u{1b}[8m\\nb" in ui.bodies[0]
     assert "[90 blanks] \\u{202e};evil" in ui.bodies[0]

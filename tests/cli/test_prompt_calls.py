@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,21 @@ async def test_a_file_of_the_folder_sends_no_image_from_outside(project: Path) -
         assert await count_images("/look") == 1
         assert await count_images("/look", f"and @{image}") == 2
         assert await count_images("/mine") == 1
+
+
+async def test_many_attached_files_are_named_with_their_size_before_they_are_sent(
+    project: Path,
+) -> None:
+    for name in "abc":
+        write(project / f"{name}.txt", "words\n" * 15_000)
+    settings = load_settings(".", model="offline")
+    at_prompt = Session(project)
+    async with at_prompt.session as session:
+        two = await prepare_prompt(session, settings, "compare @a.txt and @b.txt", teammates=())
+        three = await prepare_prompt(session, settings, "@a.txt @b.txt @c.txt", teammates=())
+    assert [note.partition(":")[0] for note in two.notes] == ["a.txt", "b.txt"]
+    *_, last = three.notes
+    assert re.fullmatch(r"the attached files have about 67,\d{3} tokens together, .+", last), last
 
 
 def test_arguments_are_no_shell_syntax(ask: Ask, project: Path) -> None:

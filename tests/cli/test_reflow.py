@@ -12,7 +12,7 @@ from prompt_toolkit.input import DummyInput
 from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 from prompt_toolkit.layout.screen import Char
 
-from mudroom._cli.interactive.resize import (
+from mudroom._cli.interactive.layout import (
     ReflowRenderer,
     StableOutput,
     count_wrapped_rows,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._cli.actions.http.serve import parse_workspaces
 from mudroom._cli.actions.listen_flags import parse_address
+from mudroom._cli.actions.serve_http import parse_workspaces
 from mudroom._cli.main import main
 from mudroom.errors import UsageError
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Session
+from mudroom import Integrations, Session
 from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom._cli.interactive.conversation import Conversation
 from mudroom._session.config import Settings
@@ -45,7 +45,9 @@ async def test_the_states_and_tools_of_servers_are_shown(
     (tmp_path / ".mcp.json").write_text(json.dumps(entry))
     env = {"LICENCE_KEY": "a1b2c3d4e5", "LAST_LINES": "no licence\nof key a1b2c3d4e5"}
     servers = [make_quick(), make_quick("broken", "no_start", env=env)]
-    async with open_conversation(tmp_path, mcp_servers=servers) as conversation:
+    async with open_conversation(
+        tmp_path, integrations=Integrations(mcp_servers=servers)
+    ) as conversation:
 
         async def show(line: str) -> str:
             capsys.readouterr()
@@ -57,8 +59,8 @@ async def test_the_states_and_tools_of_servers_are_shown(
         assert "spare not used: not trusted;" in before
         await conversation.handle_line("Find.")
         after = await show("/mcp")
-        pid = conversation.session.mcp_servers[0].pid
-        size = conversation.session.mcp_servers[0].definition_bytes
+        pid = conversation.session.mcp.servers[0].pid
+        size = conversation.session.mcp.servers[0].definition_bytes
         assert size > 300
         assert f"ready, 7 tools ({size} bytes of definitions), protocol " in after
         assert f"process {pid}" in after
@@ -74,13 +76,15 @@ async def test_a_server_is_started_again_at_the_prompt(
 ) -> None:
     log = tmp_path / "log"
     servers = [make_quick(log=log), make_quick("broken", "no_start")]
-    async with open_conversation(tmp_path, mcp_servers=servers) as conversation:
+    async with open_conversation(
+        tmp_path, integrations=Integrations(mcp_servers=servers)
+    ) as conversation:
         await conversation.handle_line("Find.")
-        first = conversation.session.mcp_servers[0].pid
+        first = conversation.session.mcp.servers[0].pid
         for _ in range(4):  # more often than a server may end by itself
             await conversation.handle_line("/mcp restart quick")
-        assert conversation.session.mcp_servers[0].state == "ready"
-        assert conversation.session.mcp_servers[0].pid != first
+        assert conversation.session.mcp.servers[0].state == "ready"
+        assert conversation.session.mcp.servers[0].pid != first
         assert count_starts(log) == 5
         capsys.readouterr()
         await conversation.handle_line("/mcp restart broken")
@@ -108,7 +112,9 @@ async def test_a_prompt_of_a_server_is_sent_and_completed(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     servers = [make_quick(fault="offers")]
-    async with open_conversation(tmp_path, mcp_servers=servers) as conversation:
+    async with open_conversation(
+        tmp_path, integrations=Integrations(mcp_servers=servers)
+    ) as conversation:
         prompts: list[str] = []
         conversation.session.watch(
             lambda event: (

@@ -12,13 +12,19 @@ from typing import Any
 
 import pytest
 
+from mudroom import Children
 from mudroom._cli.actions.load_permissions import LoadedPermissions
 from mudroom._cli.actions.open_session import make_session_options
 from mudroom._cli.commands.root import root_command
 from mudroom._cli.main import run
 from mudroom._session import config
 from mudroom._session.config import Settings
-from mudroom._session.options import SessionOptions, SharedOptions
+from mudroom._session.options import (
+    SessionOptions,
+    SharedOptions,
+    gather_options,
+    list_places,
+)
 from mudroom.permissions import rules as permission_files
 from mudroom.permissions.rules import Permissions
 
@@ -98,13 +104,16 @@ def test_a_prompt_starts_without_the_garbage_collector_and_a_decoder(tmp_path: P
 def test_every_flag_is_a_setting_of_its_name() -> None:
     flags = {parameter.name or "" for parameter in root_command.params} - NO_SETTINGS
     settings = {OTHER_NAMES.get(flag, flag) for flag in flags}
-    assert settings <= set(Settings.__struct_fields__)
+    assert settings <= list_places(Settings).keys()
 
 
 def test_settings_reach_the_session_options_by_name() -> None:
-    values: dict[str, Any] = {"child_turns": 3, "max_children": 2, "allow_net": True}
-    settings = Settings(model="offline", child_model="inherit", home="/h", **values)
+    children = Children(turns=3, parallel=2)
+    settings = Settings(model="offline", children=children, home="/h", allow_net=True)
     loaded = LoadedPermissions(Permissions(), ())
-    options = SessionOptions(**make_session_options(settings, ".", loaded, []))
-    for name in ("model", "sandbox", *SharedOptions.__struct_fields__):
-        assert getattr(options, name) == getattr(settings, name)
+    options = SessionOptions(
+        **gather_options(make_session_options(settings, ".", loaded, []), SessionOptions())
+    )
+    places = list_places(SessionOptions)
+    for name in ("model", "sandbox", *(list_places(SharedOptions).keys() - {"prices"})):
+        assert places[name].read(options) == settings.get(name)

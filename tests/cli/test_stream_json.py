@@ -361,6 +361,24 @@ def test_invalid_unicode_does_not_break_the_line() -> None:
     assert encode_line({"a": "x\ud800y\n"}) == b'{"a":"x?y\\n"}\n'
 
 
+def test_the_price_of_a_model_is_that_of_each_of_its_requests() -> None:
+    """Some models cost more for each token of a long request."""
+
+    def compute_cost(model: str, usage: Usage) -> float:
+        assert model == "openai:m"
+        return usage.input_tokens * (2.0 if usage.input_tokens > 150 else 1.0)
+
+    fold = StreamJson(session="s", cwd="/w", model="m", tools=(), agents=(), cost=compute_cost)
+    answer = finish_turn("1", TextBlock("Done."))
+    for event in (RunStarted(at=0, run="1", brief=make_brief("1")), answer, answer):
+        list(fold.make_event_lines(event))
+    outputs: dict[str, Any] = {}
+    report = Report(text="Done.", reason=Reason.GOAL, run_id="1", outputs=outputs)
+    line = fold.make_result_line(report, {})
+    (use,) = line["modelUsage"].values()
+    assert (use["outputTokens"], use["costUSD"]) == (2 * USAGE.output_tokens, 200.0)
+
+
 def list_system_lines(events: list[AnyEvent], subtype: str) -> list[dict[str, Any]]:
     """Return the system lines of events with a subtype."""
     fold = StreamJson(session="s", cwd="/w", model="m", tools=(), agents=())

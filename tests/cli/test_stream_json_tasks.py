@@ -70,7 +70,7 @@ async def test_each_child_and_command_has_one_start_and_one_end(stage: Stage) ->
     async with stage.open(script) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until(lambda: "1.1.3" in stage.reports and "1.1.2" in stage.reports)
-        assert session.detach("1.1.1")
+        assert session.runs.detach("1.1.1")
         report = await running
     assert report.ok and report.stopped_commands
     lines = make_lines(stage.events)

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from mudroom._cli.interactive.prompt_screen import ReplyFilter
 from mudroom._cli.interactive.terminal import status_command
 from mudroom._cli.interactive.terminal.attention import Attention, choose_channel
-from mudroom._cli.interactive.terminal.background import ReplyFilter
 from mudroom._cli.interactive.terminal.clipboard_images import save_clipboard_image
 from mudroom._cli.output.markdown import format_unfinished, render_markdown
 from mudroom._cli.output.notices.start import select_new_notices

@@ -17,16 +17,16 @@ from typing import Any
 
 import pytest
 
-from mudroom import Session
-from mudroom._cli.actions.acp.prepare_session import prepare_session
+from mudroom import Integrations, Session
 from mudroom._cli.actions.load_settings import load_settings
+from mudroom._cli.actions.prepare_editor_session import prepare_session
 from mudroom._cli.actions.prompt_files import list_file_prompts
 from mudroom._cli.actions.session_start import StartOptions
 from mudroom._cli.interactive.plain_ui import PlainUI
 from mudroom._cli.interactive.session_loop import run_sessions
 from mudroom._cli.main import run
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
-from mudroom_hosts.acp.setup import SessionPlan
+from mudroom_hosts.acp.setup import EditorSessionPlan
 
 from ..plugin_folder import write
 from ..stranger_folder import PROMPT, Address, Stranger
@@ -88,7 +88,10 @@ def give_lines(lines: list[str]) -> Generator[None]:
 async def open_by_session(stranger: Stranger) -> None:
     options: dict[str, Any] = {"home": str(stranger.base / "state"), "journal": "memory"}
     async with Session(
-        model="offline", agent_files=True, trusted=False, sandbox="off", **options
+        model="offline",
+        integrations=Integrations(agent_files=True, trusted=False),
+        sandbox="off",
+        **options,
     ) as session:
         await session.run(PROMPT)
         for prompt in list_file_prompts(session):
@@ -105,7 +108,7 @@ class NoQuestions:
 async def open_by_editor(stranger: Stranger) -> None:
     flags = {"model": "offline", "sandbox": "off"}
     async with prepare_session(
-        flags, SessionPlan(cwd=str(stranger.project)), NoQuestions()
+        flags, EditorSessionPlan(cwd=str(stranger.project)), NoQuestions()
     ) as session:
         await session.run(PROMPT)
         for prompt in list_file_prompts(session):

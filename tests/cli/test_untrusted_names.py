@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from mudroom._adapters.agent_files import load_context_files
-from mudroom._cli.actions.acp.prepare_session import prepare_session
 from mudroom._cli.actions.load_settings import load_settings
 from mudroom._cli.actions.one_shot import find_call
+from mudroom._cli.actions.prepare_editor_session import prepare_session
 from mudroom._cli.actions.programs.load_programs import load_programs
-from mudroom_hosts.acp.setup import SessionPlan
+from mudroom_hosts.acp.setup import EditorSessionPlan
 
 from ..plugin_folder import write
 from .test_untrusted_folder import NoQuestions
@@ -43,7 +43,7 @@ async def test_agents_of_the_folder_replace_none_before_trust(base: Path, name: 
     async def find_words(*, trusted: bool) -> tuple[str, list[str]]:
         flags: dict[str, object] = {"model": "offline", "trust": trusted}
         async with prepare_session(
-            flags, SessionPlan(cwd=str(base / "project")), NoQuestions()
+            flags, EditorSessionPlan(cwd=str(base / "project")), NoQuestions()
         ) as session:
             told = [line for line in session.notices if str(path) in line]
             return "\n".join(agent.instructions for agent in session.agents), told

@@ -20,9 +20,9 @@ from mudroom._cli.actions.prompts import (
     expand_mentions,
     split_message,
 )
-from mudroom._cli.interactive.completion import PromptCompleter
 from mudroom._cli.interactive.key_actions import PasteStore
 from mudroom._cli.interactive.mentions import MentionCompletions, find_mention
+from mudroom._cli.interactive.prompt_ui import PromptCompleter
 from mudroom._cli.interactive.scrollback_writer import ScrollbackWriter
 from mudroom._cli.interactive.status_line import StatusLine
 from mudroom._cli.output.markdown import MarkdownBlocks, render_markdown
@@ -458,6 +458,10 @@ def test_long_pastes_become_placeholders_and_are_expanded() -> None:
     assert pasted.add("short\r\none") == "short\none"
     assert pasted.add("a\nb\nc\nd\ne") == "[Pasted text #1 +4 lines]"
     assert pasted.add("x" * 900) == "[Pasted text #2 900 characters]"
+    huge = "x" * 300_000
+    shown = pasted.add(f"{huge}\na\nb\nc\nd")
+    assert shown == "[Pasted text #3 +4 lines, about 75,002 tokens]"
+    assert pasted.expand(shown) == f"{huge}\na\nb\nc\nd"
     assert (
         pasted.expand("see [Pasted text #1 +4 lines] and [Pasted text #9 +1 lines]")
         == "see a\nb\nc\nd\ne and [Pasted text #9 +1 lines]"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Session
+from mudroom import Compaction, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, Script, ScriptedModel, call
 from mudroom._core.events import Compacted, Event, ResultsCleared, StoredEvent
@@ -66,7 +66,7 @@ class Stage:
             "home": str(self.home),
             "environ": {},
             "sandbox": "off",
-            "context_window": 32_000,
+            "compaction": Compaction(context_window=32_000),
             "journal": self.journal,
         }
         async with Session(

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 
-from mudroom import Reason
+from mudroom import Children, Reason
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import MessageDelivered, RunStarted
 from mudroom._replay import replay
@@ -32,7 +32,7 @@ async def test_open_work_and_unread_messages_survive_a_compaction(stage: Stage) 
     async def answer(request: Request) -> Answer:
         nonlocal step
         if is_summary(request):
-            assert all(session.send("1", text) for text in MESSAGES)
+            assert all(session.runs.send("1", text) for text in MESSAGES)
             return "the notes"
         if request.prompt.startswith("CHILD"):
             await is_compacted.wait()
@@ -57,7 +57,7 @@ async def test_open_work_and_unread_messages_survive_a_compaction(stage: Stage) 
         ended = join_request(request).count("<task-notification>")
         return "done" if ended == len(CHILDREN) + len(COMMANDS) else [call("wait", until="all")]
 
-    async with stage.open(answer, board=True) as session:
+    async with stage.open(answer, children=Children(board=True)) as session:
         report = await session.run("Read all files.")
     assert report.reason is Reason.GOAL
     assert stage.compactions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from mudroom import Reason
+from mudroom import Compaction, Reason
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.agents import Mode
 from mudroom._core.events import ToolCallStarted
@@ -28,7 +28,9 @@ async def test_a_run_below_the_threshold_sends_the_same_as_without_compaction(st
     requests: list[list[tuple[Message, ...]]] = []
     stage.write_files(4)
     for is_automatic in (True, False):
-        async with stage.open(make_reader(4), auto_compact=is_automatic) as session:
+        async with stage.open(
+            make_reader(4), compaction=Compaction(automatic=is_automatic, context_window=32_000)
+        ) as session:
             await session.run("Read all files.")
         requests.append([request.messages for request in stage.model.requests])
         assert not stage.clearings
@@ -114,7 +116,7 @@ async def test_a_long_run_keeps_its_prefix_and_costs_at_most_three_fifths(stage:
     tokens: list[int] = []
     for is_automatic in (True, False):
         async with stage.open(
-            make_reader(200), auto_compact=is_automatic, context_window=100_000
+            make_reader(200), compaction=Compaction(automatic=is_automatic, context_window=100_000)
         ) as session:
             report = await session.run("Read all files.")
         tokens.append(report.usage.input_tokens)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom import Agent
+from mudroom import Agent, Compaction
 from mudroom._adapters.models.scripted import Answer, Request, Script, call
 from mudroom._core.events import Compacted, RunStarted, ToolCallFinished, TurnFinished
 from mudroom._replay import replay
@@ -36,7 +36,9 @@ def find_compact_results(stage: Stage) -> list[ToolCallFinished]:
 
 async def test_a_model_compacts_its_conversation_at_the_end_of_the_turn(stage: Stage) -> None:
     stage.write_files(40)
-    async with stage.open(make_compacting_talker(), context_window=70_000) as session:
+    async with stage.open(
+        make_compacting_talker(), compaction=Compaction(context_window=70_000)
+    ) as session:
         report = await session.run("Read all files.")
     assert report.text == "done"
     (compaction,) = stage.compactions
@@ -56,7 +58,9 @@ async def test_a_model_compacts_its_conversation_at_the_end_of_the_turn(stage: S
 
 async def test_a_small_conversation_is_not_compacted(stage: Stage) -> None:
     stage.write_files(40)
-    async with stage.open(make_compacting_talker(at=3), context_window=70_000) as session:
+    async with stage.open(
+        make_compacting_talker(at=3), compaction=Compaction(context_window=70_000)
+    ) as session:
         await session.run("Read all files.")
     (result,) = find_compact_results(stage)
     assert result.result.error
@@ -67,7 +71,7 @@ async def test_a_small_conversation_is_not_compacted(stage: Stage) -> None:
 async def test_the_tool_works_without_automatic_compaction(stage: Stage) -> None:
     stage.write_files(40)
     async with stage.open(
-        make_compacting_talker(), context_window=70_000, auto_compact=False
+        make_compacting_talker(), compaction=Compaction(context_window=70_000, automatic=False)
     ) as session:
         await session.run("Read all files.")
     assert [event.cause for event in stage.compactions] == ["model"]
@@ -76,7 +80,7 @@ async def test_the_tool_works_without_automatic_compaction(stage: Stage) -> None
 async def test_each_cut_around_a_compaction_of_the_model_gives_the_same_end(stage: Stage) -> None:
     stage.write_files(40)
     script = make_compacting_talker()
-    async with stage.open(script, context_window=70_000) as session:
+    async with stage.open(script, compaction=Compaction(context_window=70_000)) as session:
         whole = await session.run("Read all files.")
     events = stage.events
     first = next(
@@ -88,7 +92,7 @@ async def test_each_cut_around_a_compaction_of_the_model_gives_the_same_end(stag
     for cut in range(first - 2, len(events) - 1):
         stage.journal = journal
         async with stage.open(
-            script, resume=session.id, kept=cut, context_window=70_000
+            script, resume=session.id, kept=cut, compaction=Compaction(context_window=70_000)
         ) as resumed:
             report = await resumed.resume_unfinished()
         where = f"killed after {cut} events, the last one {events[cut - 1]!r:.200}"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mudroom import Integrations
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import Compacted, NoteInjected, TurnStarted
 from mudroom._core.runs import Brief
@@ -38,7 +39,9 @@ class StartHook:
 async def test_the_next_request_of_the_run_has_the_text(stage: Stage) -> None:
     stage.write_files(40)
     hook = StartHook()
-    async with stage.open(make_talker(14), hooks={"SessionStart": [hook]}) as session:
+    async with stage.open(
+        make_talker(14), integrations=Integrations(hooks={"SessionStart": [hook]})
+    ) as session:
         await session.run("Read all files.")
         assert hook.list_sources() == ["startup", "compact"]
         assert hook.inputs[1]["session_id"] == session.id
@@ -57,7 +60,9 @@ async def test_the_next_request_of_the_run_has_the_text(stage: Stage) -> None:
 async def test_a_killed_session_has_the_text_once(stage: Stage, *, is_recorded: bool) -> None:
     stage.write_files(40)
     hook = StartHook()
-    async with stage.open(make_talker(14), hooks={"SessionStart": [hook]}) as session:
+    async with stage.open(
+        make_talker(14), integrations=Integrations(hooks={"SessionStart": [hook]})
+    ) as session:
         await session.run("Read all files.")
     kinds = [type(event) for event in stage.events]
     compaction = kinds.index(Compacted)
@@ -65,7 +70,10 @@ async def test_a_killed_session_has_the_text_once(stage: Stage, *, is_recorded: 
     assert compaction < note < kinds.index(TurnStarted, compaction)
     kept = (note if is_recorded else compaction) + 1
     async with stage.open(
-        make_talker(14), resume=stage.session_id, kept=kept, hooks={"SessionStart": [hook]}
+        make_talker(14),
+        resume=stage.session_id,
+        kept=kept,
+        integrations=Integrations(hooks={"SessionStart": [hook]}),
     ) as session:
         await session.resume_unfinished()
     again = [] if is_recorded else ["compact"]
@@ -97,7 +105,9 @@ async def test_an_interrupt_of_the_hook_delays_the_text(
             return [call("task", prompt="CHILD", background=True)]
         return talker(request)
 
-    async with stage.open(answer, hooks={"SessionStart": [wait_at_first]}) as session:
+    async with stage.open(
+        answer, integrations=Integrations(hooks={"SessionStart": [wait_at_first]})
+    ) as session:
         run = asyncio.create_task(session.run("Read all files."))
         await is_in_hook.wait()
         assert session.interrupt()
@@ -105,7 +115,7 @@ async def test_an_interrupt_of_the_hook_delays_the_text(
         run = asyncio.create_task(session.run("Go on."))
         count = len(stage.model.requests)
         await wait_until(lambda: len(stage.model.requests) > count)
-        session.cancel()
+        session.runs.cancel()
         await run
     assert hook.list_sources() == ["startup", "compact", "compact"]
     assert not any(TEXT in join_request(each) for each in stage.model.requests[:count])
@@ -134,7 +144,7 @@ class TwoNotes(Hooks):
 async def test_notes_of_an_end_and_of_a_compaction_in_one_turn_are_replayed(stage: Stage) -> None:
     stage.write_files(40)
     hooks = TwoNotes()
-    async with stage.open(make_talker(6), hooks=hooks) as session:
+    async with stage.open(make_talker(6), integrations=Integrations(hooks=hooks)) as session:
         await session.run("Read all files.")
     notes = [(each.turn, each.text[:12]) for each in stage.select(NoteInjected)]
     assert notes[:2] == [(7, "go on zzzzzz"), (7, "compaction 1")]
@@ -152,7 +162,9 @@ async def test_a_compaction_of_a_child_starts_no_hook_of_the_session(stage: Stag
 
     stage.write_files(40)
     hook = StartHook()
-    async with stage.open(answer, hooks={"SessionStart": [hook]}) as session:
+    async with stage.open(
+        answer, integrations=Integrations(hooks={"SessionStart": [hook]})
+    ) as session:
         await session.run("Let a child read.")
     assert [each.run for each in stage.compactions] == ["1.1.1"]
     assert hook.list_sources() == ["startup"]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from mudroom import TextBlock
+from mudroom import Compaction, TextBlock
 from mudroom._adapters.models.pricing import calculate_cost
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.messages import Message, Usage
@@ -80,7 +80,7 @@ async def run_long(stage: Stage, kind: str, monkeypatch: pytest.MonkeyPatch) -> 
         if kind == "clearing":
             patch.setattr(compaction, "compact", leave_out)
         async with stage.open(
-            answer, auto_compact=kind != "none", context_window=60_000
+            answer, compaction=Compaction(automatic=kind != "none", context_window=60_000)
         ) as session:
             report = await session.run("Read all files.")
     assert report.text == "done"

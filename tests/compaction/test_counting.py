@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mudroom import Compaction
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._core.events import StoredEvent
 from mudroom._core.messages import (
@@ -154,8 +155,7 @@ async def test_many_results_of_the_first_turn_need_no_look_into_the_record(
     stage.write_files(1, 10_000)
     options: dict[str, Any] = {
         "journal": UnreadableJournal(),
-        "context_window": window,
-        "clear_at": 20,
+        "compaction": Compaction(context_window=window, clear_at=20),
     }
     async with stage.open(answer, **options) as session:
         report = await session.run("Read the file.")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import Budget, Reason, Report, Session, TextBlock, ToolCallBlock
+from mudroom import Budget, Compaction, Reason, Report, Session, TextBlock, ToolCallBlock
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import (
@@ -133,7 +133,9 @@ async def test_a_compaction_of_the_user_refuses_the_calls_of_its_summary(
     def summarise(request: Request) -> Answer:
         return "Goal: asked again" if request.results else [*filter(None, [words]), *CALLS]
 
-    async with stage.open(make_talker(4, summarise), context_window=None) as session:
+    async with stage.open(
+        make_talker(4, summarise), compaction=Compaction(context_window=None)
+    ) as session:
         await session.run(PROMPT)
         report = await session.compact()
         assert report.text == (words or "Goal: asked again")
@@ -175,7 +177,7 @@ async def test_a_last_turn_refuses_its_calls_and_is_not_repeated(
 
         def wrap_up(event: object) -> None:
             if way == "wrap-up" and isinstance(event, ToolCallFinished):
-                session.wrap_up("1")
+                session.runs.wrap_up("1")
 
         session.watch(wrap_up)
         report = await session.run(PROMPT)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mudroom import Agent, Reason
+from mudroom import Agent, Compaction, Reason
 from mudroom._adapters.models.scripted import Answer, Request, Script, call
 from mudroom._core.events import RunFinished, TurnFailed, TurnFinished
 from mudroom._replay import replay
@@ -41,7 +41,7 @@ async def test_a_refused_request_is_shortened_and_sent_again(
 ) -> None:
     stage.write_files(40)
     script = refuse_above(15_000, make_script(30))
-    async with stage.open(script, context_window=None) as session:
+    async with stage.open(script, compaction=Compaction(context_window=None)) as session:
         report = await session.run("Read all files. Never touch 3.txt.")
     assert (report.reason, report.text, report.turns) == (Reason.GOAL, "done", 31)
     failures = stage.select(TurnFailed)
@@ -68,7 +68,7 @@ async def test_a_refusal_shortens_whatever_the_estimate_of_the_engine(
 ) -> None:
     stage.write_files(40)
     script = refuse_above(limit, make_script(30), refusal)
-    async with stage.open(script, context_window=200_000) as session:
+    async with stage.open(script, compaction=Compaction(context_window=200_000)) as session:
         report = await session.run("Read all files. Never touch 3.txt.")
     assert (report.reason, report.text) == (Reason.GOAL, "done"), report.error
     assert stage.select(TurnFailed)
@@ -81,10 +81,12 @@ async def test_a_refusal_shortens_whatever_the_estimate_of_the_engine(
 async def test_the_learnt_window_holds_in_a_resumed_session(stage: Stage) -> None:
     stage.write_files(40)
     script = refuse_above(15_000, make_talker(20))
-    async with stage.open(script, context_window=None) as session:
+    async with stage.open(script, compaction=Compaction(context_window=None)) as session:
         await session.run("Read all files.")
     length = next(n for n, event in enumerate(stage.events) if isinstance(event, TurnFailed)) + 1
-    async with stage.open(script, context_window=None, resume=session.id, kept=length) as resumed:
+    async with stage.open(
+        script, compaction=Compaction(context_window=None), resume=session.id, kept=length
+    ) as resumed:
         report = await resumed.resume_unfinished()
     assert report is not None and report.reason is Reason.GOAL
     assert len(stage.select(TurnFailed)) == 1
@@ -94,7 +96,7 @@ async def test_the_learnt_window_holds_in_a_resumed_session(stage: Stage) -> Non
 async def test_one_result_that_is_larger_than_the_window_is_cut(stage: Stage) -> None:
     stage.write_files(1, length=48_000)
     script = refuse_above(8_000, make_reader(1))
-    async with stage.open(script, context_window=None) as session:
+    async with stage.open(script, compaction=Compaction(context_window=None)) as session:
         report = await session.run("Read the file.")
     assert (report.reason, report.text) == (Reason.GOAL, "done")
     text = join_request(stage.model.requests[-1])
@@ -114,7 +116,9 @@ async def test_children_that_overflow_at_once_all_recover(stage: Stage, count: i
             ) or "x"
         return talk(request)
 
-    async with stage.open(refuse_above(15_000, script), context_window=None) as session:
+    async with stage.open(
+        refuse_above(15_000, script), compaction=Compaction(context_window=None)
+    ) as session:
         report = await session.run("PARENT")
     assert report.reason is Reason.GOAL
     reasons = [event.report.reason for event in stage.select(RunFinished)]
@@ -137,7 +141,7 @@ async def test_a_context_that_cannot_be_made_to_fit_ends_with_the_words_it_had(
         return ContextOverflow("the prompt is too long")
 
     answers = refuse_above(limit, script) if limit == 100 else script
-    async with stage.open(answers, context_window=None) as session:
+    async with stage.open(answers, compaction=Compaction(context_window=None)) as session:
         report = await session.run("Look around.")
     assert report.reason is Reason.ERROR
     assert report.error.startswith("its context cannot be made to fit: the prompt is too long")
@@ -150,7 +154,9 @@ async def test_a_window_smaller_than_the_system_prompt_ends_the_run_with_a_remed
     stage: Stage,
 ) -> None:
     script = refuse_above(300, lambda _: "done")
-    async with stage.open(script, context_window=300, agent=LONG_AGENT) as session:
+    async with stage.open(
+        script, compaction=Compaction(context_window=300), agent=LONG_AGENT
+    ) as session:
         for _ in range(2):
             report = await session.run("Look around.")
             assert (report.reason, report.text) == (Reason.ERROR, "")
@@ -165,7 +171,9 @@ async def test_a_window_smaller_than_the_system_prompt_ends_the_run_with_a_remed
 
 async def test_a_window_setting_smaller_than_the_system_prompt_stops_no_work(stage: Stage) -> None:
     stage.write_files(3, length=400)
-    async with stage.open(make_reader(3), context_window=300, agent=LONG_AGENT) as session:
+    async with stage.open(
+        make_reader(3), compaction=Compaction(context_window=300), agent=LONG_AGENT
+    ) as session:
         report = await session.run("Read all files.")
     assert (report.reason, report.text) == (Reason.GOAL, "done")
     summaries = [request for request in stage.model.requests if is_summary(request)]
@@ -176,7 +184,9 @@ async def test_a_window_setting_smaller_than_the_system_prompt_stops_no_work(sta
 async def test_without_automatic_compaction_a_refusal_ends_the_run(stage: Stage) -> None:
     stage.write_files(40)
     script = refuse_above(15_000, make_reader(30))
-    async with stage.open(script, context_window=None, auto_compact=False) as session:
+    async with stage.open(
+        script, compaction=Compaction(context_window=None, automatic=False)
+    ) as session:
         report = await session.run("Read all files.")
     assert (report.reason, len(stage.select(TurnFailed))) == (Reason.ERROR, 1)
     assert not stage.clearings
@@ -185,10 +195,12 @@ async def test_without_automatic_compaction_a_refusal_ends_the_run(stage: Stage)
 async def test_a_full_session_goes_on_when_it_is_continued_or_compacted(stage: Stage) -> None:
     stage.write_files(40)
     talk = make_talker(12)
-    async with stage.open(talk, context_window=None) as session:
+    async with stage.open(talk, compaction=Compaction(context_window=None)) as session:
         await session.run("Read all files. Never touch 3.txt.")
     small = refuse_above(15_000, talk)
-    async with stage.open(small, context_window=None, resume=session.id) as again:
+    async with stage.open(
+        small, compaction=Compaction(context_window=None), resume=session.id
+    ) as again:
         report = await again.run("Go on.")
     assert report.reason is Reason.GOAL
     assert stage.compactions[-1].run == "2"
@@ -201,13 +213,13 @@ async def test_compact_works_when_the_conversation_is_too_long(
 ) -> None:
     stage.write_files(40)
     talk = make_talker(12, lambda request: "Goal: the short notes")
-    async with stage.open(talk, context_window=None) as session:
+    async with stage.open(talk, compaction=Compaction(context_window=None)) as session:
         await session.run("Read all files. Never touch 3.txt.")
     short = refuse_above(
         15_000, lambda request: talk(request) if is_summary(request) else "as I said"
     )
     async with stage.open(
-        short, context_window=None, resume=session.id, auto_compact=is_automatic
+        short, compaction=Compaction(context_window=None, automatic=is_automatic), resume=session.id
     ) as again:
         report = await again.compact()
         assert (report.reason, report.text) == (Reason.GOAL, "Goal: the short notes")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from genai_prices.data_snapshot import get_snapshot
 
-from mudroom import Session, Usage, UsageError
+from mudroom import Compaction, Session, Usage, UsageError
 from mudroom._adapters.models import model_facts
 from mudroom._adapters.models.model_facts import find_facts
 from mudroom._adapters.models.pricing import calculate_cost, get_context_window
@@ -52,6 +52,7 @@ def test_the_table_knows_a_hosted_model_and_the_setting_comes_first() -> None:
         ("xai:grok-4.7", 500_000),
         ("google:gemini-3-pro-preview", 1_000_000),
         ("anthropic:claude-opus-4-8[1m]", 1_000_000),
+        ("anthropic:claude-opus-4-8[1M]", 1_000_000),
     ],
 )
 def test_the_table_of_prices_wins_and_own_rows_fill_its_gaps(name: str, window: int) -> None:
@@ -171,9 +172,9 @@ def test_thresholds_leave_room_for_the_answer() -> None:
 
 @pytest.mark.parametrize("name", ["clear_at", "compact_at", "context_window"])
 async def test_a_wrong_threshold_is_refused(tmp_path: Path, name: str) -> None:
-    options: dict[str, Any] = {"model": "offline", "cwd": str(tmp_path), name: 0}
-    with pytest.raises(UsageError, match=name):
-        Session(**options)
+    values: dict[str, Any] = {name: 0}
+    with pytest.raises(UsageError, match=rf"{name} must be .* \(Compaction\)"):
+        Session(model="offline", cwd=str(tmp_path), compaction=Compaction(**values))
 
 
 def open_windows(home: Path, setting: int | None = None, *, now: float = 0.0) -> ContextWindows:

@@ -41,6 +41,8 @@ def pages(tmp_path: Path) -> Path:
 def test_the_site_builds_without_faults(built_site: BuiltSite) -> None:
     assert built_site.done.returncode == 0, built_site.done.stdout
     assert built_site.done.stdout.strip().endswith("build/site/index.html")
+    front_page = (built_site.folder / "index.html").read_text("utf-8")
+    assert "<title>Overview - mudroom" in front_page
     reference = (built_site.folder / "docs" / "reference" / "mudroom.html").read_text("utf-8")
     assert all(f'id="{name.lower()}"' in reference for name in mudroom.__all__)
 

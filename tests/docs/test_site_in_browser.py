@@ -9,6 +9,16 @@ import pytest
 from tests.docs.conftest import BuiltSite
 from tests.viewer.browser.conftest import CHROMIUM, Page, open_browser
 
+USER_PAGES = {
+    "compaction": "long-conversations.html",
+    "hooks": "hooks.html",
+    "budget": "budgets.html",
+    "sandbox": "sandbox.html",
+    "merge": "isolated-workspaces.html",
+    "resume": "sessions.html",
+    "what does a child see": "isolation.html",
+    "before_compaction": "reference/ports.html",
+}
 DIALOG = "[...document.querySelectorAll('*')].find(each => each.shadowRoot)?.shadowRoot"
 
 
@@ -19,6 +29,20 @@ async def page(tmp_path: Path) -> AsyncGenerator[Page]:
         pytest.skip("there is no chromium here; .ci/run installs it")
     async with open_browser(tmp_path) as tab:
         yield tab
+
+
+@pytest.mark.timeout(600)  # the first test builds the site: slow on a busy machine
+async def test_search_finds_the_page_for_users_first(built_site: BuiltSite, page: Page) -> None:
+    """Not a decision record or a method with the word in its name, unless that name is searched."""
+    for words, first in USER_PAGES.items():
+        await page.send("Page.navigate", url="about:blank")
+        await page.send("Page.navigate", url=(built_site.folder / "index.html").as_uri())
+        await page.wait_until("document.querySelector('.md-search__button')")
+        await page.wait_until("document.readyState === 'complete'")
+        await page.run("document.querySelector('.md-search__button').click()")
+        await page.wait_until(f"{DIALOG}?.activeElement?.tagName === 'INPUT'")
+        await page.send("Input.insertText", text=words)
+        await page.wait_until(f"{DIALOG}.querySelector('li a')?.href.includes('/docs/{first}')")
 
 
 @pytest.mark.timeout(600)  # the first test builds the site: slow on a busy machine

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from tests.engine.conftest import Stage
 
-from mudroom import AssistantMessage, Reason, TextBlock, Usage
+from mudroom import AssistantMessage, Integrations, Reason, TextBlock, Usage
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.messages import StopReason, ToolCallBlock
 from mudroom._core.ports import Hooks
@@ -97,7 +97,7 @@ async def test_a_child_whose_answers_are_always_cut_off_ends(stage: Stage) -> No
 async def test_a_hook_that_lets_no_run_end_is_heard_nine_times(stage: Stage) -> None:
     hooks = NeverDone()
     journal = MemoryJournal()
-    report = await stage.run(talk, hooks=hooks, journal=journal)
+    report = await stage.run(talk, integrations=Integrations(hooks=hooks), journal=journal)
     assert report.reason is Reason.ERROR
     assert "9 times in a row" in report.error
     assert "Not yet, 10." in report.error
@@ -117,7 +117,7 @@ async def test_work_between_two_notes_of_a_hook_begins_the_count_again(stage: St
             return f"Done, {request.turn}."
         return call("read", file_path="notes.txt", offset=request.turn + 1)
 
-    report = await stage.run(work, hooks=UntilTwenty())
+    report = await stage.run(work, integrations=Integrations(hooks=UntilTwenty()))
     assert report.ok
     assert report.turns == 42
 

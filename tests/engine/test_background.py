@@ -209,7 +209,7 @@ async def test_a_cancel_ends_background_children_before_their_parent(stage: Stag
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until(lambda: len(stage.list_requests("GRANDCHILD")) == 2)
         await stage.wait_until(lambda: any(isinstance(event, RunWaiting) for event in stage.events))
-        assert session.cancel()
+        assert session.runs.cancel()
         report = await running
         await check_record(stage)
     assert report.reason is Reason.CANCELLED
@@ -226,9 +226,9 @@ async def test_a_cancel_ends_the_wait_for_the_summaries_of_children(stage: Stage
     async with stage.open(script) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until(lambda: any(isinstance(event, RunWaiting) for event in stage.events))
-        assert session.wrap_up("1")
+        assert session.runs.wrap_up("1")
         await stage.wait_until(lambda: len(stage.list_requests("CHILD")) == 2)
-        assert session.cancel("1")
+        assert session.runs.cancel("1")
         report = await running
         await check_record(stage)
     assert (report.reason, report.recovered) == (Reason.CANCELLED, False)
@@ -249,7 +249,7 @@ async def test_a_message_of_the_user_wakes_a_run_that_waits(stage: Stage) -> Non
     async with stage.open(script) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until(lambda: any(isinstance(event, RunWaiting) for event in stage.events))
-        assert session.send("1", "and the roof")
+        assert session.runs.send("1", "and the roof")
         report = await running
         await check_record(stage)
     assert report.text == "the end"
@@ -258,7 +258,7 @@ async def test_a_message_of_the_user_wakes_a_run_that_waits(stage: Stage) -> Non
 
 async def test_notifications_come_before_messages_of_the_user(stage: Stage) -> None:
     async def send(request: Request) -> Answer:
-        stage.session.send("1", "and the roof")
+        stage.session.runs.send("1", "and the roof")
         await stage.wait_until(
             lambda: any(
                 isinstance(event, MessageSent) and event.message.kind == "notification"

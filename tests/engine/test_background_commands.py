@@ -101,7 +101,7 @@ async def test_a_cancel_stops_background_commands(stage: Stage) -> None:
     async with stage.open({"PARENT": [[bash("sleep 600")], wait_forever]}) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until(lambda: len(stage.model.requests) == 2)
-        assert session.cancel()
+        assert session.runs.cancel()
         report = await running
         await check_record(stage)
     assert report.reason is Reason.CANCELLED
@@ -139,7 +139,7 @@ async def test_a_command_is_cancelled_before_its_first_step(stage: Stage) -> Non
     async def begin(ctx: ToolContext) -> ToolResult:
         "Start work, and cancel the run at once."
         result = ctx.run_in_background("quick work", work())
-        assert stage.session.cancel("1")
+        assert stage.session.runs.cancel("1")
         return result
 
     async with stage.open([[call("begin")], "the end"], tools=[begin]) as session:

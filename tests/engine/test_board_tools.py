@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.engine.conftest import Stage
 
-from mudroom import Agent, Session
+from mudroom import Agent, Children, Session
 from mudroom._adapters.boards.board import TaskBoard, is_owner_alive
 from mudroom._adapters.boards.file import get_board_path
 from mudroom._adapters.boards.session_board import SessionBoard, delete_answers
@@ -58,7 +58,7 @@ async def test_a_model_adds_claims_and_completes_tasks(stage: Stage, path: Path)
         [call("task_get", task_id=3), call("task_list", status="completed")],
         "done",
     ]
-    async with stage.open(answers, board=True) as session:
+    async with stage.open(answers, children=Children(board=True)) as session:
         await session.run("PARENT")
         texts = [result.text for result in stage.results]
         assert texts[:3] == [
@@ -88,7 +88,7 @@ async def test_wrong_calls_are_errors_and_change_nothing(stage: Stage, path: Pat
         ],
         "done",
     ]
-    await stage.run(answers, board=True)
+    await stage.run(answers, children=Children(board=True))
     errors = [result.text for result in stage.results if result.error]
     assert len(errors) == 4
     for part in (
@@ -153,7 +153,7 @@ async def test_plan_mode_only_reads_the_board(stage: Stage, path: Path) -> None:
         ],
         "done",
     ]
-    await stage.run(answers, board=True, permissions=Permissions(mode=Mode.PLAN))
+    await stage.run(answers, children=Children(board=True), permissions=Permissions(mode=Mode.PLAN))
     assert [result.error for result in stage.results] == [False, False, True, True]
     assert all("plan mode" in result.text for result in stage.results[2:])
     assert list_lines(path) == [(1, "pending")]
@@ -177,7 +177,7 @@ async def test_a_child_that_ends_returns_its_tasks_and_a_root_run_keeps_its_own(
             "I give up.",
         ],
     }
-    async with stage.open(script, board=True, worker=worker) as session:
+    async with stage.open(script, children=Children(board=True), worker=worker) as session:
         await session.run("PARENT")
         await session.run("NEXT")
     lines = next(result.text for result in stage.results if "ready)" in result.text).splitlines()
@@ -244,7 +244,7 @@ async def test_a_model_gives_tasks_to_agents(stage: Stage, path: Path) -> None:
         ],
         "TEST": [[call("claim_task", task_id=1), call("complete_task", task_id=1)], "tested"],
     }
-    await stage.run(answers, board=True, agents=(tester,))
+    await stage.run(answers, children=Children(board=True), agents=(tester,))
     refused = next(result.text for result in stage.results if "only the agent" in result.text)
     assert refused.startswith("only the agent 'tester' may claim task #1")
     with TaskBoard(path) as board:
@@ -285,7 +285,7 @@ async def test_a_resumed_session_has_the_board_and_its_root_claims_end_with_it(
 ) -> None:
     async with stage.open(
         [[call("task_create", subject="one"), call("claim_task", task_id=1)], "ok"],
-        board=True,
+        children=Children(board=True),
         journal="sqlite",
     ) as session:
         await session.run("PARENT")
@@ -304,7 +304,9 @@ async def test_a_resumed_session_offers_the_recorded_board_to_all(
     stage: Stage, path: Path, *, fork: bool
 ) -> None:
     planner = Agent(name="planner", description="plans", tools=("task_list", "task"))
-    async with stage.open(["ok"], agent=planner, board=True, journal="sqlite") as session:
+    async with stage.open(
+        ["ok"], agent=planner, children=Children(board=True), journal="sqlite"
+    ) as session:
         await session.run("PARENT")
     (record,) = (stage.home / "sessions").glob("*.db")
     opened = next(open_reader(record).read())
@@ -325,7 +327,7 @@ async def test_a_resumed_session_offers_the_recorded_board_to_all(
 
 
 async def test_a_resume_with_the_board_of_another_project_says_so(stage: Stage, path: Path) -> None:
-    async with stage.open(["ok"], board=True, journal="sqlite") as session:
+    async with stage.open(["ok"], children=Children(board=True), journal="sqlite") as session:
         await session.run("PARENT")
     (stage.folder.parent / ".git").mkdir()
     async with Session(
@@ -373,7 +375,7 @@ async def test_a_reminder_comes_after_ten_turns_with_a_task_in_progress(stage: S
             call("read", file_path="notes.txt", offset=request.turn) if request.turn < 40 else "ok"
         )
 
-    report = await stage.run(answer, board=True, journal="memory")
+    report = await stage.run(answer, children=Children(board=True), journal="memory")
     assert report.ok
     notes = [
         event for event in stage.events if isinstance(event, NoteInjected) and "board" in event.text
@@ -391,7 +393,7 @@ async def test_facts_of_a_compaction_list_the_tasks_that_a_run_works_on(stage: S
         [call("complete_task", task_id=2)],
         "ok",
     ]
-    async with stage.open(answers, board=True) as session:
+    async with stage.open(answers, children=Children(board=True)) as session:
         await session.run("PARENT")
     events = list_recorded(stage)
     facts = format_facts(collect_facts(events, {"1"}, ()))
@@ -404,7 +406,7 @@ async def test_a_board_that_cannot_be_opened_stops_the_start(stage: Stage, path:
     path.parent.mkdir(parents=True)
     path.write_bytes(b"no database at all" * 99)
     with pytest.raises(BoardError, match="damaged"):
-        await stage.run(["ok"], board=True)
+        await stage.run(["ok"], children=Children(board=True))
 
 
 async def test_a_board_of_the_first_version_is_used_further(path: Path) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import asdict
 
-from mudroom import Budget, Session, SessionOptions, UsageError
+from mudroom import Budget, Children, Session, SessionOptions, UsageError
 from mudroom._adapters.agent_files import load_agent_file
 from mudroom._cli.main import run
 from mudroom._session.agent_catalog import KNOWN_TOOLS
@@ -77,11 +77,11 @@ def test_an_agent_file_refuses_a_wrong_amount(key: str, value: str, tmp_path: Pa
     assert str(path) in str(problem) and problem.line == 4
 
 
-@pytest.mark.parametrize("option", ["max_children", "child_turns"])
+@pytest.mark.parametrize("option", ["parallel", "turns"])
 @pytest.mark.parametrize("value", [0, -1, True, math.nan])
 def test_a_session_refuses_a_wrong_number(option: str, value: Any) -> None:
-    with pytest.raises(UsageError, match=option):
-        Session(**{option: value})
+    with pytest.raises(UsageError, match=rf"{option} must be .* \(Children\)"):
+        Session(children=Children(**{option: value}))
 
 
 @pytest.mark.parametrize("value", [-1, True, math.nan])

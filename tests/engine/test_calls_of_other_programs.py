@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from mudroom import Integrations
 from mudroom._adapters.tools.bash import BASH
 from mudroom._adapters.tools.web_fetch import make_web_fetch_tool
 from mudroom._core.events import StoredEvent, ToolCallStarted
@@ -774,7 +775,9 @@ async def test_a_hook_sees_the_call_that_would_run(
         return {"decision": "block", "reason": "Not today."}
 
     hooks = {"PreToolUse": [HookCallback(refuse, matcher="Edit|Write|Bash")]}
-    await stage.run([[ToolCallBlock("", name, arguments)], "end"], hooks=hooks)
+    await stage.run(
+        [[ToolCallBlock("", name, arguments)], "end"], integrations=Integrations(hooks=hooks)
+    )
     assert "Not today." in stage.results[0].text
     (hook_input,) = seen
     sent = hook_input["tool_input"]

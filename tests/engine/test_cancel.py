@@ -64,7 +64,7 @@ def answer_as_family(request: Request) -> Answer:
 async def test_a_cancel_while_the_calls_of_an_answer_start_ends_all_of_them(stage: Stage) -> None:
     def stop(event: AnyEvent) -> None:
         if isinstance(event, ToolCallStarted):
-            session.cancel()
+            session.runs.cancel()
 
     calls = [call("task", prompt=f"CHILD {n}") for n in range(200)]
     async with stage.open({"PARENT": [calls], "CHILD": ["done"]}) as session:
@@ -81,7 +81,7 @@ async def test_a_cancel_while_the_calls_of_an_answer_start_ends_all_of_them(stag
 async def test_a_run_that_is_cancelled_after_its_summary_stores_its_report(stage: Stage) -> None:
     def stop(event: AnyEvent) -> None:
         if isinstance(event, ToolCallFinished) and event.refused:
-            session.cancel()
+            session.runs.cancel()
 
     story = {"PARENT": [["so far", call("glob", pattern="*")]]}
     async with stage.open(story, budget=Budget(turns=1)) as session:
@@ -96,7 +96,7 @@ async def test_a_message_is_sent_with_the_next_results(stage: Stage) -> None:
     async with stage.open({"PARENT": [[call("wait")], "end"]}, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
         async with gate:
-            assert session.send("1", "look in the cellar too")
+            assert session.runs.send("1", "look in the cellar too")
         await run
     texts = block_texts(stage.model.requests[1].messages[-1])
     assert texts == ["waited", "look in the cellar too"]
@@ -106,7 +106,7 @@ async def test_a_message_is_sent_with_the_next_results(stage: Stage) -> None:
 async def test_a_message_during_the_last_answer_starts_another_turn(stage: Stage) -> None:
     async def answer(request: Request) -> Answer:
         if not request.turn:
-            assert stage.session.send("1", "and in English")
+            assert stage.session.runs.send("1", "and in English")
             return "fertig"
         return "done"
 
@@ -120,7 +120,7 @@ async def test_a_message_reaches_only_the_run_it_is_sent_to(stage: Stage) -> Non
     async with stage.open(answer_as_family, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
         async with gate:
-            assert session.send("1.1.2", "only for you")
+            assert session.runs.send("1.1.2", "only for you")
         await run
     heard = {
         asked.prompt for asked in stage.model.requests if "only for you" in str(asked.messages)
@@ -133,7 +133,7 @@ async def test_a_wrapped_up_child_gives_a_summary(stage: Stage) -> None:
     async with stage.open(answer_as_family, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
         async with gate:
-            assert session.wrap_up("1.1.2")
+            assert session.runs.wrap_up("1.1.2")
             await stage.wait_until(lambda: "1.1.2" in stage.reports)
         report = await run
     child = stage.reports["1.1.2"]
@@ -146,7 +146,7 @@ async def test_cancelling_one_child_leaves_its_siblings_running(stage: Stage) ->
     async with stage.open(answer_as_family, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
         async with gate:
-            assert session.cancel("1.1.2") and not session.cancel("1.1.2")
+            assert session.runs.cancel("1.1.2") and not session.runs.cancel("1.1.2")
             await stage.wait_until(lambda: "1.1.2" in stage.reports)
         report = await run
     assert report.ok and report.text == "all done"
@@ -162,7 +162,7 @@ async def test_cancelling_the_root_cancels_all_descendants(stage: Stage) -> None
     async with stage.open(answer_as_family, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
         async with gate:
-            assert session.cancel()
+            assert session.runs.cancel()
             report = await run
         assert report.reason is Reason.CANCELLED and not report.recovered
         assert {run_id: one.reason for run_id, one in stage.reports.items()} == dict.fromkeys(
@@ -172,9 +172,9 @@ async def test_cancelling_the_root_cancels_all_descendants(stage: Stage) -> None
             "no further request was sent"
         )
         assert (
-            not session.send("1", "too late")
-            and not session.cancel("1")
-            and not session.wrap_up("1.1.1")
+            not session.runs.send("1", "too late")
+            and not session.runs.cancel("1")
+            and not session.runs.wrap_up("1.1.1")
         )
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -188,7 +188,7 @@ async def test_the_session_is_usable_after_a_cancel(stage: Stage) -> None:
     async with stage.open(answer, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
         async with gate:
-            session.cancel()
+            session.runs.cancel()
             await run
         assert (await session.run("still there?")).text == "hello"
 
@@ -220,7 +220,7 @@ async def test_cancel_kills_the_running_command(stage: Stage) -> None:
         run = asyncio.create_task(session.run("PARENT"))
         pid = stage.folder / "pid"
         await stage.wait_until(lambda: pid.exists() and pid.read_text().strip())
-        session.cancel()
+        session.runs.cancel()
         assert (await run).reason is Reason.CANCELLED
         await stage.wait_until(lambda: not _is_alive(int(pid.read_text())))
     assert not (stage.folder / "late").exists()
@@ -237,7 +237,7 @@ async def test_nothing_starts_after_a_cancel(stage: Stage) -> None:
         await stage.wait_until(
             lambda: any(isinstance(event, ToolCallStarted) for event in stage.events)
         )
-        session.cancel()
+        session.runs.cancel()
         at = len(stage.events)
         await run
     assert not [event for event in stage.events[at:] if isinstance(event, ToolCallStarted | Delta)]
@@ -264,7 +264,7 @@ async def test_a_run_that_never_waits_can_be_cancelled(stage: Stage) -> None:
         run = asyncio.create_task(session.run("PARENT"))
         while len(stage.model.requests) < 3:  # noqa: ASYNC110  the run works between the sleeps
             await asyncio.sleep(0)
-        assert session.cancel()
+        assert session.runs.cancel()
         report = await run
     assert report.reason is Reason.CANCELLED and report.turns < 10
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from mudroom import Session
+from mudroom import Children, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.events import RunFinished, SessionClosed
@@ -67,7 +67,7 @@ async def count_calls_to_continue(folder: Path, children: int) -> int:
 
     options: dict[str, Any] = {
         "model": ScriptedModel(answer),
-        "max_children": children,
+        "children": Children(parallel=children),
         "cwd": str(folder),
         "home": str(folder / "home"),
     }

@@ -59,7 +59,7 @@ async def test_a_detached_child_goes_on_and_reports_by_a_notification(stage: Sta
     async with stage.open(script) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await wait_for_second_turn(stage, "CHILD")
-        assert session.detach("1.1.1")
+        assert session.runs.detach("1.1.1")
         report = await running
         await check_record(stage)
     assert (report.text, report.reason, report.turns) == ("all is known", Reason.GOAL, 3)
@@ -78,7 +78,7 @@ async def test_all_children_that_a_run_waits_for_are_detached_together(stage: St
     async with stage.open(script) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until(lambda: len(stage.list_requests("CHILD")) == 4)
-        assert session.detach()
+        assert session.runs.detach()
         report = await running
         await check_record(stage)
     assert report.ok and len(list_notifications(stage)) == 2
@@ -99,7 +99,7 @@ async def test_the_other_calls_of_the_answer_still_wait(stage: Stage) -> None:
     async with stage.open(script) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await wait_for_second_turn(stage, "CHILD")
-        assert session.detach("1.1.1")
+        assert session.runs.detach("1.1.1")
         report = await running
         await check_record(stage)
     assert report.ok
@@ -114,12 +114,20 @@ async def test_only_a_child_that_a_call_waits_for_can_be_detached(stage: Stage) 
         "CHILD": [gate.child],
     }
     async with stage.open(script) as session:
-        assert not session.detach() and not session.detach("1.1.1") and not session.detach("1")
+        assert (
+            not session.runs.detach()
+            and not session.runs.detach("1.1.1")
+            and not session.runs.detach("1")
+        )
         running = asyncio.create_task(session.run("PARENT"))
         await wait_for_second_turn(stage, "CHILD")
-        assert not session.detach() and not session.detach("1.1.1") and not session.detach("1")
+        assert (
+            not session.runs.detach()
+            and not session.runs.detach("1.1.1")
+            and not session.runs.detach("1")
+        )
         await running
-        assert not session.detach("1.1.1")
+        assert not session.runs.detach("1.1.1")
 
 
 async def test_files_of_a_detached_child_are_evidence_of_its_parent(stage: Stage) -> None:
@@ -135,7 +143,7 @@ async def test_files_of_a_detached_child_are_evidence_of_its_parent(stage: Stage
     async with stage.open(script) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await wait_for_second_turn(stage, "CHILD")
-        assert session.detach()
+        assert session.runs.detach()
         report = await running
         await check_record(stage)
     assert report.files_changed == ("0.txt", "1.txt")
@@ -149,9 +157,9 @@ async def test_a_cancel_ends_a_detached_child(stage: Stage) -> None:
     async with stage.open(script) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await wait_for_second_turn(stage, "CHILD")
-        assert session.detach()
+        assert session.runs.detach()
         await stage.wait_until(lambda: len(stage.list_requests("PARENT")) == 2)
-        assert session.cancel()
+        assert session.runs.cancel()
         report = await running
         await check_record(stage)
     assert report.reason is Reason.CANCELLED
@@ -170,7 +178,7 @@ async def test_a_child_of_a_child_is_detached_in_a_worker_process(stage: Stage) 
     async with stage.open(script, worker="process:1", budget=Budget(depth=2)) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await wait_for_second_turn(stage, "DEEP")
-        assert session.detach("1.1.1.1.1")
+        assert session.runs.detach("1.1.1.1.1")
         report = await running
         await check_record(stage)
     assert report.ok and stage.results[0].text.startswith("the child is done")
@@ -183,7 +191,7 @@ async def test_a_child_in_a_worker_process_is_detached(stage: Stage) -> None:
     async with stage.open(script, worker="process:1") as session:
         running = asyncio.create_task(session.run("PARENT"))
         await wait_for_second_turn(stage, "CHILD")
-        assert session.detach("1.1.1")
+        assert session.runs.detach("1.1.1")
         report = await running
         await check_record(stage)
     assert report.ok and len(list_notifications(stage)) == 1
@@ -216,7 +224,7 @@ async def test_s11_a_detached_child_is_reported_once_after_a_cut_at_each_record(
         model=ScriptedModel(hold), cwd=str(tmp_path), home=str(home), **options
     ) as session:
         running = asyncio.create_task(session.run("PARENT"))
-        await wait_until(lambda: session.detach("1.1.1"))
+        await wait_until(lambda: session.runs.detach("1.1.1"))
         is_detached.set()
         assert (await running).text == "All are done."
     events = list(open_reader(get_session_path(home, session.id)).read())
@@ -295,7 +303,7 @@ async def run_detached_command(stage: Stage, command: str, **arguments: Any) -> 
     async with stage.open(script) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until((stage.folder / "begun").exists)
-        assert session.detach()
+        assert session.runs.detach()
         assert (await running).ok
         await check_record(stage)
     return list_notifications(stage)
@@ -336,9 +344,9 @@ async def test_a_cancel_stops_a_detached_command(stage: Stage) -> None:
     async with stage.open({"PARENT": [[call("bash", command=command)], wait_forever]}) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until((stage.folder / "begun").exists)
-        assert session.detach("1.1.1")
+        assert session.runs.detach("1.1.1")
         await stage.wait_until(lambda: len(stage.model.requests) == 2)
-        assert session.cancel()
+        assert session.runs.cancel()
         report = await running
         await check_record(stage)
     assert report.reason is Reason.CANCELLED and report.stopped_commands == (command,)
@@ -357,7 +365,7 @@ async def test_a_command_is_detached_in_a_worker_process(stage: Stage) -> None:
     async with stage.open(script, worker="process:1", budget=Budget(depth=2)) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until((stage.folder / "begun").exists)
-        assert session.detach("1.1.1.1.1")
+        assert session.runs.detach("1.1.1.1.1")
         assert (await running).ok
         await check_record(stage)
     assert stage.list_notes("1.1.1")[0].count("\nlast\n") == 1

@@ -19,7 +19,7 @@ from tests.engine.test_background import check_record, list_notifications, start
 from tests.engine.test_teams import name, send
 
 import mudroom
-from mudroom import Agent, ToolResult
+from mudroom import Agent, Integrations, ToolResult
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._adapters.output_filters import mark_page
 from mudroom._core.events import CheckFinished, StoredEvent
@@ -196,7 +196,7 @@ async def hooks(stage: Stage) -> str:
     script: dict[str, Lines] = {
         "PARENT": [[call("read", path="notes.txt")], "again", "the end"],
     }
-    async with stage.open(script, hooks=PlantingHooks()) as session:
+    async with stage.open(script, integrations=Integrations(hooks=PlantingHooks())) as session:
         await session.run("PARENT")
     after_call, at_end = (
         "\n".join(block_texts(request.messages[-1]))

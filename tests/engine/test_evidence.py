@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.engine.conftest import Stage
 
-from mudroom import Effect, Reason, Report, Session, ToolCallBlock, ToolResult, tool
+from mudroom import Effect, Integrations, Reason, Report, Session, ToolCallBlock, ToolResult, tool
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.journals.sqlite.folder import get_session_path
 from mudroom._adapters.journals.sqlite.journal import SqliteJournal
@@ -177,7 +177,7 @@ async def test_a_hook_that_changes_a_result_keeps_its_evidence(stage: Stage) -> 
             return ToolResult("censored")
 
     calls = [call_bash("echo > made.txt"), call("write", file_path="a.txt", content="x")]
-    report = await stage.run({"PARENT": [calls, "done"]}, hooks=Censor())
+    report = await stage.run({"PARENT": [calls, "done"]}, integrations=Integrations(hooks=Censor()))
     assert (report.files_written, report.observed_changes) == (("a.txt",), ("made.txt",))
 
 
@@ -224,7 +224,7 @@ async def test_changes_of_a_command_that_was_cut_off_are_seen(stage: Stage) -> N
     async with stage.open(script) as session:
         running = asyncio.ensure_future(session.run("PARENT"))
         await stage.wait_until((stage.folder / "made.txt").exists)
-        session.cancel("1.1.1")
+        session.runs.cancel("1.1.1")
         report = await running
     child = stage.reports["1.1.1"]
     assert (child.reason, child.files_changed) == (Reason.CANCELLED, ("made.txt",))

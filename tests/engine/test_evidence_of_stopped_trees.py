@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 from tests.waiting import wait_until
 
-from mudroom import AssistantMessage, Budget, Effect, Reason, Report, Session, ToolCallBlock, tool
+from mudroom import (
+    AssistantMessage,
+    Budget,
+    Effect,
+    Integrations,
+    Reason,
+    Report,
+    Session,
+    ToolCallBlock,
+    tool,
+)
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._core.events import RunFinished
 from mudroom._core.ports import Hooks
@@ -61,7 +71,7 @@ async def test_a_cancelled_parent_lists_the_files_of_its_children(
         running = asyncio.create_task(session.run("PARENT"))
         ready = [tmp_path / "work" / f"ready{number}" for number in (1, 2)]
         await wait_until(lambda: all(path.exists() for path in ready))
-        session.cancel()
+        session.runs.cancel()
         report = await running
     assert report.reason is Reason.CANCELLED
     assert set(report.files_changed) >= FILES
@@ -96,7 +106,7 @@ async def test_a_call_that_is_cut_off_after_its_write_lists_the_file(tmp_path: P
     async with session:
         running = asyncio.create_task(session.run("PARENT"))
         await has_written.wait()
-        session.cancel()
+        session.runs.cancel()
         report = await running
     assert report.files_written == ("made.txt",)
     await replay(journal.events)
@@ -114,7 +124,9 @@ async def test_a_hook_that_fails_keeps_the_files_of_the_child(tmp_path: Path) ->
             return [call("task", prompt="CHILD")]
         return [call("write", file_path="made.txt", content="x")]
 
-    session, _ = _open(tmp_path, model=ScriptedModel(work), hooks=FailingHooks())
+    session, _ = _open(
+        tmp_path, model=ScriptedModel(work), integrations=Integrations(hooks=FailingHooks())
+    )
     async with session:
         report = await session.run("PARENT")
     assert report.files_written == ("made.txt",)

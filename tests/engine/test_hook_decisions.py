@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.engine.conftest import Lines, Stage
 
-from mudroom import Reason, Report, ToolResult
+from mudroom import Integrations, Reason, Report, ToolResult
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, call
 from mudroom._core.events import PermissionDecided, ToolCallFinished
@@ -80,7 +80,9 @@ async def test_rules_hold_beside_a_decision_before_a_call(
 ) -> None:
     approver = Approver(allows=True)
     hooks = Deciding(before=hook)
-    await stage.run(TOUCH, hooks=hooks, permissions=permissions, approver=approver)
+    await stage.run(
+        TOUCH, integrations=Integrations(hooks=hooks), permissions=permissions, approver=approver
+    )
     assert approver.questions == questions
     assert (stage.folder / "made").exists() is is_made
     assert bool(hooks.denied) is not is_made
@@ -105,7 +107,9 @@ async def test_a_hook_answers_in_place_of_the_approver(
     approver = Approver(allows=False)
     permissions = Permissions.of(ask=["Bash(touch *)"], deny=["Bash(rm *)"])
     hooks = Deciding(answer=answer)
-    await stage.run(TOUCH, hooks=hooks, permissions=permissions, approver=approver)
+    await stage.run(
+        TOUCH, integrations=Integrations(hooks=hooks), permissions=permissions, approver=approver
+    )
     assert not approver.questions
     assert expected in stage.results[0].text
 
@@ -113,7 +117,9 @@ async def test_a_hook_answers_in_place_of_the_approver(
 async def test_arguments_of_a_hook_are_judged_again(stage: Stage) -> None:
     hook = ToolHookDecision(verdict="allow", arguments={"command": "touch made"})
     lines: list[Answer] = [[call("bash", command="echo 1")], "end"]
-    await stage.run(lines, hooks=Deciding(before=hook), permissions=DENIES)
+    await stage.run(
+        lines, integrations=Integrations(hooks=Deciding(before=hook)), permissions=DENIES
+    )
     assert not (stage.folder / "made").exists()
     assert "was not allowed" in stage.results[0].text
 
@@ -137,7 +143,7 @@ async def test_contexts_follow_the_results_and_are_recorded_and_replayed(stage: 
         [call("read", file_path="notes.txt"), call("bash", command="touch made")],
         "end",
     ]
-    await stage.run(lines, hooks=AddContext(), journal=journal)
+    await stage.run(lines, integrations=Integrations(hooks=AddContext()), journal=journal)
     blocks = stage.model.requests[1].messages[-1].content
     read, bash = [block.text for block in blocks if isinstance(block, ToolResultBlock)]
     assert read.endswith("\n\nbefore read\nafter read")
@@ -176,7 +182,7 @@ async def test_each_run_ends_once_and_the_text_for_a_child_is_in_its_first_reque
         "CHILD": ["done"],
         "LOST": [[call("read", file_path="notes.txt")]],
     }
-    await stage.run(script, hooks=hooks)
+    await stage.run(script, integrations=Integrations(hooks=hooks))
     assert hooks.calls[0] == "session startup"
     assert hooks.calls[-2:] == ["1 GOAL", "session ends: other"]
     expected = {"1.1.1 starts", "1.1.1 GOAL", "1.1.2 starts", "1.1.2 MAX_TURNS"}
@@ -202,7 +208,7 @@ class Stopping(Hooks):
 async def test_a_hook_that_stops_a_run_gives_a_report_and_no_exception(
     stage: Stage, moment: str
 ) -> None:
-    report = await stage.run(TOUCH, hooks=Stopping(moment))
+    report = await stage.run(TOUCH, integrations=Integrations(hooks=Stopping(moment)))
     assert (report.reason, report.error) == (Reason.ERROR, "not on Sundays")
     assert len(stage.model.requests) == (0 if moment == "on_prompt" else 1)
     assert not (stage.folder / "made").exists()
@@ -211,7 +217,9 @@ async def test_a_hook_that_stops_a_run_gives_a_report_and_no_exception(
 async def test_the_record_names_the_hook_that_allowed_a_call(stage: Stage) -> None:
     approver = Approver(allows=False)
     hooks = Deciding(before=ALLOW)
-    await stage.run(TOUCH, hooks=hooks, permissions=CAN_ASK, approver=approver)
+    await stage.run(
+        TOUCH, integrations=Integrations(hooks=hooks), permissions=CAN_ASK, approver=approver
+    )
     (decision,) = [event for event in stage.events if isinstance(event, PermissionDecided)]
     assert (decision.verdict, decision.allowed) == ("ask", True)
     assert (decision.rule, decision.approver_reason) == ("hook:PreToolUse x.json", "safe")

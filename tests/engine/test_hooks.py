@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.engine.conftest import Lines, Stage
 
-from mudroom import Reason, Report, Session, ToolResult
+from mudroom import Integrations, Reason, Report, Session, ToolResult
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import NoteInjected, PermissionDecided, ToolCallStarted
@@ -60,7 +60,7 @@ async def test_hooks_are_called_in_the_order_of_the_run(stage: Stage) -> None:
         "PARENT": [[call("task", prompt="CHILD")], "end"],
         "CHILD": [[call("read", path="notes.txt")], "done"],
     }
-    async with stage.open(script, hooks=hooks) as session:
+    async with stage.open(script, integrations=Integrations(hooks=hooks)) as session:
         await session.run("PARENT")
     assert hooks.calls == [
         "on_prompt 1",
@@ -77,7 +77,7 @@ async def test_hooks_are_called_in_the_order_of_the_run(stage: Stage) -> None:
 
 async def test_a_compaction_calls_its_own_hook(stage: Stage) -> None:
     hooks = RecordingHooks()
-    async with stage.open(["first", "summary"], hooks=hooks) as session:
+    async with stage.open(["first", "summary"], integrations=Integrations(hooks=hooks)) as session:
         await session.run("PARENT")
         await session.compact()
     assert hooks.calls[2:] == ["before_compaction 2", "before_finish 2 summary"]
@@ -89,7 +89,7 @@ class AddText(Hooks):
 
 
 async def test_text_of_on_prompt_follows_the_prompt(stage: Stage) -> None:
-    await stage.run(["end"], hooks=AddText())
+    await stage.run(["end"], integrations=Integrations(hooks=AddText()))
     content = stage.model.requests[0].messages[0].content
     assert [block.text for block in content if isinstance(block, TextBlock)] == [
         "PARENT",
@@ -105,7 +105,9 @@ class RefuseBash(Hooks):
 
 
 async def test_a_refused_call_never_acts_and_the_refusal_is_recorded(stage: Stage) -> None:
-    report = await stage.run([[call("bash", command="touch made")], "end"], hooks=RefuseBash())
+    report = await stage.run(
+        [[call("bash", command="touch made")], "end"], integrations=Integrations(hooks=RefuseBash())
+    )
     assert not (stage.folder / "made").exists() and report.calls == {}
     assert "no commands today" in stage.results[0].text and stage.results[0].error
     (decision,) = [event for event in stage.events if isinstance(event, PermissionDecided)]
@@ -123,7 +125,9 @@ class ChangePath(Hooks):
 
 
 async def test_a_hook_changes_arguments_and_result(stage: Stage) -> None:
-    await stage.run([[call("read", path="missing.txt")], "end"], hooks=ChangePath())
+    await stage.run(
+        [[call("read", path="missing.txt")], "end"], integrations=Integrations(hooks=ChangePath())
+    )
     assert "one" in stage.results[0].text and stage.results[0].text.endswith("checked")
     (started,) = [event for event in stage.events if isinstance(event, ToolCallStarted)]
     assert started.call.arguments == {"file_path": "notes.txt"}
@@ -135,7 +139,9 @@ class RefuseChildren(Hooks):
 
 
 async def test_a_refused_child_never_starts_and_costs_nothing(stage: Stage) -> None:
-    await stage.run([[call("task", prompt="CHILD")], "end"], hooks=RefuseChildren())
+    await stage.run(
+        [[call("task", prompt="CHILD")], "end"], integrations=Integrations(hooks=RefuseChildren())
+    )
     assert stage.runs == ["1"]
     assert stage.results[0].text == "No child was started: work alone"
 
@@ -152,7 +158,9 @@ class WantTests(Hooks):
 
 
 async def test_a_note_of_before_finish_keeps_the_run_going(stage: Stage) -> None:
-    report = await stage.run(["done", "done, tests are green"], hooks=WantTests())
+    report = await stage.run(
+        ["done", "done, tests are green"], integrations=Integrations(hooks=WantTests())
+    )
     assert (report.text, report.turns) == ("done, tests are green", 2)
     assert stage.list_notes() == ["Run the tests first."]
 
@@ -164,7 +172,9 @@ class Broken(Hooks):
 
 async def test_an_exception_of_a_hook_ends_the_run_with_error(stage: Stage) -> None:
     with pytest.raises(RuntimeError, match="hook is broken"):
-        await stage.run([[call("read", path="notes.txt")], "end"], hooks=Broken())
+        await stage.run(
+            [[call("read", path="notes.txt")], "end"], integrations=Integrations(hooks=Broken())
+        )
     assert stage.reports["1"].reason is Reason.ERROR
 
 
@@ -178,13 +188,17 @@ async def test_a_run_with_hooks_and_messages_is_replayed(tmp_path: Path) -> None
 
     def answer(request: Request) -> Answer:
         if request.turn < 3:
-            assert session.send("1", f"message {request.turn}")
+            assert session.runs.send("1", f"message {request.turn}")
         answers = [[call("read", path="no")], "done", "more", "almost", "end"]
         return answers[request.turn]
 
     model = ScriptedModel(answer)
     async with Session(
-        model=model, cwd=str(tmp_path), journal=journal, sandbox="off", hooks=AllAtOnce()
+        model=model,
+        cwd=str(tmp_path),
+        journal=journal,
+        sandbox="off",
+        integrations=Integrations(hooks=AllAtOnce()),
     ) as session:
         report = await session.run("PARENT")
     assert report.text == "end"

@@ -12,7 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mudroom import AnyEvent, AssistantMessage, Effect, Reason, Report, Session, Tool, ToolResult
+from mudroom import (
+    AnyEvent,
+    AssistantMessage,
+    Effect,
+    Integrations,
+    Reason,
+    Report,
+    Session,
+    Tool,
+    ToolResult,
+)
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models._errors import extract_error_text
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
@@ -83,7 +93,7 @@ class Stage:
             journal=journal,
             sandbox="off",
             tools=tools,
-            hooks=hooks,
+            integrations=Integrations(hooks=hooks),
         ) as session:
 
             def watch(event: AnyEvent) -> None:
@@ -220,7 +230,9 @@ async def test_an_exception_with_a_lone_surrogate_is_an_error_result(stage: Stag
 
 async def test_prompts_and_messages_with_lone_surrogates_are_cleaned(stage: Stage) -> None:
     report = await stage.run(
-        [[call("todo", todos=[])], LONE], prompt=LONE, act=lambda session: session.send("1", LONE)
+        [[call("todo", todos=[])], LONE],
+        prompt=LONE,
+        act=lambda session: session.runs.send("1", LONE),
     )
     assert report.text == CLEAN
     texts = [event.text for event in stage.events if isinstance(event, MessageDelivered)]

@@ -9,8 +9,7 @@ import pytest
 
 from mudroom import AnyEvent, Session, ToolResult, tool
 from mudroom._adapters.models.scripted import ScriptedModel, call
-from mudroom._cli.actions.export import redact_events, write_transcripts
-from mudroom._cli.output.session_markdown import render_session_markdown
+from mudroom._cli.actions.export import redact_events, render_session_markdown, write_transcripts
 from mudroom._cli.output.transcript_lines import render_transcript
 from mudroom._core.events import Delta, StoredEvent, ToolCallFinished, decode_event, encode_event
 from mudroom._core.messages import ImageBlock

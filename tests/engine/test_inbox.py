@@ -48,7 +48,7 @@ async def test_a_message_is_stored_when_it_is_sent_and_delivered_after_the_resul
     @tool(effect=Effect.PURE)
     async def send_two() -> str:
         for text in MESSAGES:
-            assert stage.session.send("1", text)
+            assert stage.session.runs.send("1", text)
         await stage.wait_until(
             lambda: any(isinstance(event, MessageSent) for event in stage.events)
         )
@@ -78,7 +78,7 @@ async def test_a_message_is_on_disk_when_sending_it_durably_returns(stage: Stage
     @tool(effect=Effect.PURE)
     async def send_durably() -> str:
         for text in MESSAGES:
-            assert await stage.session.send_durably("1", text)
+            assert await stage.session.runs.send_durably("1", text)
             path = get_session_path(stage.home, stage.session.id)
             stored = [event for event in open_reader(path).read() if isinstance(event, MessageSent)]
             on_disk.append(stored[-1].message.text)
@@ -93,7 +93,7 @@ async def test_a_message_is_on_disk_when_sending_it_durably_returns(stage: Stage
 async def test_a_durable_message_to_a_run_that_ended_is_refused(stage: Stage) -> None:
     async with stage.open(["end"]) as session:
         await session.run("PARENT")
-        assert await session.send_durably("1", "too late") is False
+        assert await session.runs.send_durably("1", "too late") is False
 
 
 async def test_a_journal_that_fails_is_reported_to_the_sender(stage: Stage) -> None:
@@ -102,7 +102,7 @@ async def test_a_journal_that_fails_is_reported_to_the_sender(stage: Stage) -> N
     @tool(effect=Effect.PURE)
     async def send_durably() -> str:
         try:
-            await stage.session.send_durably("1", "lost")
+            await stage.session.runs.send_durably("1", "lost")
         except JournalError as error:
             failures.append(error.message)
         return "sent"
@@ -117,7 +117,7 @@ async def test_a_journal_that_fails_is_reported_to_the_sender(stage: Stage) -> N
 async def test_a_message_with_a_known_id_is_delivered_once(stage: Stage) -> None:
     @tool(effect=Effect.PURE)
     async def send_twice() -> str:
-        handle = stage.session._find_run("1")  # pyright: ignore[reportPrivateUsage]
+        handle = stage.session.runs._find_run("1")  # pyright: ignore[reportPrivateUsage]
         assert handle is not None
         message = InboxMessage("m1", "only once")
         assert handle.send(message) and handle.send(message)
@@ -130,7 +130,7 @@ async def test_a_message_with_a_known_id_is_delivered_once(stage: Stage) -> None
 async def test_messages_are_in_the_request_for_the_summary(stage: Stage) -> None:
     def answer(request: Request) -> Answer:
         if request.tools:
-            assert stage.session.send("1", "last message")
+            assert stage.session.runs.send("1", "last message")
             return [call("read", path="notes.txt")]
         return "summary"
 
@@ -145,7 +145,7 @@ async def test_a_run_that_is_ending_refuses_messages_and_stores_nothing(stage: S
     def answer(request: Request) -> Answer:
         if request.tools:
             return [call("read", path="notes.txt", limit=request.turn + 1)]
-        refused.append(stage.session.send("1", "too late"))
+        refused.append(stage.session.runs.send("1", "too late"))
         return "summary"
 
     await stage.run(answer, budget=Budget(turns=1))
@@ -171,7 +171,7 @@ async def recorded(tmp_path: Path) -> tuple[str, list[StoredEvent]]:
 
     async def answer(request: Request) -> Answer:
         if request.turn < len(MESSAGES):
-            assert session.send("1", MESSAGES[request.turn])
+            assert session.runs.send("1", MESSAGES[request.turn])
             await asyncio.sleep(0.01)
         return script(request)
 

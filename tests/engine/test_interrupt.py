@@ -40,7 +40,7 @@ async def test_an_interrupt_of_a_wait_leaves_the_children_at_work(stage: Stage) 
         interim = await running
         assert (interim.is_interrupted, interim.reason) == (True, Reason.CANCELLED)
         assert interim.text == "I wait." and interim.run_id == session.interrupted_run == "1"
-        assert [work.id for work in await session.list_open_work()] == ["1", "1.1.1"]
+        assert [work.id for work in await session.runs.list_open_work()] == ["1", "1.1.1"]
         assert not session.interrupt()
         running = asyncio.create_task(session.run("and the roof"))
         await stage.wait_until(lambda: len(stage.list_requests("PARENT")) == 3)
@@ -105,7 +105,7 @@ async def test_an_interrupt_ends_the_calls_of_the_turn_and_their_children(stage:
         assert "1.1.1" not in stage.reports
         running = asyncio.create_task(session.run("and now"))
         await stage.wait_until(lambda: len(stage.list_requests("PARENT")) == 2)
-        assert session.cancel()
+        assert session.runs.cancel()
         report = await running
         await check_record(stage)
     assert report.reason is Reason.CANCELLED and not report.is_interrupted
@@ -119,7 +119,7 @@ async def test_a_second_stop_ends_the_interrupted_prompt_and_its_work(stage: Sta
         await stage.wait_until(lambda: any(isinstance(e, RunWaiting) for e in stage.events))
         session.interrupt()
         await running
-        assert session.cancel()
+        assert session.runs.cancel()
         report = await session.run("PARENT again")
         await check_record(stage)
     assert (report.run_id, report.reason) == ("2", Reason.GOAL)
@@ -145,7 +145,7 @@ async def test_what_an_interrupted_prompt_refuses_says_why_and_what_to_do(stage:
             await session.run("PARENT", outputs=dict[str, int])
         refusals.append(str(refusal.value))
         assert session.interrupted_run == "1"
-        session.cancel()
+        session.runs.cancel()
         assert (await session.run("PARENT again")).text == "a new prompt"
         session.rewind("2")
     compacted, rewound, outputs = refusals

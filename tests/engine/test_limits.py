@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from tests.engine.conftest import Lines, Stage, Step, block_texts
@@ -12,7 +13,9 @@ from mudroom import (
     Agent,
     AssistantMessage,
     Budget,
+    Children,
     Effect,
+    Integrations,
     Reason,
     TextBlock,
     ToolCallBlock,
@@ -23,12 +26,14 @@ from mudroom import (
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.budgets import Limit
-from mudroom._core.events import ToolCallFinished, TurnFailed
+from mudroom._core.events import RunStarted, ToolCallFinished, TurnFailed, TurnFinished
+from mudroom._core.runs import Brief
 from mudroom._engine.conversation import INTERRUPTED
 from mudroom._engine.finish import NOT_RUN
 from mudroom._engine.meters.run_timer import GRACE_SECONDS
 from mudroom._replay import replay
 from mudroom.errors import UsageError
+from mudroom.ports import Hooks
 from mudroom.testing.clock import run_virtual
 
 
@@ -191,7 +196,9 @@ def test_a_time_limit_stops_all_runs_below_with_one_reason(stage: Stage) -> None
     }
     budget = Budget(seconds=5, depth=2)
     journal = MemoryJournal()
-    work = stage.run(story, tools=[endless], budget=budget, max_children=3, journal=journal)
+    work = stage.run(
+        story, tools=[endless], budget=budget, children=Children(parallel=3), journal=journal
+    )
     report = run_virtual(work)
     reasons = {run: each.reason for run, each in stage.reports.items()}
     begun = ("1.1.1", "1.1.2", "1.1.2.1.1", "1.1.2.1.2", "1.1.3")
@@ -326,6 +333,41 @@ async def test_children_are_counted_at_every_depth(stage: Stage) -> None:
         "No child was started: the budget of 3 children is used up. "
         "Ask for less, or do the rest yourself."
     ]
+
+
+@pytest.mark.parametrize("is_resumed", [False, True], ids=["whole", "resumed"])
+async def test_a_child_that_never_began_does_not_count(stage: Stage, is_resumed: bool) -> None:
+    """One is stopped while it waits for a place; a hook refuses another."""
+
+    class RefusingHooks(Hooks):
+        async def on_child_start(self, parent: Brief, child: Brief) -> str:
+            return "not now" if child.prompt == "REFUSED" else ""
+
+    def stop_waiting(request: Request) -> Answer:
+        stage.session.runs.cancel("1.1.2")
+        return "done"
+
+    first = [call("task", prompt=prompt) for prompt in ("CHILD", "WAITS", "REFUSED")]
+    second = [call("task", prompt="LATER") for _ in range(3)]
+    story = {"PARENT": [first, second, "end"], "CHILD": [stop_waiting], "LATER": ["done"]}
+    journal = MemoryJournal()
+    options: dict[str, Any] = {
+        "budget": Budget(children=3),
+        "children": Children(parallel=1),
+        "integrations": Integrations(hooks=RefusingHooks()),
+    }
+    await stage.run(story, journal=journal, **options)
+    if is_resumed:
+        turns = [n for n, event in enumerate(journal.events) if isinstance(event, TurnFinished)]
+        past = MemoryJournal()
+        await past.append(*journal.events[: turns[2] + 1])  # the calls of the second answer
+        journal, stage.events = past, []
+        async with stage.open(story, journal=past, resume=stage.session.id, **options) as session:
+            await session.resume_unfinished()
+    starts = [event.run for event in journal.events if isinstance(event, RunStarted)]
+    assert starts == ["1", "1.1.1", "1.2.1", "1.2.2"]
+    assert any("the budget of 3 children is used up" in each.text for each in stage.results)
+    assert await replay(journal.events) == journal.events
 
 
 async def test_the_budget_in_dollars_ends_a_run(stage: Stage) -> None:

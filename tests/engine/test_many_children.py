@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.engine.conftest import Lines, Stage
 
-from mudroom import Agent, Budget, Effect, Usage, tool
+from mudroom import Agent, Budget, Children, Effect, Usage, tool
 from mudroom._core.budgets import Limit
 from mudroom._core.events import RunFinished, SessionClosed, StoredEvent, ToolCallFinished
 from mudroom._core.messages import ToolCallBlock
@@ -82,7 +82,8 @@ async def count_calls_to_resume(stage: Stage, children: int, *, finished: bool) 
         finished: true if the children have finished, false if they were interrupted, too.
     """
     small = Agent(name="small", budget=SHARE)
-    options: dict[str, Any] = {"agents": [small], "max_children": 10**6, "worker": "local"}
+    options: dict[str, Any] = {"agents": [small], "worker": "local"}
+    options["children"] = Children(parallel=10**6)
     recorded = MemoryJournal()
     async with stage.open(delegate(children), journal=recorded, **options) as session:
         await session.run("PARENT")

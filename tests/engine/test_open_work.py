@@ -26,13 +26,13 @@ async def test_open_runs_and_commands_are_listed_with_their_figures(stage: Stage
         "CHILD": [wait_forever],
     }
     async with stage.open(script, budget=Budget(depth=1)) as session:
-        assert await session.list_open_work() == []
+        assert await session.runs.list_open_work() == []
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until(lambda: len(stage.list_requests("CHILD")) == 2)
-        work = await session.list_open_work()
-        session.cancel()
+        work = await session.runs.list_open_work()
+        session.runs.cancel()
         await running
-        assert await session.list_open_work() == []
+        assert await session.runs.list_open_work() == []
     assert describe(work) == [
         ("1", "run", "PARENT", "waiting", False),
         ("1.2.1", "command", "echo begun; sleep 600", "running", True),
@@ -56,8 +56,8 @@ async def test_the_list_has_the_runs_of_worker_processes(stage: Stage) -> None:
     async with stage.open(script, worker="process:1", budget=Budget(depth=2)) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until(lambda: stage.list_requests("DEEP"))
-        work = await session.list_open_work()
-        session.cancel()
+        work = await session.runs.list_open_work()
+        session.runs.cancel()
         await running
     assert [each.id for each in work] == ["1", "1.1.1", "1.1.1.1.1", "1.1.1.2.1"]
 
@@ -68,10 +68,10 @@ async def test_a_background_command_is_cancelled_by_its_id(stage: Stage) -> None
     async with stage.open({"PARENT": script}) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until((stage.folder / "begun").exists)
-        assert not session.cancel("1.1.2") and session.cancel("1.1.1")
+        assert not session.runs.cancel("1.1.2") and session.runs.cancel("1.1.1")
         report = await running
         await check_record(stage)
-        assert not session.cancel("1.1.1")
+        assert not session.runs.cancel("1.1.1")
     assert report.reason is Reason.GOAL and report.stopped_commands == ()
     (text,) = list_notifications(stage)
     assert "<status>stopped</status>" in text
@@ -90,6 +90,6 @@ async def test_a_background_command_in_a_worker_process_is_cancelled(stage: Stag
     async with stage.open(script, worker="process:1", budget=Budget(depth=2)) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until((stage.folder / "begun").exists)
-        assert session.cancel("1.1.1.1.1")
+        assert session.runs.cancel("1.1.1.1.1")
         assert (await running).ok
     assert "<status>stopped</status>" in stage.list_notes("1.1.1")[0]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import AnyEvent, AssistantMessage, Budget, Reason, Session
+from mudroom import AnyEvent, AssistantMessage, Budget, ModelOptions, Reason, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import (
     Answer,
@@ -67,7 +67,7 @@ async def test_words_before_a_cancel_are_in_the_report(tmp_path: Path) -> None:
 
         def stop(event: AnyEvent) -> None:
             if isinstance(event, Delta) and event.text:
-                asyncio.get_running_loop().call_soon(session.cancel)
+                asyncio.get_running_loop().call_soon(session.runs.cancel)
 
         session.watch(stop)
         report = await session.run("PARENT")
@@ -92,7 +92,7 @@ async def test_words_of_a_cancelled_child_are_in_its_report_to_the_parent(tmp_pa
 
         def stop(event: AnyEvent) -> None:
             if isinstance(event, Delta) and event.run == "1.1.1":
-                asyncio.get_running_loop().call_soon(session.cancel, "1.1.1")
+                asyncio.get_running_loop().call_soon(session.runs.cancel, "1.1.1")
 
         session.watch(stop)
         report = await session.run("PARENT")
@@ -129,11 +129,13 @@ async def test_words_of_a_repeated_call_are_not_kept(tmp_path: Path) -> None:
 async def test_costs_of_a_call_that_was_cut_off_are_zero_only_for_a_free_model(
     tmp_path: Path, model: str, usd: float | None
 ) -> None:
-    async with open_session(tmp_path, StuckModel(answer_as_family, model), prices=True) as session:
+    async with open_session(
+        tmp_path, StuckModel(answer_as_family, model), model_options=ModelOptions(prices=True)
+    ) as session:
 
         def stop(event: AnyEvent) -> None:
             if isinstance(event, Delta):
-                asyncio.get_running_loop().call_soon(session.cancel)
+                asyncio.get_running_loop().call_soon(session.runs.cancel)
 
         session.watch(stop)
         child = await session.run("CHILD")
@@ -150,7 +152,7 @@ async def test_the_unknown_price_of_a_child_makes_the_costs_of_its_parent_unknow
 
     model = ScriptedModel(cut)
     other = ScriptedModel(cut, "unknown:model")
-    async with open_session(tmp_path, model, prices=True) as session:
+    async with open_session(tmp_path, model, model_options=ModelOptions(prices=True)) as session:
         session._require_open().resources.models.register(other)
         report = await session.run("PARENT")
     assert report.ok and report.usd is None
@@ -173,7 +175,7 @@ async def test_words_that_a_wire_streamed_before_a_cancel_are_in_the_report(
                 if isinstance(event, Delta) and event.kind == "text":
                     shown.append(event.text)
                     if len("".join(shown)) > len(WORDS):
-                        asyncio.get_running_loop().call_soon(session.cancel)
+                        asyncio.get_running_loop().call_soon(session.runs.cancel)
 
             session.watch(stop)
             report = await session.run("PARENT")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Budget, Reason, Session
+from mudroom import Budget, Compaction, Integrations, Reason, Session
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import AnyEvent, RunFinished, RunResumed, TurnFinished
 from mudroom._core.messages import (
@@ -37,7 +37,7 @@ class EndHooks(Hooks):
 def _cancel_when_resumed(session: Session) -> None:
     def cancel(event: AnyEvent) -> None:
         if isinstance(event, RunResumed):
-            session.cancel()
+            session.runs.cancel()
 
     session.watch(cancel)
 
@@ -60,7 +60,13 @@ async def test_they_end_before_it_and_their_tokens_are_charged(tmp_path: Path, l
     journal, hooks = MemoryJournal(), EndHooks()
     await journal.append(*whole.events[: kinds.index((last, "1.1.1.1.1")) + 1])
     model = ScriptedModel(answer)
-    resumed = Session(model=model, journal=journal, resume=session.id, hooks=hooks, **options)
+    resumed = Session(
+        model=model,
+        journal=journal,
+        resume=session.id,
+        integrations=Integrations(hooks=hooks),
+        **options,
+    )
 
     _cancel_when_resumed(resumed)
     async with resumed:
@@ -95,12 +101,15 @@ async def test_a_summary_that_is_no_longer_needed_ends_and_is_charged(
     options |= {"sandbox": "off"}
     whole = MemoryJournal()
     model = ScriptedModel(answer_at_length)
-    async with Session(model=model, journal=whole, context_window=9_000, **options) as session:
+    async with Session(
+        model=model, journal=whole, compaction=Compaction(context_window=9_000), **options
+    ) as session:
         await session.run("go")
     kinds = [(type(event).__name__, event.run) for event in whole.events]
     journal = MemoryJournal()
     await journal.append(*whole.events[: kinds.index((last, "1.1.c1")) + 1])
-    options |= {"journal": journal, "resume": session.id, "context_window": 200_000}
+    options |= {"journal": journal, "resume": session.id}
+    options["compaction"] = Compaction(context_window=200_000)
     async with Session(model=ScriptedModel(answer_at_length), **options) as session:
         report = await session.resume_unfinished()
     assert report and report.reason is Reason.GOAL

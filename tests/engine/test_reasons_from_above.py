@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import AnyEvent, AssistantMessage, Budget, Reason, Report, Session
+from mudroom import AnyEvent, AssistantMessage, Budget, Children, Reason, Report, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import RunFinished, TurnStarted
@@ -70,7 +70,7 @@ async def test_runs_below_end_for_the_reason_of_the_limit(
             reports[event.run] = event.report
 
     model = make_script(reason, shape)
-    options = {"journal": journal, "prompt_budget": LIMITS[reason], "child_turns": 30}
+    options = {"journal": journal, "prompt_budget": LIMITS[reason]}
     async with open_session(tmp_path, model, worker, **options) as session:
         session.watch(watch)
         async with asyncio.timeout(30):
@@ -95,7 +95,7 @@ def test_a_child_that_waits_for_its_place_says_that_it_did_not_begin(stage: Stag
         return [call("read", path="notes.txt", limit=request.turn)] if request.tools else "words"
 
     budget = Budget(turns=3)
-    report = run_virtual(stage.run(answer, prompt_budget=budget, max_children=1))
+    report = run_virtual(stage.run(answer, prompt_budget=budget, children=Children(parallel=1)))
     assert (report.reason, report.text) == (Reason.MAX_TURNS, "words")
     assert stage.reports["1.1.1"].text == "words"
     notes = [text for text in stage.list_notes() if "task-notification" in text]

@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mudroom import AnyEvent, Budget, Effect, Reason, Report, Session, Tool, ToolResult
+from mudroom import (
+    AnyEvent,
+    Budget,
+    Effect,
+    Integrations,
+    Reason,
+    Report,
+    Session,
+    Tool,
+    ToolResult,
+)
 from mudroom._adapters.journals.memory import MemoryJournal, MemoryStore
 from mudroom._adapters.journals.sessions import read_events
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
@@ -128,13 +138,13 @@ PLACES = [
     after_the_goal,
 ]
 STOPS: dict[str, Callable[[Session], object]] = {
-    "cancel": lambda session: session.cancel(),
-    "wrap up": lambda session: session.wrap_up("1"),
+    "cancel": lambda session: session.runs.cancel(),
+    "wrap up": lambda session: session.runs.wrap_up("1"),
     "wrap up with a message": lambda session: (
-        session.send("1", "Be quick."),
-        session.wrap_up("1"),
+        session.runs.send("1", "Be quick."),
+        session.runs.wrap_up("1"),
     ),
-    "cancel after wrap up": lambda session: (session.wrap_up("1"), session.cancel()),
+    "cancel after wrap up": lambda session: (session.runs.wrap_up("1"), session.runs.cancel()),
     "time": lambda session: None,
 }
 
@@ -157,7 +167,9 @@ def record(
             home=str(folder / "home"),
             journal=journal,
             tools=stage.make_tools(),
-            hooks=WaitingHooks(stage) if answer is after_the_goal else None,
+            integrations=Integrations(
+                hooks=WaitingHooks(stage) if answer is after_the_goal else None
+            ),
             prompt_budget=Budget(seconds=seconds),
         )
         async with session:
@@ -235,7 +247,7 @@ def test_a_cancel_while_the_start_of_a_refused_call_is_stored_replays(tmp_path: 
             home=str(tmp_path / "home"),
             journal=journal,
         ) as session:
-            journal.on_start = session.cancel
+            journal.on_start = session.runs.cancel
             return await session.run("PARENT")
 
     assert run_virtual(work()).reason is Reason.CANCELLED

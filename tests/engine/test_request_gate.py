@@ -290,8 +290,8 @@ def test_the_smaller_of_two_limits_cuts_an_answer() -> None:
 
 async def test_money_cuts_an_answer_by_the_price_of_a_token() -> None:
     plan = RequestPlan({Limit.USD: 2.0}, {Limit.USD: 2.0}, {Limit.USD: 0.5}, 16)
-    permit = await RequestGate().admit(Meter(Budget(usd=16.0)), plan)
-    assert isinstance(permit, Permit) and permit.max_tokens == (16 - 4 - 2) / 0.5
+    permit = await RequestGate().admit(Meter(Budget(usd=32.0)), plan)
+    assert isinstance(permit, Permit) and permit.max_tokens == (32 - 8 - 2) / 0.5
 
 
 class LimitsElsewhere:

@@ -13,7 +13,7 @@ from tests.engine.conftest import Stage, block_texts
 from tests.engine.test_background import check_record, list_notifications, start, wait_forever
 from tests.engine.test_inbox import list_texts
 
-from mudroom import Budget, Reason, Session, TextBlock
+from mudroom import Budget, Isolation, Reason, Session, TextBlock
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import MessageSent, RunWaiting, ToolCallStarted
@@ -109,7 +109,7 @@ async def test_a_message_of_the_user_ends_a_wait(stage: Stage) -> None:
                 for event in stage.events
             )
         )
-        assert session.send("1", "and the roof")
+        assert session.runs.send("1", "and the roof")
         await running
         await check_record(stage)
     assert list_texts(stage.list_requests("PARENT")[2])[-1] == "and the roof"
@@ -310,7 +310,7 @@ async def test_system_prompt_and_all_tools_of_a_root_run_have_at_most_6_kb(
             environ=environ,
             journal=MemoryJournal(),
             sandbox="off",
-            isolate=isolate,
+            isolation=Isolation(each_child=isolate),
         ) as session:
             await session.run("PARENT")
     (request,) = server.requests

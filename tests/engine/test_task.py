@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.engine.conftest import Stage, block_texts
 
-from mudroom import Agent, Budget, Effect, Output, Reason, tool
+from mudroom import Agent, Budget, Children, Effect, Output, Reason, tool
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import RunStarted
 from mudroom._core.runs import Brief, Report
@@ -125,7 +125,7 @@ async def test_a_call_can_set_the_model_of_its_child(stage: Stage) -> None:
 
 async def test_a_session_can_set_the_model_of_its_children(stage: Stage) -> None:
     asks = call("task", prompt="Which testing framework does this project use?")
-    await stage.run({"PARENT": [[asks], "end"]}, child_model="offline")
+    await stage.run({"PARENT": [[asks], "end"]}, children=Children(model="offline"))
     assert stage.reports["1.1.1"].model.startswith("offline")
 
 
@@ -201,7 +201,9 @@ def test_max_children_limits_parallel_children(stage: Stage) -> None:
         await asyncio.sleep(1)
         return "done"
 
-    assert run_virtual(stage.run(answer, max_children=2)).seconds == pytest.approx(3, abs=0.1)
+    assert run_virtual(stage.run(answer, children=Children(parallel=2))).seconds == pytest.approx(
+        3, abs=0.1
+    )
 
 
 async def test_grandchildren_do_not_wait_for_slots_of_their_parents(stage: Stage) -> None:
@@ -212,7 +214,9 @@ async def test_grandchildren_do_not_wait_for_slots_of_their_parents(stage: Stage
 
     async with asyncio.timeout(60):
         await stage.run(
-            {"PARENT": [two, "end"], "CHILD": [child]}, max_children=1, budget=Budget(depth=2)
+            {"PARENT": [two, "end"], "CHILD": [child]},
+            children=Children(parallel=1),
+            budget=Budget(depth=2),
         )
     assert len(stage.runs) == 7
 

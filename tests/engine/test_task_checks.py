@@ -11,7 +11,7 @@ import pytest
 from tests.engine.conftest import Lines, Stage
 from tests.engine.test_background import check_record
 
-from mudroom import Agent, Permissions, WorkspaceKind
+from mudroom import Agent, Children, Isolation, Permissions, WorkspaceKind
 from mudroom._adapters.boards.board import TaskBoard
 from mudroom._adapters.boards.file import get_board_path
 from mudroom._adapters.boards.lesson_files import import_tasks
@@ -80,7 +80,7 @@ def make_script(child: Lines) -> dict[str, Lines]:
 
 async def run(stage: Stage, child: Lines, agent: Agent = CODER, **options: Any) -> None:
     """Run a prompt in which alice takes the task; its record replays."""
-    options = {"sandbox": "auto", "max_returns": 0, **options}
+    options = {"sandbox": "auto", "isolation": Isolation(max_returns=0), **options}
     async with stage.open(make_script(child), agents=(agent,), **options) as session:
         await session.run("PARENT")
         await check_record(stage)
@@ -98,7 +98,8 @@ async def test_the_check_of_a_task_comes_before_those_of_agent_and_session(
         workspace=WorkspaceKind.ISOLATED,
         check=OTHER_CHECK if is_of_agent else "",
     )
-    await run(stage, write("good\n"), agent, check="" if is_of_agent else OTHER_CHECK)
+    check = "" if is_of_agent else OTHER_CHECK
+    await run(stage, write("good\n"), agent, isolation=Isolation(check=check, max_returns=0))
     assert list_checks(stage) == [(TASK_CHECK, True)]
     assert list_tasks(path) == [(1, "completed", "written")]
     assert (stage.folder / "code.txt").read_text() == "good\n"
@@ -116,7 +117,7 @@ async def test_a_task_is_completed_when_its_repaired_work_is_merged(
     stage: Stage, path: Path
 ) -> None:
     add_task(path)
-    await run(stage, [*write("bad\n"), *write("good\n")], max_returns=1)
+    await run(stage, [*write("bad\n"), *write("good\n")], isolation=Isolation(max_returns=1))
     assert (TASK_CHECK, False) in list_checks(stage)
     assert list_checks(stage)[-1] == (TASK_CHECK, True)
     assert list_tasks(path) == [(1, "completed", "written")]
@@ -155,7 +156,7 @@ async def test_a_run_does_not_change_the_check_of_a_task(stage: Stage, path: Pat
         ],
         "done",
     ]
-    await stage.run(answers, board=True)
+    await stage.run(answers, children=Children(board=True))
     assert [result.error for result in stage.results] == [True] * 3
     assert all("the user gives the check of a task" in result.text for result in stage.results)
     with TaskBoard(path) as board:

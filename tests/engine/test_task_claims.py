@@ -9,7 +9,7 @@ import pytest
 from tests.engine.conftest import Lines, Stage, Step
 from tests.engine.test_background import check_record
 
-from mudroom import Agent, Budget, WorkspaceKind
+from mudroom import Agent, Budget, Isolation, WorkspaceKind
 from mudroom._adapters.boards.board import TaskBoard
 from mudroom._adapters.boards.file import get_board_path
 from mudroom._adapters.models.scripted import Answer, Request, call
@@ -166,7 +166,7 @@ async def test_a_task_whose_files_cannot_be_merged_is_not_completed(
     script = make_script(
         lead=[[call("task", prompt="ALICE", agent="coder", name="alice")], *[end] * 5]
     ) | {"ALICE": ["alice is ready", change, *["changed"] * 5]}
-    await stage.run(script, agents=(coder,), sandbox="auto", max_returns=0)
+    await stage.run(script, agents=(coder,), sandbox="auto", isolation=Isolation(max_returns=0))
     assert list_tasks(path) == [(1, "pending", "Done, but its files are not merged")]
     assert (stage.folder / "notes.txt").read_text() == "of the user\n"
 
@@ -225,7 +225,7 @@ async def test_a_cancelled_prompt_returns_the_tasks_of_its_children(
     async with stage.open(make_script(child=wait, lead=lead), agents=(CODER,)) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until(lambda: list_claims(stage) and stage.list_requests("ALICE")[1:])
-        session.cancel()
+        session.runs.cancel()
         await running
         with TaskBoard(path) as board:
             assert [task.status for task in board.read_tasks()] == ["pending"]

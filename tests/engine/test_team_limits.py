@@ -17,7 +17,7 @@ from tests.engine.conftest import Stage, block_texts
 from tests.engine.test_background import check_record
 from tests.engine.test_teams import name, send
 
-from mudroom import Budget, Reason, Session, TextBlock, ToolCallBlock
+from mudroom import Budget, Children, Reason, Session, TextBlock, ToolCallBlock
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedConversation, call
 from mudroom._core.events import Delta, MessageDelivered, RunStarted, TeamMessageSent
@@ -139,9 +139,22 @@ def test_no_waits_among_four_runs_last_a_second(tmp_path: Path) -> None:
     assert len(circles) >= 96 and refused > 0
 
 
-async def test_children_that_ask_an_absent_user_end_at_once(stage: Stage) -> None:
-    ask = [call("ask_user", questions=[{"question": "which door?"}])]
-
+@pytest.mark.parametrize(
+    ("ask", "reason"),
+    [
+        (
+            call("ask_user", questions=[{"question": "which door?"}]),
+            "There is no tool 'ask_user' here. End with your question as your answer.",
+        ),
+        (
+            call("bash", command="touch door"),
+            "bash was not allowed: no user is present to confirm it",
+        ),
+    ],
+)
+async def test_children_that_need_an_absent_user_read_the_reason(
+    stage: Stage, ask: Any, reason: str
+) -> None:
     def end(request: Request) -> Answer:
         return "".join(block_texts(request.messages[-1]))
 
@@ -152,15 +165,15 @@ async def test_children_that_ask_an_absent_user_end_at_once(stage: Stage) -> Non
             "the end",
             "the end",
         ],
-        "ONE": [ask, end],
-        "TWO": [ask, end],
+        "ONE": [[ask], end],
+        "TWO": [[ask], end],
     }
-    report = await asyncio.wait_for(stage.run(script), 30)
+    permissions = Permissions.of(ask=["Bash(touch:*)"])
+    report = await asyncio.wait_for(stage.run(script, permissions=permissions), 30)
     assert report.ok and stage.runs == ["1", "1.1.1", "1.1.2"]
+    assert not (stage.folder / "door").exists()
     for run in ("1.1.1", "1.1.2"):
-        assert stage.reports[run].text.startswith(
-            "There is no tool 'ask_user' here. End with your question as your answer."
-        )
+        assert stage.reports[run].text.startswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -176,30 +189,6 @@ async def test_a_tool_of_the_lessons_is_answered_with_the_way_to_its_outcome(
 ) -> None:
     await stage.run([[call(tool, plan="one file")], "the end"])
     assert stage.results[0].error and way in stage.results[0].text
-
-
-async def test_children_without_a_user_who_approves_read_the_reason(stage: Stage) -> None:
-    def end(request: Request) -> Answer:
-        return "".join(result.text for result in request.results)
-
-    ask = [call("bash", command="touch door")]
-    script = {
-        "PARENT": [
-            [name("one", "ONE", background=True), name("two", "TWO", background=True)],
-            "I wait.",
-            "the end",
-            "the end",
-        ],
-        "ONE": [ask, end],
-        "TWO": [ask, end],
-    }
-    permissions = Permissions.of(ask=["Bash(touch:*)"])
-    report = await asyncio.wait_for(stage.run(script, permissions=permissions), 30)
-    assert report.ok and not (stage.folder / "door").exists()
-    for run in ("1.1.1", "1.1.2"):
-        assert stage.reports[run].text.startswith(
-            "bash was not allowed: no user is present to confirm it"
-        )
 
 
 STATES: dict[str, Callable[[Stage], object]] = {
@@ -266,7 +255,7 @@ class AliceInState:
         stage = self.stage
         await stage.wait_until(lambda: stage.list_requests("ALICE") or self.state == "queued")
         if self.state == "cancelled":
-            assert stage.session.cancel("1.1.1")
+            assert stage.session.runs.cancel("1.1.1")
         await stage.wait_until(lambda: STATES[self.state](stage))
         return [send("alice", "mind the gap")]
 
@@ -294,7 +283,9 @@ async def test_a_message_in_each_state_of_a_child_is_read_once(
         "ALICE": [alice.answer],
         "FIRST": [alice.answer_first],
     }
-    async with stage.open(script, max_children=1 if state == "queued" else 64) as session:
+    async with stage.open(
+        script, children=Children(parallel=1 if state == "queued" else 64)
+    ) as session:
         report = await session.run("PARENT")
         await check_record(stage)
     assert report.reason is Reason.GOAL

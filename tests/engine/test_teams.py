@@ -302,7 +302,7 @@ async def test_after_a_rewind_a_stopped_child_is_idle_again(stage: Stage) -> Non
     async with stage.open(script) as session:
         await session.run("PARENT")
         removed = await session.run("second")
-        assert session.teammates[0].is_stopped
+        assert session.runs.teammates[0].is_stopped
         session.rewind(removed.run_id)
         await session.run("third")
         await check_record(stage)
@@ -421,13 +421,13 @@ async def test_the_user_refuses_and_approves_a_plan(stage: Stage) -> None:
     async with stage.open(script) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until(lambda: len(stage.results) == 1)
-        assert session.teammates[0].state == "waits for approval"
-        assert not await session.send_durably("1", "the lead has no plan", approve=True)
-        assert await session.send_durably("alice", "smaller", approve=False)
+        assert session.runs.teammates[0].state == "waits for approval"
+        assert not await session.runs.send_durably("1", "the lead has no plan", approve=True)
+        assert await session.runs.send_durably("alice", "smaller", approve=False)
         await stage.wait_until(lambda: "1.1.1~2" in stage.reports)
-        assert await session.send_durably("alice", approve=True)
+        assert await session.runs.send_durably("alice", approve=True)
         await stage.wait_until(lambda: "1.1.1~3" in stage.reports)
-        assert not await session.send_durably("alice", approve=True)
+        assert not await session.runs.send_durably("alice", approve=True)
         await running
         await check_record(stage)
     briefs = {e.run: e.brief for e in stage.events if isinstance(e, RunStarted)}
@@ -581,7 +581,7 @@ async def test_an_idle_child_is_stopped_at_once_and_its_name_is_free(stage: Stag
     async with stage.open(script) as session:
         await session.run("PARENT")
         await check_record(stage)
-        assert [each.state for each in session.teammates] == ["stopped"]
+        assert [each.state for each in session.runs.teammates] == ["stopped"]
     assert stage.results[1].text == "alice is idle, and is not started again: its name is free."
     assert stage.results[2].error and "it was stopped" in stage.results[2].text
     assert stage.results[3].text == "alice (general, 1.1.1): stopped"
@@ -676,20 +676,20 @@ async def test_the_user_writes_to_a_name_and_stops_it(stage: Stage) -> None:
     async with stage.open({"PARENT": [parent], "ALICE": [alice]}) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until(lambda: len(stage.results) == 1)
-        assert await session.send_durably("alice", "look at the roof")
+        assert await session.runs.send_durably("alice", "look at the roof")
         await stage.wait_until(lambda: len(stage.list_requests("ALICE")) == 2)
-        (row,) = session.teammates
+        (row,) = session.runs.teammates
         assert (row.name, row.state, row.run_id) == ("alice", "working", "1.1.1~2")
-        assert session.wrap_up("alice")
+        assert session.runs.wrap_up("alice")
         await running
         await check_record(stage)
-        assert await session.send_durably("alice", "no prompt runs")
+        assert await session.runs.send_durably("alice", "no prompt runs")
         wrong_name = r"unknown teammate '@alcie'.*Did you mean alice"
         with pytest.raises(UnknownName, match=wrong_name):
-            await session.send_durably("@alcie", "and the window")
+            await session.runs.send_durably("@alcie", "and the window")
         with pytest.raises(UnknownName, match=wrong_name):
-            session.send("@alcie", "and the window")
-        for stop in (session.wrap_up, session.cancel, session.detach):
+            session.runs.send("@alcie", "and the window")
+        for stop in (session.runs.wrap_up, session.runs.cancel, session.runs.detach):
             with pytest.raises(UnknownName, match=wrong_name):
                 stop("@alcie")
     sent = next(event for event in stage.events if isinstance(event, TeamMessageSent))
@@ -708,7 +708,7 @@ async def test_messages_that_are_never_read_are_in_the_evidence(stage: Stage) ->
         return [send("alice", "do you read this?")]
 
     async def cancel(request: Request) -> Answer:
-        stage.session.cancel("1")
+        stage.session.runs.cancel("1")
         return "the end"
 
     script = {
@@ -772,7 +772,7 @@ async def test_a_sibling_that_knew_an_older_child_of_the_name_is_told(stage: Sta
     async with stage.open(script) as session:
         await session.run("PARENT")
         await check_record(stage)
-        assert [(each.name, each.is_replaced) for each in session.teammates] == [
+        assert [(each.name, each.is_replaced) for each in session.runs.teammates] == [
             ("alice", True),
             ("bob", False),
             ("alice", False),
@@ -792,14 +792,14 @@ async def test_the_user_may_write_a_name_in_any_spelling(stage: Stage, spelling:
 
     async def alice(request: Request) -> Answer:
         if request.turn == 1:
-            await stage.wait_until(lambda: session.send(spelling, "one more"))
+            await stage.wait_until(lambda: session.runs.send(spelling, "one more"))
         return "done"
 
     script = {"PARENT": [parent] * 9, "ALICE": [alice] * 3}
     async with stage.open(script) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until(lambda: len(stage.results) == 1)
-        assert await session.send_durably(spelling, "And the window?")
+        assert await session.runs.send_durably(spelling, "And the window?")
         await running
         await check_record(stage)
     assert "one more" in list_texts(stage.list_requests("ALICE")[-1])[-1]
@@ -814,7 +814,7 @@ async def test_a_child_that_a_call_waits_for_is_detached_by_its_name(stage: Stag
     async with stage.open(script) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until(lambda: stage.list_requests("ALICE"))
-        assert session.detach("@Alice")
+        assert session.runs.detach("@Alice")
         await running
         await check_record(stage)
     assert len(list_notifications(stage)) == 1

@@ -12,7 +12,17 @@ import pytest
 from benchmarks.limits import SECONDS, Child, run_children, run_map
 from msgspec import Struct
 
-from mudroom import AnyEvent, AssistantMessage, Budget, Reason, Report, Session, ToolCallBlock, tool
+from mudroom import (
+    AnyEvent,
+    AssistantMessage,
+    Budget,
+    Children,
+    Reason,
+    Report,
+    Session,
+    ToolCallBlock,
+    tool,
+)
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import RunFinished
@@ -183,7 +193,7 @@ def test_a_run_does_not_begin_when_the_time_suffices_for_no_answer(way: str, sta
 
     async def work() -> None:
         budget = Budget(seconds=10)
-        async with stage.open(answer, budget=budget, max_children=1) as session:
+        async with stage.open(answer, budget=budget, children=Children(parallel=1)) as session:
             await STARTS[way](session, ["A", "B", "C", "D"])
 
     run_virtual(work())

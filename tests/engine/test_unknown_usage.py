@@ -28,7 +28,7 @@ async def run_and_cut(session: Session, prompt: str, stopped: str = "1") -> Repo
 
     def stop(event: AnyEvent) -> None:
         if isinstance(event, Delta) and event.run == stopped:
-            asyncio.get_running_loop().call_soon(session.cancel, stopped)
+            asyncio.get_running_loop().call_soon(session.runs.cancel, stopped)
 
     session.watch(stop)
     return await session.run(prompt)
@@ -89,7 +89,7 @@ async def test_a_budget_counts_the_estimate(tmp_path: Path, budget: Budget, work
 
         def stop(event: AnyEvent) -> None:
             if isinstance(event, Delta):
-                asyncio.get_running_loop().call_soon(session.cancel, event.run)
+                asyncio.get_running_loop().call_soon(session.runs.cancel, event.run)
 
         session.watch(stop)
         first = await running

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.engine.conftest import Stage
 
-from mudroom import Effect, Session, ToolCallBlock, ToolResult, tool
+from mudroom import Effect, Integrations, Session, ToolCallBlock, ToolResult, tool
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.sandboxes.linux.kernel import get_landlock_version
@@ -81,7 +81,7 @@ async def look(hook_input: dict[str, Any]) -> None:
 
 
 def hook(event: str) -> dict[str, Any]:
-    return {"hooks": {event: [HookCallback(look)]}}
+    return {"integrations": Integrations(hooks={event: [HookCallback(look)]})}
 
 
 BASH = call("bash", command="true")
@@ -106,7 +106,7 @@ ROWS: dict[str, tuple[ToolCallBlock, dict[str, Any], str]] = {
     "hook after a call": (READ, hook("PostToolUse"), HOOKS),
     "hook at the end of a child": (READ, hook("SubagentStop"), HOOKS),
     "hook at the start of a child": (READ, hook("SubagentStart"), HOOKS),
-    "hooks of the program": (READ, {"hooks": OwnHooks()}, HOOKS),
+    "hooks of the program": (READ, {"integrations": Integrations(hooks=OwnHooks())}, HOOKS),
 }
 
 
@@ -142,7 +142,7 @@ async def test_a_report_says_what_was_not_watched(stage: Stage, row: str, way: s
 async def test_tools_for_files_need_no_reason(stage: Stage, step: ToolCallBlock) -> None:
     quiet = {"PostToolUse": [HookCallback(look, matcher="Bash")]}
     script = {"PARENT": [call("task", prompt="CHILD"), "done"], "CHILD": [step, "done"]}
-    report = await stage.run(script, hooks=quiet)
+    report = await stage.run(script, integrations=Integrations(hooks=quiet))
     assert report.unknown_changes == ""
     assert "files may have changed" not in stage.results[-1].text
 
@@ -158,7 +158,7 @@ async def test_a_command_in_a_sandbox_needs_no_reason(stage: Stage) -> None:
 async def test_the_reasons_of_several_calls_are_all_told_once(stage: Stage) -> None:
     steps = [call("deploy"), BASH, BASH, call("deploy"), call("keep")]
     script = {"PARENT": [call("task", prompt="CHILD"), "done"], "CHILD": [steps, "done"]}
-    report = await stage.run(script, tools=[deploy, keep], hooks=hook("PostToolUse")["hooks"])
+    report = await stage.run(script, tools=[deploy, keep], **hook("PostToolUse"))
     reasons = report.unknown_changes.split("; ")
     assert len(reasons) == len(set(reasons)) == 4
     assert ", and 1 more reason)" in stage.results[-1].text
@@ -181,7 +181,7 @@ async def test_a_tool_of_a_server_is_not_watched_outside_the_folder(tmp_path: Pa
         journal="memory",
         environ={},
         permissions=Permissions(rules=(Rule(Verdict.ALLOW, "mcp__quick__add"),)),
-        mcp_servers=[make_quick(log=tmp_path / "log")],
+        integrations=Integrations(mcp_servers=[make_quick(log=tmp_path / "log")]),
     ) as session:
         report = await session.run("go")
     assert report.calls.get("mcp__quick__add") or report.calls.get("mcp_call")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Effect, Session, Tool, ToolResult
+from mudroom import Effect, Integrations, Session, Tool, ToolResult
 from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom.errors import UsageError
 from mudroom.ports import Hooks, ToolHookDecision
@@ -48,7 +48,7 @@ async def run_probe(folder: Path, tool: Tool, hooks: Hooks | None = None) -> Too
         home=str(folder / "home"),
         journal="memory",
         tools=[tool],
-        hooks=hooks,
+        integrations=Integrations(hooks=hooks),
         environ={},
         sandbox="off",
     ) as session:

@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mudroom import ApprovalDecision, ServerSpec
-from mudroom._adapters.integrations.mcp_servers.connection import Connection, ServerError
 from mudroom._adapters.integrations.mcp_servers.listing import ListedTool, Listing
+from mudroom._adapters.integrations.mcp_servers.server_connection import Connection, ServerError
 from mudroom._adapters.integrations.mcp_servers.stored_logins import LoginFile
 from mudroom.ports import InputForm
 

@@ -26,7 +26,7 @@ from mudroom_hosts.mcp.following import Context, get_owner
 from mudroom_hosts.mcp.host_tasks import Owner, TaskArguments
 from mudroom_hosts.mcp.protocol import EXTENSION, CallResult, McpProtocol, accepts_tasks
 from mudroom_hosts.mcp.results import ToolAnswer
-from mudroom_hosts.mcp.server import McpServer, ServerOptions
+from mudroom_hosts.mcp.server import McpOptions, McpServer
 
 TOOLS = (
     "greet",
@@ -139,7 +139,7 @@ async def main(folder: Path) -> None:
         print(address.url, flush=True)
 
     protocol.McpProtocol = SuiteProtocol  # type: ignore[misc]
-    server = McpServer(make_session, ServerOptions(), print_notice)
+    server = McpServer(make_session, McpOptions(), print_notice)
     serving = asyncio.create_task(server.serve_http(ListenOptions(port=0), find_owner, show))
     await asyncio.to_thread(sys.stdin.read)
     server.stop()

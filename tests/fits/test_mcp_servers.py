@@ -17,9 +17,9 @@ import msgspec
 import pytest
 from tests.waiting import is_alive, wait_until
 
-from mudroom import Reason, ServerSpec, Session
-from mudroom._adapters.integrations.mcp_servers.connection import Connection
+from mudroom import Integrations, Reason, ServerSpec, Session
 from mudroom._adapters.integrations.mcp_servers.listing import ListedTool
+from mudroom._adapters.integrations.mcp_servers.server_connection import Connection
 from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom.events import AnyEvent, Delta, RunStarted, ToolCallFinished
 
@@ -72,7 +72,7 @@ def open_session(folder: Path, script: Any, servers: Sequence[ServerSpec]) -> Se
         home=str(folder / "home"),
         environ=dict(os.environ),
         sandbox="off",
-        mcp_servers=servers,
+        integrations=Integrations(mcp_servers=servers),
     )
 
 
@@ -108,7 +108,7 @@ async def test_reference_servers_list_answer_and_end(folder: Path) -> None:
     async with open_session(folder, script, list_servers(folder)) as session:
         stream = session.stream("Work.")
         events = [event async for event in stream]
-        states = session.mcp_servers
+        states = session.mcp.servers
     web.shutdown()
     web.server_close()
     assert [state.state for state in states] == ["ready"] * len(calls)
@@ -134,8 +134,8 @@ async def test_reference_servers_list_answer_and_end(folder: Path) -> None:
         async with open_session(folder, ["done"], servers) as session:
             stream = session.stream("Do nothing.")
             sizes.append(measure([event async for event in stream]))
-            assert {state.state for state in session.mcp_servers} <= {"not started"}
-            assert sum(state.tools or 0 for state in session.mcp_servers) >= 36 * bool(servers)
+            assert {state.state for state in session.mcp.servers} <= {"not started"}
+            assert sum(state.tools or 0 for state in session.mcp.servers) >= 36 * bool(servers)
     assert 0 < sizes[1] - sizes[0] <= MAX_MORE_BYTES
 
 
@@ -191,6 +191,6 @@ async def test_a_long_call_shows_progress_and_is_cancelled(tmp_path: Path) -> No
         session.watch(note)
         running = asyncio.create_task(session.run("Work."))
         await has_progress.wait()
-        session.cancel()
+        session.runs.cancel()
         assert (await running).reason is Reason.CANCELLED
-        assert session.mcp_servers[0].state == "ready"
+        assert session.mcp.servers[0].state == "ready"

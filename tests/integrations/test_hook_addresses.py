@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from mudroom import Session
+from mudroom import Integrations, Session
 
 from .hook_helpers import make_set, make_spec
 from .test_hook_functions import make_options
@@ -112,7 +112,7 @@ async def test_an_address_decides_about_the_calls_that_its_condition_selects(
         make_http(server, "status", condition="Edit(*.py)"),
         make_http(server, "status", event="Stop", condition="Bash(touch *)"),
     ]
-    options = make_options(tmp_path, hook_programs=[chosen, *others])
+    options = make_options(tmp_path, integrations=Integrations(hook_programs=[chosen, *others]))
     async with Session(**options) as session:
         await session.run("D2")
     assert not (tmp_path / "made").exists()

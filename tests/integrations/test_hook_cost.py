@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from types import FrameType
 
-from mudroom import Session
+from mudroom import Integrations, Session
 from mudroom._adapters.integrations import hook_programs
 from mudroom._adapters.integrations.hook_programs.spec import HookSpec
 from mudroom._adapters.models.scripted import Answer, ScriptedModel, call
@@ -72,7 +72,7 @@ async def run_calls(folder: Path, *hooks: HookSpec) -> Count:
         journal="memory",
         sandbox="off",
         environ={"PATH": "/usr/bin:/bin"},
-        hook_programs=hooks,
+        integrations=Integrations(hook_programs=hooks),
     )
     with count_entries() as count:
         async with session:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from mudroom import Budget, Reason, Session
+from mudroom import Budget, Children, Integrations, Reason, Session
 from mudroom._adapters.integrations.hook_programs.spec import HookSpec
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import PermissionDecided, ToolCallFinished
@@ -73,7 +73,9 @@ async def test_a_refusal_reaches_the_child_at_depth_two_and_no_other_run(tmp_pat
     recorder = Recorder(PreToolUse=refuse)
     journal = MemoryJournal()
     hooks = {"PreToolUse": [HookCallback(recorder, matcher="Bash")]}
-    async with Session(**make_options(tmp_path, hooks=hooks, journal=journal)) as session:
+    async with Session(
+        **make_options(tmp_path, integrations=Integrations(hooks=hooks), journal=journal)
+    ) as session:
         report = await session.run("D0")
     assert report.text == "end of 0"
     assert not (tmp_path / "made").exists()
@@ -89,7 +91,9 @@ async def test_a_refusal_reaches_the_child_at_depth_two_and_no_other_run(tmp_pat
 async def test_children_begin_and_end_once_and_the_session_once(tmp_path: Path) -> None:
     recorder = Recorder()
     events = ("SessionStart", "SessionEnd", "SubagentStart", "SubagentStop", "Stop")
-    async with Session(**make_options(tmp_path, hooks=recorder.on(*events))) as session:
+    async with Session(
+        **make_options(tmp_path, integrations=Integrations(hooks=recorder.on(*events)))
+    ) as session:
         await session.run("D0")
     assert recorder.list_events() == [
         "SessionStart",
@@ -105,7 +109,7 @@ async def test_children_begin_and_end_once_and_the_session_once(tmp_path: Path) 
 @pytest.mark.parametrize("event", ["Stop", "SubagentStop"])
 async def test_a_run_continues_at_most_eight_times(tmp_path: Path, event: str) -> None:
     recorder = Recorder(**{event: {"decision": "block", "reason": "more"}})
-    options = make_options(tmp_path, hooks=recorder.on(event))
+    options = make_options(tmp_path, integrations=Integrations(hooks=recorder.on(event)))
     options["model"] = ScriptedModel(lambda request: f"answer {request.turn}")
     async with Session(**options) as session:
         report = await (session.run("go") if event == "Stop" else session.task("go"))
@@ -116,9 +120,9 @@ async def test_a_run_continues_at_most_eight_times(tmp_path: Path, event: str) -
 
 async def test_a_budget_ends_a_run_that_hooks_continue(tmp_path: Path) -> None:
     recorder = Recorder(SubagentStop={"decision": "block", "reason": "more"})
-    options = make_options(tmp_path, hooks=recorder.on("SubagentStop"))
+    options = make_options(tmp_path, integrations=Integrations(hooks=recorder.on("SubagentStop")))
     options["model"] = ScriptedModel(lambda request: f"answer {request.turn}")
-    async with Session(**options, child_turns=2) as session:
+    async with Session(**options, children=Children(turns=2)) as session:
         report = await session.task("go")
     assert report.reason is Reason.MAX_TURNS
     assert [each["reason"] for each in recorder.inputs] == ["GOAL", "GOAL", "MAX_TURNS"]
@@ -131,7 +135,9 @@ async def test_a_prompt_that_a_hook_refuses_costs_no_request(tmp_path: Path) -> 
         return None
 
     recorder = Recorder(UserPromptSubmit=refuse_secrets)
-    options = make_options(tmp_path, hooks=recorder.on("UserPromptSubmit"))
+    options = make_options(
+        tmp_path, integrations=Integrations(hooks=recorder.on("UserPromptSubmit"))
+    )
     options["model"] = model = ScriptedModel(["fine"])
     async with Session(**options) as session:
         report = await session.run("a secret")
@@ -151,7 +157,7 @@ async def test_a_function_that_fails_or_waits_is_a_failed_hook_and_the_run_conti
         await asyncio.Event().wait()
 
     hooks = {"PreToolUse": [fail, HookCallback(wait, timeout=0.01)]}
-    async with Session(**make_options(tmp_path, hooks=hooks)) as session:
+    async with Session(**make_options(tmp_path, integrations=Integrations(hooks=hooks))) as session:
         await session.run("D2")
     assert (tmp_path / "made").exists()
     assert "ValueError: no such file" in caplog.text
@@ -163,7 +169,7 @@ async def test_a_function_that_must_succeed_blocks_if_it_fails(tmp_path: Path) -
         await asyncio.Event().wait()
 
     hooks = {"PreToolUse": [HookCallback(wait, timeout=0.01, blocks_on_failure=True)]}
-    async with Session(**make_options(tmp_path, hooks=hooks)) as session:
+    async with Session(**make_options(tmp_path, integrations=Integrations(hooks=hooks))) as session:
         await session.run("D2")
     assert not (tmp_path / "made").exists()
 
@@ -173,7 +179,9 @@ async def test_a_changed_input_and_a_changed_output_are_used(tmp_path: Path) -> 
         PreToolUse={"hookSpecificOutput": {"updatedInput": {"command": "echo 1"}}},
         PostToolUse={"hookSpecificOutput": {"updatedToolOutput": {"stdout": "two"}}},
     )
-    options = make_options(tmp_path, hooks=recorder.on("PreToolUse", "PostToolUse"))
+    options = make_options(
+        tmp_path, integrations=Integrations(hooks=recorder.on("PreToolUse", "PostToolUse"))
+    )
     journal = options["journal"] = MemoryJournal()
     async with Session(**options) as session:
         await session.run("D2")
@@ -185,11 +193,15 @@ async def test_a_changed_input_and_a_changed_output_are_used(tmp_path: Path) -> 
 async def test_an_unknown_event_is_named_and_objects_stay_alone(tmp_path: Path) -> None:
     recorder = Recorder()
     with pytest.raises(UnknownName, match="PreToolUse"):
-        async with Session(**make_options(tmp_path, hooks=recorder.on("PreToolUses"))):
+        async with Session(
+            **make_options(tmp_path, integrations=Integrations(hooks=recorder.on("PreToolUses")))
+        ):
             pass
     spec = HookSpec(event="Stop", kind="command", origin="x", scope="user", command="true")
     with pytest.raises(UsageError, match="cannot be used together"):
-        async with Session(**make_options(tmp_path, hooks=Hooks(), hook_programs=[spec])):
+        async with Session(
+            **make_options(tmp_path, integrations=Integrations(hooks=Hooks(), hook_programs=[spec]))
+        ):
             pass
 
 
@@ -198,7 +210,9 @@ async def test_text_of_hooks_is_in_the_ledger_and_a_long_one_in_a_file(tmp_path:
         return {"hookSpecificOutput": {"additionalContext": "x" * 30_000}}
 
     recorder = Recorder(UserPromptSubmit=add, PostToolUse=add)
-    options = make_options(tmp_path, hooks=recorder.on("UserPromptSubmit", "PostToolUse"))
+    options = make_options(
+        tmp_path, integrations=Integrations(hooks=recorder.on("UserPromptSubmit", "PostToolUse"))
+    )
     journal = options["journal"] = MemoryJournal()
     async with Session(**options) as session:
         await session.run("D2")
@@ -213,7 +227,7 @@ async def test_text_of_hooks_is_in_the_ledger_and_a_long_one_in_a_file(tmp_path:
 async def test_hooks_of_the_session_run_again_after_a_summary(tmp_path: Path) -> None:
     added = {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": "rules"}}
     recorder = Recorder(SessionStart=added)
-    options = make_options(tmp_path, hooks=recorder.on("SessionStart"))
+    options = make_options(tmp_path, integrations=Integrations(hooks=recorder.on("SessionStart")))
     options["model"] = model = ScriptedModel(lambda request: f"answer {request.turn}")
     async with Session(**options) as session:
         for prompt in ("one", "two"):

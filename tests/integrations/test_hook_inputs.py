@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, cast
 
-from mudroom import ApprovalDecision, ApprovalRequest, Session
+from mudroom import ApprovalDecision, ApprovalRequest, Integrations, Session
 from mudroom._adapters.integrations.hook_programs.events import RULES
 from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom.permissions import Permissions
@@ -53,7 +53,12 @@ async def test_each_event_has_the_input_of_the_record(tmp_path: Path) -> None:
     model = ScriptedModel(
         lambda request: "done" if request.prompt.startswith("D1") else SCRIPT[min(request.turn, 2)]
     )
-    options = make_options(tmp_path, hooks=recorder.on(*RULES), model=model, approver=Denier())
+    options = make_options(
+        tmp_path,
+        integrations=Integrations(hooks=recorder.on(*RULES)),
+        model=model,
+        approver=Denier(),
+    )
     async with Session(**options, permissions=Permissions.of(ask=["Bash"])) as session:
         await session.run("D0")
         await session.compact()

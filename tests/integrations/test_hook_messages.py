@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.integrations.test_hook_functions import Recorder, make_options
 
-from mudroom import Reason, Session
+from mudroom import Integrations, Reason, Session
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import Delta, MessageDelivered, MessageSent, NoteInjected, StoredEvent
 from mudroom._engine.inbox import REFUSED_MESSAGE
@@ -40,12 +40,14 @@ def make_session(
             return call("task", prompt="CHILD")
         if request.turn == 0:
             for message in messages:
-                assert session.send(to, message)
+                assert session.runs.send(to, message)
             return call("glob", pattern="*")
         return "end"
 
     model = ScriptedModel(answer)
-    options = make_options(folder, model=model, hooks=hooks.on("UserPromptSubmit"))
+    options = make_options(
+        folder, model=model, integrations=Integrations(hooks=hooks.on("UserPromptSubmit"))
+    )
     session = Session(**options, worker=worker)
     return session, model
 
@@ -95,18 +97,18 @@ async def test_a_message_that_comes_while_hooks_judge_is_judged_too(tmp_path: Pa
     async def hook(hook_input: dict[str, Any]) -> None:
         seen.append(hook_input["prompt"])
         if hook_input["prompt"] == "first":
-            session.send("1", "second")
+            session.runs.send("1", "second")
             entered.set()
 
     def answer(request: Request) -> Answer:
         if request.turn == 0:
-            session.send("1", "first")
+            session.runs.send("1", "first")
             return call("glob", pattern="*")
         return "end"
 
     seen: list[str] = []
     options = make_options(tmp_path, model=ScriptedModel(answer))
-    session = Session(**options, hooks={"UserPromptSubmit": [hook]})
+    session = Session(**options, integrations=Integrations(hooks={"UserPromptSubmit": [hook]}))
     async with session:
         await session.run("Work.")
     assert entered.is_set()
@@ -127,7 +129,7 @@ async def test_a_message_that_hooks_have_not_seen_stays_unread(tmp_path: Path) -
             if not is_late and any(type(event) is MessageSent for event in events):
                 is_late = True
                 await asyncio.sleep(0.05)
-                session.send("1", "my secret")
+                session.runs.send("1", "my secret")
             return await super().append(*events)
 
     def answer(request: Request) -> Answer:
@@ -138,7 +140,9 @@ async def test_a_message_that_hooks_have_not_seen_stays_unread(tmp_path: Path) -
         return call("glob", pattern="*") if request.turn == 1 else "end"
 
     model = ScriptedModel(answer)
-    options = make_options(tmp_path, model=model, hooks=hooks.on("UserPromptSubmit"))
+    options = make_options(
+        tmp_path, model=model, integrations=Integrations(hooks=hooks.on("UserPromptSubmit"))
+    )
     options["journal"] = LateMessage()
     session = Session(**options)
     async with session:

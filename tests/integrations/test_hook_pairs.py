@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.waiting import wait_until
 
-from mudroom import Budget, Session
+from mudroom import Budget, Integrations, Session
 from mudroom._adapters.integrations.hook_programs.spec import HookSpec
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 
@@ -104,13 +104,13 @@ async def test_every_child_of_random_trees_begins_and_ends_once(tmp_path: Path, 
             environ={},
             sandbox="off",
             prompt_budget=Budget(depth=2, turns=4, children=9),
-            hooks={"SubagentStart": [pairs], "SubagentStop": [pairs]},
+            integrations=Integrations(hooks={"SubagentStart": [pairs], "SubagentStop": [pairs]}),
         ) as session:
             prompt = asyncio.create_task(session.run("D0 root"))
             if seed % 3 == 0:
                 for _ in range(seed % 200):
                     await asyncio.sleep(0)
-                session.cancel()
+                session.runs.cancel()
             await asyncio.wait({prompt})
         children += pairs.check()
     assert children >= count / 2

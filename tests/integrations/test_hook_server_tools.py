@@ -10,7 +10,7 @@ from tests.integrations.hook_helpers import make_set, make_spec
 from tests.integrations.mcp_servers.servers import count_starts, make_quick
 from tests.integrations.test_hook_functions import make_options
 
-from mudroom import Reason, Session
+from mudroom import Integrations, Reason, Session
 from mudroom._adapters.integrations.hook_programs.remote_hooks import fill_places
 from mudroom._adapters.integrations.hook_programs.spec import HookSpec
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
@@ -59,7 +59,9 @@ async def test_a_tool_of_a_server_decides_and_adds_text(tmp_path: Path) -> None:
         make_hook("UserPromptSubmit", "add", {"a": 40, "b": 2}),
     ]
     options = make_options(tmp_path, model=ScriptedModel(answer))
-    async with Session(**options, mcp_servers=[server], hook_programs=hooks) as session:
+    async with Session(
+        **options, integrations=Integrations(mcp_servers=[server], hook_programs=hooks)
+    ) as session:
         report = await session.run("Work.")
     assert report.reason is Reason.GOAL
     assert "no touch made here" in report.text
@@ -80,7 +82,9 @@ async def test_a_tool_that_fails_or_does_not_exist_is_a_failed_hook(
     ]
     options = make_options(tmp_path, model=ScriptedModel(["end"]))
     servers = [make_quick(fault="echoes")]
-    async with Session(**options, mcp_servers=servers, hook_programs=hooks) as session:
+    async with Session(
+        **options, integrations=Integrations(mcp_servers=servers, hook_programs=hooks)
+    ) as session:
         assert (await session.run("Work.")).text == "end"
     for reason in ("the tool failed", "unknown tool 'ad'", "'quack'", "its input is not an object"):
         assert reason in caplog.text

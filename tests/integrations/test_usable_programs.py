@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import mudroom
+from mudroom import Integrations
 from mudroom._adapters.integrations.program_trust import (
     TRUST_FILE,
     load_trusted_programs,
@@ -194,7 +195,9 @@ def test_a_program_loads_them_for_a_session_and_nothing_is_read_otherwise(
     assert names(mudroom.load_usable_programs(cwd)) == []
     programs = mudroom.load_usable_programs(cwd, trusts_all=True)
     assert [server.command for server in programs.servers] == ["from the process"]
-    options = mudroom.SessionOptions(mcp_servers=programs.servers, hook_programs=programs.hooks)
-    assert [hook.command for hook in options.hook_programs] == ["hook"]
+    options = mudroom.SessionOptions(
+        integrations=Integrations(mcp_servers=programs.servers, hook_programs=programs.hooks)
+    )
+    assert [hook.command for hook in options.integrations.hook_programs] == ["hook"]
     plain = mudroom.SessionOptions(cwd=cwd)
-    assert not plain.mcp_servers and not plain.hook_programs
+    assert not plain.integrations.mcp_servers and not plain.integrations.hook_programs

@@ -29,8 +29,7 @@ from claude_agent_sdk.types import (
 from tests.signals import send_signal
 from tests.waiting import SECONDS
 
-from mudroom._cli.commands._sdk_flags import is_started_by_sdk, separate_sdk_flags
-from mudroom._cli.commands.root import root_command
+from mudroom._cli.commands.root import is_started_by_sdk, root_command, separate_sdk_flags
 from mudroom._core.messages import ToolCallBlock
 from mudroom.testing import ModelServer, ServerRequest
 from mudroom.testing.model_server import ServerAnswer

@@ -40,13 +40,19 @@ class Script:
         return f"I have {texts.count('task-id>') // 2} reports{roof}."
 
 
+async def look_around(tmux: Tmux, server: ModelServer) -> None:
+    """Start a session whose two children work in the background."""
+    await tmux.start(*MODEL, url=server.url, columns=110)
+    await tmux.expect("claude-s")
+    await tmux.say("look around")
+    await tmux.expect("I have 0 reports.", "2 in the background")
+
+
 async def test_a_line_goes_to_the_model_at_once_while_only_children_work(tmux: Tmux) -> None:
     script = Script()
     async with ModelServer(script) as server:
-        await tmux.start(*MODEL, url=server.url, columns=110)
-        await tmux.expect("claude-s")
-        await tmux.say("look around")
-        await tmux.expect("I have 0 reports.", "2 in the background, ctrl+t: steer a child")
+        await look_around(tmux, server)
+        await tmux.expect("2 in the background, ctrl+t: steer a child")
         await tmux.say("/cost")
         await tmux.expect("tokens in 3 runs")
         await tmux.say("and the roof")
@@ -66,10 +72,7 @@ async def test_a_line_goes_to_the_model_at_once_while_only_children_work(tmux: T
 async def test_an_interrupt_leaves_the_children_at_work_and_the_prompt_ready(tmux: Tmux) -> None:
     script = Script()
     async with ModelServer(script) as server:
-        await tmux.start(*MODEL, url=server.url, columns=110)
-        await tmux.expect("claude-s")
-        await tmux.say("look around")
-        await tmux.expect("I have 0 reports.", "2 in the background")
+        await look_around(tmux, server)
         await tmux.say("think")
         await script.is_thinking.wait()
         await tmux.expect("esc: stop", gone="in the background")
@@ -86,10 +89,7 @@ async def test_an_interrupt_leaves_the_children_at_work_and_the_prompt_ready(tmu
 
 async def test_two_presses_of_ctrl_c_stop_the_children(tmux: Tmux) -> None:
     async with ModelServer(Script()) as server:
-        await tmux.start(*MODEL, url=server.url, columns=110)
-        await tmux.expect("claude-s")
-        await tmux.say("look around")
-        await tmux.expect("I have 0 reports.", "2 in the background")
+        await look_around(tmux, server)
         await tmux.press("Escape")
         await tmux.press("C-c", "C-c")
         await tmux.expect("Stopped 2 children.", gone="in the background, ")
@@ -123,10 +123,7 @@ async def test_a_session_that_is_left_says_what_is_open_and_continues_it(
 ) -> None:
     script = Script()
     async with ModelServer(script) as server:
-        await tmux.start(*MODEL, url=server.url, columns=110)
-        await tmux.expect("claude-s")
-        await tmux.say("look around")
-        await tmux.expect("I have 0 reports.", "2 in the background")
+        await look_around(tmux, server)
         if leave == "/exit":
             await tmux.say(leave)
         else:
@@ -147,10 +144,7 @@ async def test_a_session_that_is_left_says_what_is_open_and_continues_it(
 async def test_exit_leaves_a_model_that_works(tmux: Tmux) -> None:
     script = Script()
     async with ModelServer(script) as server:
-        await tmux.start(*MODEL, url=server.url, columns=110)
-        await tmux.expect("claude-s")
-        await tmux.say("look around")
-        await tmux.expect("I have 0 reports.", "2 in the background")
+        await look_around(tmux, server)
         await tmux.say("think")
         await script.is_thinking.wait()
         await tmux.say("/exit")

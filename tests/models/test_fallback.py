@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import Reason, Report, Session
+from mudroom import ModelOptions, Reason, Report, Session
 from mudroom._adapters.models.fallback import FallbackModel
 from mudroom._adapters.models.pricing import calculate_cost
 from mudroom._adapters.models.scripted import ScriptedModel
@@ -48,7 +48,7 @@ async def test_the_next_model_continues_the_same_conversation(tmp_path: Path) ->
             cwd=str(tmp_path),
             home=str(tmp_path / "home"),
             journal="memory",
-            prices=True,
+            model_options=ModelOptions(prices=True),
         ) as session:
             session.watch(events.append)
             report = await session.run("Which framework?")
@@ -84,7 +84,7 @@ async def test_a_model_that_failed_is_not_tried_by_the_next_prompts(tmp_path: Pa
     async with ModelServer(answer) as server:
         async with Session(
             model="anthropic:claude-sonnet-4-5",
-            fallback_model="google:gemini-flash-latest",
+            model_options=ModelOptions(fallback="google:gemini-flash-latest"),
             environ=make_environ(server.url),
             home=str(tmp_path),
             journal="memory",
@@ -110,7 +110,11 @@ def test_a_model_that_failed_is_tried_again_after_a_minute() -> None:
 async def test_a_model_object_can_have_a_fallback(tmp_path: Path) -> None:
     broken = ScriptedModel([ModelRefused("no")])
     async with Session(
-        model=broken, fallback_model="offline", home=str(tmp_path), journal="memory", environ={}
+        model=broken,
+        model_options=ModelOptions(fallback="offline"),
+        home=str(tmp_path),
+        journal="memory",
+        environ={},
     ) as session:
         report = await session.run("你好")
     assert report.text
@@ -124,7 +128,10 @@ async def test_an_unusable_fallback_is_refused_at_the_start(
 ) -> None:
     with pytest.raises(error):
         async with Session(
-            model="offline", fallback_model=fallback, home=str(tmp_path), environ={}
+            model="offline",
+            model_options=ModelOptions(fallback=fallback),
+            home=str(tmp_path),
+            environ={},
         ):
             pass
 

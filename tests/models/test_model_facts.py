@@ -370,6 +370,7 @@ def test_ollama_gets_the_effort_of_models_with_levels(
         "Unsupported value: 'reasoning.effort' does not support 'max' with this model.",
         "Unsupported parameter: 'reasoning_effort' is not supported with this model.",
         "output_config: Extra inputs are not permitted",
+        "Thinking level is not supported for this model.",
     ],
 )
 @pytest.mark.parametrize(("kind", "name", "wanted"), EFFORTS.values(), ids=EFFORTS)
@@ -381,6 +382,13 @@ async def test_an_effort_that_is_refused_is_left_out(
         notices, _ = await ask(served.start(config))
     assert len(notices) == 1
     assert not wanted.keys() & served.bodies[-1].keys()
+
+
+async def test_encrypted_reasoning_that_is_refused_is_not_asked_for() -> None:
+    text = "Encrypted content is not supported with this model."
+    async with Served(ResponsesModel, "gpt-5.1", [refuse(text)]) as served:
+        await ask(served.start(replace(CONFIG, tools=())))
+    assert ["include" in body for body in served.bodies] == [True, False]
 
 
 async def test_a_cache_key_and_marks_that_are_refused_are_left_out() -> None:

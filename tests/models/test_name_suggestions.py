@@ -67,7 +67,7 @@ FINDERS: Mapping[str, tuple[Callable[[str], object], list[str]]] = {
         [f"{name}:x" for name in PROVIDERS],
     ),
     "agent": (find_builtin, [*BUILTIN_AGENTS]),
-    "option": (set_option, ["model", "max_children", "permissions", "child_turns"]),
+    "option": (set_option, ["model", "children", "permissions", "compaction"]),
     "variable": (read_variable, [*config.list_variables()]),
     "flag": (parse_flags, ["--model", "--resume", "--allowed-tools", "--max-turns", "--yolo"]),
     "session": (

@@ -433,6 +433,19 @@ def test_items_of_unknown_types_are_ignored_whatever_their_fields_hold() -> None
     assert answer.text == "Here it is."
 
 
+def test_fields_of_used_items_that_only_go_back_may_hold_anything() -> None:
+    search = {"type": "web_search_call", "id": "w", "action": "search"}
+    text = {"type": "output_text", "text": "Found.", "annotations": {"a": 1}}
+    message = {"type": "message", "role": "assistant", "content": [text], "phase": {"of": 1}}
+    items = [search, {"type": None}, {"type": ["message"]}, message]
+    answer, _ = read_events(
+        *({"type": "response.output_item.done", "item": item} for item in items),
+        {"type": "response.completed", "response": {}},
+    )
+    assert answer.text == "Found."
+    assert answer.usage.searches == 1
+
+
 def test_the_output_of_the_last_event_counts_without_items_of_unknown_types() -> None:
     strange = {"type": "shell_call", "action": ["ls"], "content": 5}
     text = {"type": "output_text", "text": "Here it is."}

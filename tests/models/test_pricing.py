@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Session, Usage
+from mudroom import ModelOptions, Session, Usage
 from mudroom._adapters.models._http import HttpClient
 from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._adapters.models.pricing import calculate_cost, find_price_limit
@@ -122,7 +122,7 @@ async def test_the_price_of_a_gateway_is_in_the_report(
             cwd=str(tmp_path),
             journal="memory",
             environ=environ,
-            prices=True,
+            model_options=ModelOptions(prices=True),
         ) as session:
             report = await session.run("Hello")
     assert report.usage.usd == expected

@@ -11,9 +11,11 @@ from msgspec.structs import replace
 
 from mudroom import Usage
 from mudroom._adapters.models._http import HttpClient
+from mudroom._adapters.models._tool_names import ToolNames
 from mudroom._adapters.models._wire import WireConversation, WireModel
 from mudroom._adapters.models.anthropic import AnthropicModel
 from mudroom._adapters.models.google import GoogleModel
+from mudroom._adapters.models.model_facts import find_facts, forget_learnt_facts, remember_facts
 from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._adapters.models.openai.responses import ResponsesModel
 from mudroom._core.messages import (
@@ -26,8 +28,9 @@ from mudroom._core.messages import (
 )
 from mudroom._core.ports import RequestConfig
 from mudroom._core.tools import Tool, ToolResult
-from mudroom.testing import PromptCache
+from mudroom.testing import Fault, ModelServer, PromptCache
 from mudroom.testing.clock import FakeClock
+from mudroom.testing.model_server import ServerAnswer
 
 MINUTE = 60.0
 Change = Callable[[list[Any]], object]
@@ -44,9 +47,11 @@ CONFIG = RequestConfig(system="Be thorough. " * 200, tools=(TOOL,), cache_key="s
 class Conversation:
     """A conversation of one wire beside the cache of its provider."""
 
-    def __init__(self, kind: type[WireModel], name: str, config: RequestConfig = CONFIG) -> None:
+    def __init__(
+        self, kind: type[WireModel], name: str, config: RequestConfig = CONFIG, host: str = ""
+    ) -> None:
         self.clock = FakeClock()
-        self.model = kind(name, http=HttpClient(clock=self.clock))
+        self.model = kind(name, http=HttpClient(clock=self.clock), base_url=host)
         writes_cost = self.model.facts.bills_cache_writes
         self.cache = PromptCache(self.model.WIRE, writes_cost=writes_cost)
         self.calls = 0
@@ -67,22 +72,28 @@ class Conversation:
         self.wire.append(UserMessage(tuple(results)))
 
 
-KINDS: list[tuple[type[WireModel], str]] = [
-    (AnthropicModel, "claude-sonnet-5-5"),
-    (AnthropicModel, "claude-opus-5-5"),
-    (ResponsesModel, "gpt-6.1-sol"),
-    (ResponsesModel, "gpt-5.1"),
-    (OpenAIModel, "gpt-5.1"),
-    (GoogleModel, "gemini-3-pro-preview"),
+OPENROUTER = "https://openrouter.ai/api/v1"
+ALIBABA = "https://dashscope-intl.aliyuncs.com/compatible-mode/v1"
+KINDS: list[tuple[type[WireModel], str, str]] = [
+    (AnthropicModel, "claude-sonnet-5-5", ""),
+    (AnthropicModel, "claude-opus-4-5", ""),
+    (AnthropicModel, "claude-fable-5-2", ""),
+    (ResponsesModel, "gpt-6.1-sol", ""),
+    (ResponsesModel, "gpt-5.1", ""),
+    (OpenAIModel, "gpt-5.1", ""),
+    (GoogleModel, "gemini-3-pro-preview", ""),
+    (OpenAIModel, "anthropic/claude-sonnet-5.5", OPENROUTER),
+    (OpenAIModel, "qwen/qwen3-coder-plus", OPENROUTER),
+    (OpenAIModel, "qwen3.7-max", ALIBABA),
 ]
 
 
 @pytest.mark.parametrize("width", [1, 9, 10, 25, 120])
-@pytest.mark.parametrize(("kind", "name"), KINDS)
+@pytest.mark.parametrize(("kind", "name", "host"), KINDS)
 def test_each_request_reads_all_of_the_one_before_whatever_its_width(
-    kind: type[WireModel], name: str, width: int
+    kind: type[WireModel], name: str, host: str, width: int
 ) -> None:
-    conversation = Conversation(kind, name)
+    conversation = Conversation(kind, name, host=host)
     conversation.answer(4, size=8_000)
     before = conversation.ask()
     for calls in (width, 1, width, 2):
@@ -106,8 +117,75 @@ def test_the_marks_of_anthropic_are_the_four_that_it_allows() -> None:
     assert body["tools"][-1]["cache_control"] == body["system"][-1]["cache_control"]
 
 
-def test_a_wait_that_lost_the_cache_makes_later_entries_live_an_hour() -> None:
-    conversation = Conversation(AnthropicModel, "claude-sonnet-5-5")
+def test_claude_at_openrouter_has_marks_in_content_parts_of_three_messages() -> None:
+    conversation = Conversation(OpenAIModel, "anthropic/claude-sonnet-5.5", host=OPENROUTER)
+    conversation.answer(3)
+    conversation.answer(2)
+    messages = json.loads(conversation.wire.build_body())["messages"]
+    marked = [place for place, each in enumerate(messages) if "cache_control" in str(each)]
+    roles = [each["role"] for each in messages]
+    assert marked == [0, roles.index("assistant") + 3, len(messages) - 1]
+    assert [roles[place] for place in marked] == ["system", "tool", "tool"]
+    assert all("cache_control" in messages[place]["content"][-1] for place in marked)
+
+
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [
+        ("deepseek/deepseek-v4-pro", OPENROUTER),
+        ("qwen/qwen3-235b-a22b", OPENROUTER),
+        ("deepseek-v4-pro", ALIBABA),
+        ("anthropic/claude-sonnet-5.5", "https://gateway.example/v1"),
+    ],
+)
+def test_models_that_cache_on_their_own_have_no_marks(name: str, host: str) -> None:
+    conversation = Conversation(OpenAIModel, name, host=host)
+    conversation.answer(3)
+    assert b"cache_control" not in conversation.wire.build_body()
+
+
+async def test_a_host_that_refuses_marks_gets_none_again() -> None:
+    refusal = {"error": {"message": "messages.0.content: unknown field `cache_control`"}}
+    answers: list[ServerAnswer] = [
+        "Again.",
+        "Done.",
+        Fault(status=400, body=json.dumps(refusal).encode()),
+    ]
+    async with ModelServer(lambda _: answers.pop()) as server:
+        name = "anthropic/claude-sonnet-5.5"
+        facts = find_facts(name, OPENROUTER)
+        remember_facts(name, server.url, facts)
+        conversation = Conversation(OpenAIModel, name, host=server.url)
+        for _ in range(2):
+            async for _ in conversation.wire.request_answer():
+                pass
+            conversation.answer(2)
+        await conversation.model.close()
+    forget_learnt_facts()
+    assert [b"cache_control" in each.body for each in server.requests] == [True, False, False]
+
+
+def test_writes_to_the_cache_are_counted_by_the_names_of_each_host() -> None:
+    details = {"cached_tokens": 20, "cache_creation_input_tokens": 30}
+    usage = {"prompt_tokens": 100, "completion_tokens": 5, "prompt_tokens_details": details}
+    chunk = {"id": "x", "choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]}
+    model = Conversation(OpenAIModel, "qwen3.7-max", host=ALIBABA).model
+    reader = model.make_reader(ToolNames(()))
+    reader.feed(json.dumps(chunk | {"usage": usage}).encode())
+    assert reader.finish().usage == Usage(100, 5, 20, 30)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "host"),
+    [
+        (AnthropicModel, "claude-sonnet-5-5", ""),
+        (OpenAIModel, "anthropic/claude-sonnet-5.5", OPENROUTER),
+    ],
+)
+def test_a_wait_that_lost_the_cache_makes_later_entries_live_an_hour(
+    kind: type[WireModel], name: str, host: str
+) -> None:
+    conversation = Conversation(kind, name, host=host)
     conversation.answer(4, size=8_000)
     first = conversation.ask()
     assert first.cache_hour_tokens == 0
@@ -154,12 +232,14 @@ def test_servers_like_anthropics_are_never_asked_for_an_hour() -> None:
     assert b'"ttl"' not in conversation.build_body()
 
 
-@pytest.mark.parametrize(("kind", "name"), [each for each in KINDS if "opus" not in each[1]])
+@pytest.mark.parametrize(
+    ("kind", "name", "host"), [each for each in KINDS if "opus" not in each[1]]
+)
 def test_siblings_of_one_agent_read_the_start_that_they_share(
-    kind: type[WireModel], name: str
+    kind: type[WireModel], name: str, host: str
 ) -> None:
-    first = Conversation(kind, name)
-    second = Conversation(kind, name)
+    first = Conversation(kind, name, host=host)
+    second = Conversation(kind, name, host=host)
     second.cache = first.cache
     first.wire.append(user_message("Part 1."))
     second.wire.append(user_message("Part 2."))

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior, UserError
@@ -58,12 +58,14 @@ CONFIG = RequestConfig(
 class ScriptedProvider:
     """A pydantic-ai model with scripted answers: items to stream, or an error to raise."""
 
-    def __init__(self, *script: list[Any] | Exception) -> None:
+    def __init__(self, *script: list[Any] | Exception, **profile: Any) -> None:
         self.script = list(script)
         self.seen: list[tuple[list[ModelMessage], AgentInfo]] = []
         self.clock = FakeClock()
         self.model = PydanticAIModel(
-            FunctionModel(stream_function=self.stream, model_name="f"),
+            FunctionModel(
+                stream_function=self.stream, model_name="f", profile=cast("Any", profile)
+            ),
             clock=self.clock,
             jitter=lambda: 0.5,
         )
@@ -121,6 +123,14 @@ async def test_the_request_config_reaches_the_provider() -> None:
     last: Any = second.model_settings
     assert last["tool_choice"] == "none"
     assert [declared.name for declared in second.function_tools] == ["read", "self_emitvalue"]
+
+
+async def test_prompts_are_marked_where_the_provider_caches_only_up_to_marks() -> None:
+    for marks in (True, False):
+        provider = ScriptedProvider(["a"], supports_cache=marks)
+        await provider.ask(user_message("Hi"))
+        ((_, info),) = provider.seen
+        assert info.model_request_parameters.cache is (True if marks else None)
 
 
 async def test_calls_have_our_tool_names_and_malformed_arguments_are_kept() -> None:

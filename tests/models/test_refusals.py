@@ -23,8 +23,12 @@ from mudroom._adapters.models.google import GoogleModel
 from mudroom._adapters.models.ollama import OllamaModel
 from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._adapters.models.openai.responses import ResponsesModel
-from mudroom._adapters.models.refusals.classifier import Meaning, Refusal, read_refusal
-from mudroom._adapters.models.refusals.waits import parse_retry_after
+from mudroom._adapters.models.refusals.classifier import (
+    Meaning,
+    Refusal,
+    parse_retry_after,
+    read_refusal,
+)
 from mudroom._core.messages import AssistantMessage, user_message
 from mudroom._core.ports import RequestConfig, RequestSlot, RetryNotice
 from mudroom.errors import ModelError, ModelRefused
@@ -338,10 +342,99 @@ CASES: dict[str, Case] = {
         MONEY,
         0,
     ),
+    "openrouter key limit": (
+        403,
+        error("Key limit exceeded (total limit). Manage it using https://x", code=403),
+        MONEY,
+        0,
+    ),
+    "openrouter key limit of a day": (
+        403,
+        error("Key limit exceeded (daily limit). Manage it using https://x", code=403),
+        QUOTA,
+        0,
+    ),
     "openrouter no tools": (
         404,
         error("No endpoints found that support tool use. To learn more, visit: x", code=404),
         TOOLS,
+        0,
+    ),
+    # Others
+    "litellm budget": (
+        400,
+        error(
+            "Budget has been exceeded! Current cost: 10.1, Max budget: 10", type="budget_exceeded"
+        ),
+        MONEY,
+        0,
+    ),
+    "watsonx month": (
+        403,
+        {
+            "errors": [
+                {"code": "token_quota_reached", "message": "token quota for this month reached"}
+            ]
+        },
+        QUOTA,
+        0,
+    ),
+    "hunyuan package": (
+        400,
+        error("资源包余量已用尽", code="FailedOperation.ResourcePackExhausted"),
+        MONEY,
+        0,
+    ),
+    "volcengine free trial": (
+        429,
+        error(
+            "Your account 1 has exhausted its free trial quota for the m model.",
+            code="QuotaExceeded",
+        ),
+        MONEY,
+        0,
+    ),
+    # Models and servers without tools
+    "ollama no tools": (400, {"error": "library/gemma2:latest does not support tools"}, TOOLS, 0),
+    "vllm no tools": (
+        400,
+        {"message": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser'},
+        TOOLS,
+        0,
+    ),
+    "sglang no tools": (400, {"message": "Tools are set, but --tool-call-parser is not"}, TOOLS, 0),
+    # The remedy is a flag of the server, so the status is no reason to try again.
+    "llama.cpp no tools": (500, error("tools param requires --jinja flag", code=500), TOOLS, 0),
+    "groq no tools": (
+        400,
+        error("`tool calling` is not supported with this model", type="invalid_request_error"),
+        TOOLS,
+        0,
+    ),
+    "mistral no tools": (
+        400,
+        {"message": "Function calling is not enabled for this model", "code": "3051"},
+        TOOLS,
+        0,
+    ),
+    "gemini no tools": (400, error("Function calling is not enabled for models/m"), TOOLS, 0),
+    "together no tools": (
+        400,
+        error("m is not supported for JSON mode/function calling", param="tools"),
+        TOOLS,
+        0,
+    ),
+    "cerebras no tools": (400, {"message": "Tools are not supported for this model"}, TOOLS, 0),
+    "bedrock no tools": (
+        400,
+        {"message": "This model doesn't support tool use in streaming mode."},
+        TOOLS,
+        0,
+    ),
+    "provider tools only": (
+        400,
+        error("Built-in tools are not supported for this model"),
+        REFUSED,
         0,
     ),
     # xAI

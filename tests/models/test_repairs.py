@@ -97,6 +97,35 @@ async def test_empty_reasoning_before_a_call_is_sent_back() -> None:
     assert find_call(server.requests[-1])["reasoning_content"] == ""
 
 
+@pytest.mark.parametrize("status", [400, 500])
+async def test_messages_of_the_user_are_joined_for_a_template_that_alternates(status: int) -> None:
+    text = "Conversation roles must alternate user/assistant/user/assistant/..."
+    answers: list[ServerAnswer] = ["Again.", "Done.", refuse(text, status)]
+    async with ModelServer(lambda _: answers.pop()) as server:
+        model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        prompts = (user_message("Go."), user_message("Go on."))
+        assert (await send(model, *prompts)).text == "Done."
+        await send(model, *prompts, FOREIGN, RESULT, user_message("More."))
+        await model.close()
+    roles = [[each["role"] for each in request.messages] for request in server.requests]
+    assert roles == [["user", "user"], ["user"], ["user", "assistant", "tool"]]
+    assert server.requests[1].messages[0]["content"] == "Go.\n\nGo on."
+    assert server.requests[2].messages[-1]["content"] == "text\n\nMore."
+
+
+async def test_the_system_prompt_joins_the_first_message_of_a_template_without_it() -> None:
+    answers: list[ServerAnswer] = ["Done.", refuse("System role not supported", 500)]
+    async with ModelServer(lambda _: answers.pop()) as server:
+        model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        conversation = model.start_conversation(RequestConfig(system="Be brief."))
+        conversation.append(user_message("Go."))
+        parts = [part async for part in conversation.request_answer()]
+        await model.close()
+    assert isinstance(parts[-1], AssistantMessage) and parts[-1].text == "Done."
+    (message,) = server.requests[-1].messages
+    assert message == {"role": "user", "content": "Be brief.\n\nGo."}
+
+
 async def test_a_user_message_after_a_result_joins_it_after_the_refusal() -> None:
     answers: list[ServerAnswer] = ["Done.", refuse("Unexpected role 'user' after role 'tool'")]
     async with ModelServer(lambda _: answers.pop()) as server:
@@ -140,6 +169,7 @@ WIRES: dict[str, type[WireModel]] = {
         (500, "Failed to initialize samplers: failed to parse grammar"),
         (400, "Invalid schema for function 'find': regex lookaround is not supported"),
         (400, "tools.0.input_schema: unsupported format 'email'"),
+        (400, "properties[x].format: only 'enum' and 'date-time' are supported for STRING type"),
     ],
 )
 async def test_tools_are_sent_once_more_without_patterns(wire: str, status: int, text: str) -> None:

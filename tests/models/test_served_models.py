@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from mudroom import ImageBlock, Session, TextBlock, Usage
+from mudroom import Children, ImageBlock, ModelOptions, Session, TextBlock, Usage
 from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._core.messages import StopReason
 from mudroom._core.ports import RequestConfig
@@ -141,8 +141,8 @@ async def test_a_session_uses_the_served_model(tmp_path: Path) -> None:
     "options",
     [
         {"model": "vllm:m"},
-        {"model": "offline", "child_model": "explore=vllm:m"},
-        {"model": "groq:m", "fallback_model": "vllm:m"},
+        {"model": "offline", "children": Children(model="explore=vllm:m")},
+        {"model": "groq:m", "model_options": ModelOptions(fallback="vllm:m")},
     ],
     ids=["model", "rule", "fallback"],
 )
@@ -258,7 +258,9 @@ async def test_an_image_for_a_served_model_without_images_is_an_error_before_the
                 assert "--takes-images" in caught.value.remedy
             assert not [body for body in bodies if "messages" in body]
             report = await session.run("Without an image?")
-        async with open_session(model, url, tmp_path, takes_images=True) as session:
+        async with open_session(
+            model, url, tmp_path, model_options=ModelOptions(takes_images=True)
+        ) as session:
             await session.run(IMAGE_PROMPT)
     assert report.text == "Red.", report.error
     assert base64.b64encode(PNG).decode() in json.dumps(bodies[-1])

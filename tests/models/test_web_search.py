@@ -21,10 +21,10 @@ from mudroom._adapters.models.anthropic import AnthropicModel
 from mudroom._adapters.models.google import GoogleModel
 from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._adapters.models.openai.responses import ResponsesModel
+from mudroom._cli.actions.export import render_session_markdown
 from mudroom._cli.interactive.scrollback_writer import ScrollbackWriter
 from mudroom._cli.output.plain_progress import PlainProgress
 from mudroom._cli.output.scrollback import Scrollback
-from mudroom._cli.output.session_markdown import render_session_markdown
 from mudroom._cli.output.transcript_lines import render_transcript
 from mudroom._core.events import Delta, ModelCallRetried, TurnFinished
 from mudroom._core.messages import (
@@ -219,7 +219,7 @@ class Served:
         self.folder = folder
         (folder / "a").write_text("written in a")
         facts = model_facts.find_facts("claude-sonnet-5-5")
-        facts = replace(facts, server_tools=frozenset({"web_search"}), encrypts_reasoning=True)
+        facts = replace(facts, provider_tools=frozenset({"web_search"}), encrypts_reasoning=True)
         host = server.url.removeprefix("http://")
         bases = {"claude-sonnet-5-5": host, "gpt-5.5": f"{host}/v1"}
         bases["gemini-3-pro-preview"] = f"{host}/v1beta"
@@ -305,7 +305,7 @@ def make_answer(wire: str, *blocks: ProviderBlock | TextBlock) -> AssistantMessa
 
 
 def build_body(model: WireModel, *messages: Any, tools: tuple[str, ...] = ()) -> dict[str, Any]:
-    conversation = model.start_conversation(RequestConfig(system="s", server_tools=tools))
+    conversation = model.start_conversation(RequestConfig(system="s", provider_tools=tools))
     for message in messages:
         conversation.append(message)
     return json.loads(conversation.build_body())
@@ -405,7 +405,7 @@ async def test_a_refused_search_tool_is_left_out_and_the_retry_says_so(
 
 async def test_a_last_request_without_calls_keeps_one_tool_setting_for_gemini() -> None:
     model = make_model(GoogleModel, "gemini-3-pro-preview")
-    config = RequestConfig(system="s", tools=(READ_TOOL,), server_tools=("web_search",))
+    config = RequestConfig(system="s", tools=(READ_TOOL,), provider_tools=("web_search",))
     body = json.loads(model.start_conversation(config).build_body(tools=False))
     assert body["toolConfig"] == {
         "includeServerSideToolInvocations": True,
@@ -420,7 +420,7 @@ async def test_a_search_of_gemini_is_sent_as_the_official_sdk_sends_it() -> None
     model = make_model(GoogleModel, "gemini-3-pro-preview")
     steps = (ProviderBlock(next(iter(part)), json.dumps(part)) for part in GOOGLE_PARTS[:2])
     answer = make_answer("google", *steps, TextBlock("It is deep."))
-    config = RequestConfig(system="", tools=(READ_TOOL,), server_tools=("web_search",))
+    config = RequestConfig(system="", tools=(READ_TOOL,), provider_tools=("web_search",))
     conversation = model.start_conversation(config)
     for message in (user_message("go"), answer, user_message("on")):
         conversation.append(message)
@@ -552,9 +552,9 @@ async def test_a_notice_says_why_the_tool_is_missing(
     ids=lambda value: getattr(value, "name", None),
 )
 def test_the_model_and_its_host_decide(model: WireModel, is_offered: bool) -> None:
-    assert model.server_tools == (("web_search",) if is_offered else ())
+    assert model.provider_tools == (("web_search",) if is_offered else ())
     assert build_body(model, tools=("web_search",)).get("tools", []) == (
-        [dict(model.SERVER_TOOLS["web_search"]) | get_cache_mark(model)] if is_offered else []
+        [dict(model.PROVIDER_TOOLS["web_search"]) | get_cache_mark(model)] if is_offered else []
     )
 
 

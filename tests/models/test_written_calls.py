@@ -34,6 +34,21 @@ MARKUPS = {
     "</parameter>\n</invoke>\n</minimax:tool_call>",
     "anthropic": '<function_calls>\n<invoke name="read"></invoke>\n</function_calls>',
     "gpt-oss": '<|channel|>commentary to=functions.read<|message|>{"file_path": "a"}',
+    "llama, as a block": '```json\n{"name": "read", "parameters": {"file_path": "a"}}\n```',
+    "llama, several": '[{"name": "read", "arguments": {}}, {"name": "write", "arguments": {}}]',
+    "llama, in Python": '[read(file_path="a"), write(file_path="b", content="c")]',
+    "a message of OpenAI": '{"tool_calls": [{"id": "1", "type": "function", '
+    '"function": {"name": "read", "arguments": "{}"}}]}',
+    "deepseek, newer": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="read">\n'
+    '<｜DSML｜parameter name="file_path" string="true">a</｜DSML｜parameter>\n'
+    "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+    "gemma": '```tool_code\nprint(default_api.read(file_path="a"))\n```',
+    "gemma, functions": "<start_function_call>call:read{file_path:<escape>a<escape>}"
+    "<end_function_call>",
+    "gemma 4": '<|tool_call>call:read{file_path:<|"|>a<|"|>}<tool_call|>',
+    "react": 'Thought: I read it.\nAction: read\nAction Input: {"file_path": "a"}',
+    "tool use": '<tool_use>\n<name>read</name>\n<arguments>{"file_path": "a"}</arguments>\n'
+    "</tool_use>",
     "cohere": '<|START_ACTION|>[{"tool_name": "read", "parameters": {}}]<|END_ACTION|>',
 }
 PROSE = {
@@ -45,6 +60,12 @@ PROSE = {
     "a JSON answer of another kind": '{"name": "read", "arguments": 3}',
     "broken JSON": '{"name": "read", }',
     "a list": "[1, 2]",
+    "a list of calls and more": '[{"name": "read", "arguments": {}}, 5]',
+    "an empty list": "[]",
+    "a block with prose before it": 'A call:\n```json\n{"name": "read", "arguments": {}}\n```',
+    "Python of another tool": "[launch(now=True)]",
+    "a citation": "[read](https://example.org)",
+    "steps": "Action: read the file\n\nThen [write]",
     "HTML": "<p>read</p>",
 }
 

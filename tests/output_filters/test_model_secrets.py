@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom import Output, Session
+from mudroom import Children, Output, Session
 from mudroom._adapters.models.scripted import Request, ScriptedModel, call
 from mudroom._adapters.output_filters import Redactor
 from mudroom._cli.main import main
@@ -86,7 +86,7 @@ async def run_and_find(home: Path, work: Path) -> tuple[str, set[str]]:
         cwd=str(work),
         home=str(home),
         sandbox="off",
-        board=True,
+        children=Children(board=True),
         permissions=Permissions(mode=Mode.BYPASS),
     ) as session:
         session.watch(seen.append)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.long_form import count_examples
 
-from mudroom import Agent, Session
+from mudroom import Agent, Integrations, Session
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._adapters.tools import make_builtin_tools
 from mudroom._core.agents import Mode
@@ -335,7 +335,7 @@ async def test_call_patterns_of_an_agent_file_apply(tmp_path: Path) -> None:
         cwd=str(tmp_path),
         home=str(tmp_path / "h"),
         environ=environ,
-        agent_files=True,
+        integrations=Integrations(agent_files=True),
         journal="memory",
         sandbox="off",
     ) as session:

@@ -408,7 +408,7 @@ async def test_granted_rights_are_recorded(play: Play) -> None:
     )
     await play(["Done."], permissions=base_rules, allow_net=True, journal=journal)
     opened = next(event for event in journal.events if isinstance(event, SessionOpened))
-    assert opened.granted == ("network", "allow bash(make:*)") and opened.sandbox == "off"
+    assert opened.rights == ("network", "allow bash(make:*)") and opened.sandbox == "off"
 
 
 async def test_a_replay_repeats_denials_and_decisions(

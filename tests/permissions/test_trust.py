@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Session
+from mudroom import Integrations, Session
 from mudroom._adapters.agent_files.locations import find_places
 from mudroom._core.agents import Mode
 from mudroom._session.config import load_settings as settings_of
@@ -208,8 +208,7 @@ async def test_64_pre_trust(tmp_path: Path) -> None:
         cwd=str(project),
         home=str(home),
         environ=environ,
-        agent_files=True,
-        trusted=False,
+        integrations=Integrations(agent_files=True, trusted=False),
         sandbox="off",
         journal="memory",
     ) as session:
@@ -227,7 +226,7 @@ async def test_agents_of_a_trusted_folder_keep_their_tools(tmp_path: Path) -> No
     )
     given: dict[str, Any] = {
         "environ": {"HOME": str(tmp_path / "user")},
-        "agent_files": True,
+        "integrations": Integrations(agent_files=True),
         "sandbox": "off",
         "journal": "memory",
     }

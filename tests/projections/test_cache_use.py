@@ -115,13 +115,31 @@ def test_openai_keeps_entries_longer_and_reads_them_without_tools() -> None:
     assert measure(first, replace(late, at=1_900.0)).misses == {"expired": 10_000}
 
 
+def test_other_servers_with_the_protocol_of_openai_keep_entries_for_minutes() -> None:
+    first = answer(0, wire="openai:openrouter.ai", written=10_000)
+    late = answer(0, wire="openai:openrouter.ai", at=400.0)
+    assert measure(first, late).misses == {"expired": 10_000}
+
+
 def test_entries_written_for_an_hour_expire_after_it() -> None:
     first = answer(0, written=10_000, hour=10_000)
     assert measure(first, answer(0, at=3_000.0)).misses == {"not kept": 10_000}
     assert measure(first, answer(0, at=4_000.0)).misses == {"expired": 10_000}
 
 
-@pytest.mark.parametrize(("model", "smallest"), [(MODEL, 1_024), ("claude-opus-5-5", 4_096)])
+@pytest.mark.parametrize(
+    ("model", "smallest"),
+    [
+        (MODEL, 1_024),
+        ("claude-opus-4-20250514", 1_024),
+        ("claude-opus-4-8", 1_024),
+        ("claude-opus-4-7", 2_048),
+        ("claude-opus-4-5-20251101", 4_096),
+        ("anthropic/claude-haiku-4.5", 4_096),
+        ("claude-opus-5-5", 512),
+        ("claude-fable-5-2", 512),
+    ],
+)
 def test_prompts_below_the_smallest_size_are_no_fault_of_the_cache(
     model: str, smallest: int
 ) -> None:

@@ -29,7 +29,15 @@ from typing import Any
 
 import msgspec
 
-from mudroom import Agent, AssistantMessage, Session, ToolResultBlock, UserMessage
+from mudroom import (
+    Agent,
+    AssistantMessage,
+    Children,
+    Isolation,
+    Session,
+    ToolResultBlock,
+    UserMessage,
+)
 from mudroom._adapters.boards.board import TaskBoard
 from mudroom._adapters.boards.session_board import SessionBoard
 from mudroom._adapters.journals.sqlite.journal import SqliteJournal
@@ -436,11 +444,13 @@ async def run_session(home: str, work: str, requests: str, points: Points) -> st
         tools=tools,
         resume=resume,
         id=SESSION,
-        board=has_board,
+        children=Children(board=has_board),
         agents=[CODER] if prompt == "CLAIMS" else [],
-        max_returns=0 if prompt.startswith("DECIDED") else len(CHILDREN),
-        isolate=prompt.startswith("DECIDED"),
-        check="! grep -rq bad new" if prompt == "CHECKED" else "",
+        isolation=Isolation(
+            max_returns=0 if prompt.startswith("DECIDED") else len(CHILDREN),
+            each_child=prompt.startswith("DECIDED"),
+            check="! grep -rq bad new" if prompt == "CHECKED" else "",
+        ),
     )
     async with session:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, session.pause)

@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from mudroom import Budget, Session
+from mudroom import Budget, Children, Session
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 
 TURNS = 3
@@ -118,7 +118,7 @@ async def run_once(kind: str, folder: Path, count: int, seconds: float) -> dict[
         model=model,
         cwd=str(folder),
         home=str(folder.parent / "home"),
-        max_children=count,
+        children=Children(parallel=count),
         budget=budget,
     ) as session:
         report = await session.run("PARENT")

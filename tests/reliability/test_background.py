@@ -273,7 +273,7 @@ def run_in_virtual_time(
             running = asyncio.create_task(session.run("PARENT"))
             if cancel_after is not None:
                 await asyncio.sleep(cancel_after)
-                session.cancel()
+                session.runs.cancel()
             await running
         seconds_taken = loop.time() - began
         if cancel_after is None:

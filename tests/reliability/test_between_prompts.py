@@ -57,13 +57,13 @@ async def test_a_message_between_prompts_is_read_at_the_next_prompt(tmp_path: Pa
     async with open_session(tmp_path) as session:
         await session.run("FIRST")
         with pytest.raises(UnknownName, match=r"unknown teammate 'bob'.*Known: alice"):
-            await session.send_durably("bob", TEXT)
-        assert not await session.send_durably("alice", approve=True)
-        assert await session.send_durably("@Alice", TEXT)
-        (alice,) = session.teammates
+            await session.runs.send_durably("bob", TEXT)
+        assert not await session.runs.send_durably("alice", approve=True)
+        assert await session.runs.send_durably("@Alice", TEXT)
+        (alice,) = session.runs.teammates
         assert len(alice.unread) == 1
         await session.run("SECOND")
-        assert not session.teammates[0].unread
+        assert not session.runs.teammates[0].unread
         assert (await session.run("THIRD")).ok
     await check(tmp_path, session.id)
 
@@ -75,7 +75,7 @@ async def test_s11_a_message_between_prompts_is_read_once_after_a_cut_at_each_re
     whole.mkdir()
     async with open_session(whole) as session:
         await session.run("FIRST")
-        assert await session.send_durably("alice", TEXT)
+        assert await session.runs.send_durably("alice", TEXT)
         await session.run("SECOND")
     await check(whole, session.id)
     events = read_events(whole, session.id)
@@ -99,7 +99,7 @@ async def test_a_rewind_removes_a_message_between_prompts(tmp_path: Path) -> Non
     async with open_session(tmp_path) as session:
         await session.run("FIRST")
         await session.run("SECOND")
-        assert await session.send_durably("alice", TEXT)
+        assert await session.runs.send_durably("alice", TEXT)
         session.rewind("2")
         await session.run("THIRD")
     events = read_events(tmp_path, session.id)
@@ -110,10 +110,10 @@ async def test_a_rewind_removes_a_message_between_prompts(tmp_path: Path) -> Non
 async def test_a_plan_is_answered_between_prompts(tmp_path: Path, *, is_approved: bool) -> None:
     async with open_session(tmp_path) as session:
         await session.run("PLAN")
-        assert session.teammates[0].state == "waits for approval"
-        assert await session.send_durably("alice", approve=is_approved)
+        assert session.runs.teammates[0].state == "waits for approval"
+        assert await session.runs.send_durably("alice", approve=is_approved)
         await session.run("SECOND")
-        last = session.teammates[0].briefs[-1]
+        last = session.runs.teammates[0].briefs[-1]
     assert (last.run_id, last.is_plan) == ("2.0.alice~1", not is_approved)
     events = read_events(tmp_path, session.id)
     assert not find_violations(events) and await replay(events) == events

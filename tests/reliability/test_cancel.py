@@ -106,12 +106,12 @@ class Life:
 
     async def end(self, session: Session, running: asyncio.Task[Report]) -> Report | None:
         if self.how == "child":
-            session.cancel("1.1.2")
+            session.runs.cancel("1.1.2")
             await asyncio.sleep(0.05)
         if self.how in ("cancel", "child"):
-            session.cancel()
+            session.runs.cancel()
         elif self.how == "wrap up":
-            session.wrap_up("1")
+            session.runs.wrap_up("1")
         elif self.how == "outer":
             running.cancel()
         try:
@@ -186,7 +186,7 @@ async def test_s8_a_cancel_waits_for_a_started_write_and_none_starts_later(
 
     def cancel(event: AnyEvent) -> None:
         if isinstance(event, FileWriteIntended):
-            session.cancel()
+            session.runs.cancel()
 
     async with Session(
         model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory", tools=[big]
@@ -233,7 +233,7 @@ async def test_s8_a_write_in_a_thread_that_comes_too_late_is_refused(tmp_path: P
     ) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await started.wait()
-        session.cancel()
+        session.runs.cancel()
         assert (await running).reason is Reason.CANCELLED
         reported.set()
         async with asyncio.timeout(60):
@@ -268,7 +268,7 @@ async def test_s10_a_cancel_while_a_run_ends_is_no_second_end(
             running = asyncio.create_task(session.run("PARENT"))
             await summing.wait()
             summing.clear()
-            assert running.cancel() if end == "outer" else session.cancel()
+            assert running.cancel() if end == "outer" else session.runs.cancel()
             if end == "outer":
                 with pytest.raises(asyncio.CancelledError):
                     await running

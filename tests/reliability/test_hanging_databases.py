@@ -1,4 +1,4 @@
-"""A signal ends a session whose database hangs; what it recorded before can be read."""
+"""A database that hangs at one of its messages holds no session that ends."""
 
 from __future__ import annotations
 
@@ -106,3 +106,57 @@ async def test_s8_a_signal_ends_a_session_whose_database_hangs(
         assert (b"did not end within 10 s" in err) == (seconds >= END_SECONDS)
         assert b"Traceback" not in err
         database.check_record()
+
+
+MESSAGES = {
+    "connection": b"",
+    "new session": b"INSERT INTO mudroom.sessions",
+    "end of the session": b"lease_token = NULL",
+}
+"""What the message contains at which the database falls silent."""
+MESSAGE_CASES = [
+    (message, stop)
+    for place, message in enumerate(MESSAGES)
+    for number, stop in enumerate(("SIGINT", "SIGTERM"))
+    if os.environ.get("MUDROOM_LONG") or place % 2 == number
+]
+
+
+async def run_with_silent_database(
+    folder: Path, server: PostgresServer, message: str, stop: str | None
+) -> tuple[int | None, bytes, bytes]:
+    """Run a prompt whose database falls silent; return the exit code and the output."""
+    (folder / "work").mkdir()
+    name = server.create_database().rpartition("/")[2]
+    proxy = CuttingProxy(server.port)
+    proxy.text, proxy.faults = MESSAGES[message], ["stall"] * 1_000
+    try:
+        url = server.make_url(name, await proxy.start())
+        async with start_prompt(folder, lambda _: "done", "--store", url) as process:
+            await wait_until(lambda: proxy.cuts)
+            begin = time.monotonic()
+            if stop:
+                process.send_signal(signal.Signals[stop])
+            out, err = await asyncio.wait_for(process.communicate(), SECONDS)
+            assert time.monotonic() - begin < BUSY_SECONDS
+            return process.returncode, out, err
+    finally:
+        await proxy.close()
+
+
+@pytest.mark.parametrize(("message", "stop"), MESSAGE_CASES)
+async def test_s8_a_signal_ends_a_session_whose_database_falls_silent(
+    tmp_path: Path, message: str, stop: str, postgres_server: PostgresServer
+) -> None:
+    code, _, err = await run_with_silent_database(tmp_path, postgres_server, message, stop)
+    assert code in (128 + signal.Signals[stop], -signal.Signals[stop])
+    assert b"Traceback" not in err
+
+
+async def test_a_session_that_has_ended_does_not_wait_for_a_silent_database(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    code, out, err = await run_with_silent_database(
+        tmp_path, postgres_server, "end of the session", None
+    )
+    assert (code, out) == (0, b"done\n"), err

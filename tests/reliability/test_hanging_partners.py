@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Budget, Permissions, Reason, Session
+from mudroom import Budget, Integrations, Permissions, Reason, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.agents import Mode
@@ -44,16 +44,18 @@ class Partner:
 
     def __init__(self, folder: Path, kind: str, message: str) -> None:
         self.folder = folder
+        self.is_server = kind == "server"
         self.options: dict[str, Any] = {"sandbox": "off"}
         self.find_pid: Callable[[], int] = self._find_pid_in_file
         if kind == "server":
             # A long text, so that its tools are found and called by name.
             text = {"ADD_TEXT": "Add two numbers. " + "x" * 4_000}
             spec = make_quick(fault=f"stops at {message}", log=folder / "log", env=text)
-            self.options["mcp_servers"] = [spec]
+            self.options["integrations"] = Integrations(mcp_servers=[spec])
             self.find_pid = lambda: self._find_server(message)
         elif kind == "hook":
-            self.options["hook_programs"] = [make_spec(message, HOOK)]
+            hooks = [make_spec(message, HOOK)]
+            self.options["integrations"] = Integrations(hook_programs=hooks)
         else:
             self.options["sandbox"] = "auto"
 
@@ -67,7 +69,7 @@ class Partner:
         return int(starts[0].split()[1]) if message in lines else 0
 
     def answer(self, request: Request) -> Answer:
-        if "mcp_servers" in self.options and request.turn < 2:
+        if self.is_server and request.turn < 2:
             if not request.turn:
                 return call("mcp_find", query="add numbers")
             return call("mcp_call", tool="mcp__quick__add", arguments={"a": 1, "b": 2})
@@ -124,7 +126,7 @@ async def test_a_partner_that_hangs_does_not_hold_the_end(
         running = asyncio.create_task(session.run("Work."))
         pid = await wait_for_hang(partner)
         if stop == "cancel":
-            session.cancel()
+            session.runs.cancel()
         if stop != "close":
             report = await asyncio.wait_for(running, SECONDS)
             reasons = {"cancel": {Reason.CANCELLED}, "limit": {Reason.TIMEOUT, Reason.GOAL}}

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from msgspec.structs import replace
 
-from mudroom import Budget, Permissions, Reason, ServerSpec, Session
+from mudroom import Budget, Integrations, Permissions, Reason, ServerSpec, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.agents import Mode
@@ -111,7 +111,7 @@ async def test_a_silent_address_does_not_hold_the_end(
             journal=journal,
             sandbox="off",
             permissions=Permissions(mode=Mode.BYPASS),
-            mcp_servers=[spec],
+            integrations=Integrations(mcp_servers=[spec]),
             prompt_budget=Budget(seconds=3 if stop == "limit" else None),
         )
         try:
@@ -119,7 +119,7 @@ async def test_a_silent_address_does_not_hold_the_end(
                 running = asyncio.create_task(session.run("Work."))
                 await hang.has_begun.wait()
                 if stop == "cancel":
-                    session.cancel()
+                    session.runs.cancel()
                 if stop != "close":
                     reasons = {"cancel": {Reason.CANCELLED}, "limit": {Reason.TIMEOUT, Reason.GOAL}}
                     assert (await running).reason in reasons[stop]

@@ -142,7 +142,7 @@ async def test_f1_a_call_cut_off_by_an_interrupt_has_a_result(work: Path) -> Non
     ) as opened:
         running = asyncio.create_task(opened.session.run("Go."))
         await wait_for_file(work, "wait_for_file")
-        opened.session.cancel()
+        opened.session.runs.cancel()
         assert (await running).reason is Reason.CANCELLED
         await opened.check_continues()
 
@@ -324,7 +324,7 @@ async def test_f10_a_call_that_waits_its_turn_does_not_run_after_a_cancel(work: 
     ) as opened:
         running = asyncio.create_task(opened.session.run("Go."))
         await wait_for_file(work, "wait_for_file")
-        opened.session.cancel()
+        opened.session.runs.cancel()
         await running
         await asyncio.sleep(0.2)
         assert not (work / "late").exists()

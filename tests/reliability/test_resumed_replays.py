@@ -14,7 +14,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mudroom import Agent, Budget, Effect, Reason, Report, Session, Tool, ToolResult
+from mudroom import Agent, Budget, Effect, Integrations, Reason, Report, Session, Tool, ToolResult
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workers.local import LOST_COPY
@@ -167,7 +167,7 @@ class Scenario(Struct, frozen=True):
         def answer(request: Request) -> Answer:
             is_sent = any(isinstance(event, MessageSent) for event in journal.events)
             if self.message and request.turn == 1 and not is_sent:
-                session.send("1", self.message)
+                session.runs.send("1", self.message)
             return self.script(request)
 
         session = Session(
@@ -179,7 +179,7 @@ class Scenario(Struct, frozen=True):
             sandbox="off",
             agents=[COPIER],
             tools=[replace(ECHO, needs_confirmation=self.needs_confirmation)],
-            hooks=self.hooks,
+            integrations=Integrations(hooks=self.hooks),
             approver=self.approver,
             resume=resume,
         )

@@ -227,7 +227,7 @@ async def test_names_work_in_a_later_process_after_a_cut_at_each_record(tmp_path
     async with Session(
         model=ScriptedModel(answer_in_two_prompts), home=str(home), resume=s.id, **options
     ) as resumed:
-        assert [(each.name, each.state) for each in resumed.teammates] == [
+        assert [(each.name, each.state) for each in resumed.runs.teammates] == [
             ("ann", "idle"),
             ("ben", "idle"),
         ]

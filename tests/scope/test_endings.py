@@ -94,7 +94,7 @@ async def test_a_cancelled_scope_has_the_reason_cancelled(scripted: Open) -> Non
 
         def cancel(event: AnyEvent) -> None:
             if isinstance(event, TurnStarted):
-                asyncio.get_running_loop().call_soon(session.cancel, event.run)
+                asyncio.get_running_loop().call_soon(session.runs.cancel, event.run)
 
         session.watch(cancel)
         scope = await run_scope(session)

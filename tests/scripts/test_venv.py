@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import re
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -50,6 +54,23 @@ class Machine:
             text=True,
         )
 
+    def run_at_terminal(self) -> tuple[int, str]:
+        """Run the script with a terminal as its standard error."""
+        ours, theirs = pty.openpty()
+        with os.fdopen(ours, "rb", buffering=0) as screen:
+            process = subprocess.Popen(
+                ["/bin/sh", "scripts/venv", "run"],
+                cwd=self.project,
+                env={"PATH": str(self.bin)},
+                stderr=theirs,
+            )
+            os.close(theirs)
+            shown = b""
+            with suppress(OSError):  # Linux: the last process has closed the terminal
+                while data := screen.read(4096):
+                    shown += data
+            return process.wait(), shown.decode()
+
     @property
     def called(self) -> str:
         """What was called, a line each."""
@@ -67,13 +88,41 @@ def test_it_installs_with_hashes_and_then_the_project_itself(machine: Machine) -
     assert (
         done.returncode == 0
         and done.stderr
-        == "installing mudroom and the packages it needs into .venv (only the first time)\n"
+        == "creating .venv\n"
+        "installing mudroom and the packages it needs into .venv (only the first time)\n"
         and done.stdout == ""
     )
     assert (
         "--require-hashes -r requirements/run.txt" in machine.called
         and "--no-deps --no-build-isolation -e ." in machine.called
     )
+
+
+def test_at_a_terminal_each_package_is_named_while_pip_works(machine: Machine) -> None:
+    machine.install_python()
+    machine.has(
+        "pip",
+        "echo 'Collecting anyio==4.16.0 (from -r requirements/run.txt (line 1))'\n"
+        "echo '  Using cached anyio-4.16.0-py3-none-any.whl'\n"
+        "echo 'Processing /wheels/pydantic_core-2.9.0-cp311.whl (from -r requirements/run.txt)'\n"
+        "echo 'Installing collected packages: anyio, pydantic_core'",
+    )
+    code, screen = machine.run_at_terminal()
+    assert code == 0
+    assert re.split(r"[\r\n]+", screen.replace("\x1b[K", "").strip())[-4:] == [
+        "  1: anyio",
+        "  2: pydantic_core",
+        "  2 packages are here; unpacking them",
+        "  2 packages installed",
+    ]
+
+
+def test_at_a_terminal_a_failed_installation_fails(machine: Machine) -> None:
+    machine.install_python()
+    machine.has("pip", "echo 'Collecting anyio==4.16.0'; echo 'no space left' >&2; exit 2")
+    code, screen = machine.run_at_terminal()
+    assert code == 2 and "no space left" in screen and "installed" not in screen
+    assert "-e ." not in machine.called
 
 
 def test_an_old_python_is_named_with_the_remedy(machine: Machine) -> None:

@@ -15,21 +15,21 @@ import pytest
 from msgspec.structs import replace
 from tests.waiting import SECONDS, wait_until
 
-from mudroom import ServerSpec, Session
+from mudroom import Integrations, ServerSpec, Session
 from mudroom._adapters.integrations.hook_programs.events import RULES
 from mudroom._adapters.integrations.plugins.spec import Plugin
 from mudroom._adapters.models.providers import list_usable_models
-from mudroom._cli.actions.agent_sdk.chosen_servers import choose_servers
 from mudroom._cli.actions.parse_json_flags import parse_inline_agents
+from mudroom._cli.actions.serve_sdk import choose_servers
 from mudroom._core.agents import Mode
 from mudroom.permissions.rules import Permissions
 from mudroom.testing import ScriptedModel
 from mudroom_hosts.agent_sdk.server import AgentSdkServer
 from mudroom_hosts.agent_sdk.setup import (
     PlannedSession,
-    ServerOptions,
+    SdkOptions,
+    SdkSessionPlan,
     SessionParts,
-    SessionPlan,
 )
 from mudroom_hosts.file_prompts import FilePrompt
 
@@ -91,11 +91,11 @@ class SdkHost:
         script: of the model.
     """
 
-    def __init__(self, folder: Path, script: Any, options: ServerOptions, mode: str) -> None:
+    def __init__(self, folder: Path, script: Any, options: SdkOptions, mode: str) -> None:
         self.model = ScriptedModel(script)
         self.lines: list[Line] = []
         self.notices: list[str] = []
-        self.plans: list[SessionPlan] = []
+        self.plans: list[SdkSessionPlan] = []
         self.tools: list[Any] = []
         self.servers: list[ServerSpec] = []
         self.prompts: list[FilePrompt] = []
@@ -111,7 +111,7 @@ class SdkHost:
         self._count = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def prepare(self, plan: SessionPlan, parts: SessionParts) -> PlannedSession:
+    def prepare(self, plan: SdkSessionPlan, parts: SessionParts) -> PlannedSession:
         """Make the session of a plan, as the command line does."""
         self.plans.append(plan)
         rules = (*self._permissions.rules, *plan.rules)
@@ -128,10 +128,12 @@ class SdkHost:
             permissions=permissions,
             approver=parts.approver,
             tools=self.tools,
-            plugins=self.plugins,
-            tool_sources=plan.sources,
-            mcp_servers=chosen.used,
-            hooks=parts.hooks or None,
+            integrations=Integrations(
+                plugins=self.plugins,
+                tool_sources=plan.sources,
+                mcp_servers=chosen.used,
+                hooks=parts.hooks or None,
+            ),
             resume=plan.resume,
             id=plan.id,
             environ={"HOME": str(self._folder)},
@@ -279,6 +281,6 @@ def make_host(tmp_path: Path) -> MakeHost:
     """Return a function that makes a host with a script of the model."""
 
     def make(script: Any, mode: str = "default", **options: Any) -> SdkHost:
-        return SdkHost(tmp_path, script, ServerOptions(**options), mode)
+        return SdkHost(tmp_path, script, SdkOptions(**options), mode)
 
     return make

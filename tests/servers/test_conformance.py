@@ -26,9 +26,8 @@ from mudroom.driving import Questions, SessionStart
 from mudroom.errors import SessionPaused
 from mudroom.permissions import Permissions
 from mudroom.testing import Request, ScriptedModel, call
-from mudroom_hosts.agent_sdk.setup import PlannedSession, SessionParts, SessionPlan
-from mudroom_hosts.agent_sdk.setup import ServerOptions as SdkOptions
-from mudroom_hosts.mcp.server import ServerOptions as McpOptions
+from mudroom_hosts.agent_sdk.setup import PlannedSession, SdkOptions, SdkSessionPlan, SessionParts
+from mudroom_hosts.mcp.server import McpOptions
 
 from .acp.conftest import SUBAGENTS, Editor
 from .conftest import SdkHost
@@ -125,7 +124,7 @@ class SdkClient(Client):
         host.answers["can_use_tool"] = self._ask
         prepare = host.prepare
 
-        def prepare_resumed(plan: SessionPlan, parts: SessionParts) -> PlannedSession:
+        def prepare_resumed(plan: SdkSessionPlan, parts: SessionParts) -> PlannedSession:
             return prepare(plan if plan.resume else replace(plan, resume=self.session), parts)
 
         if resumes:

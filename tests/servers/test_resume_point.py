@@ -103,7 +103,7 @@ async def test_a_later_prompt_that_was_interrupted_ends_and_is_left_out(tmp_path
         prompt = asyncio.create_task(session.run("Second?"))
         await working.wait()
         shutil.copytree(tmp_path / "home", tmp_path / "killed")
-        session.cancel()
+        session.runs.cancel()
         await prompt
     _, answers = list_answers(events)
     options |= {"home": str(tmp_path / "killed"), "resume": session.id}

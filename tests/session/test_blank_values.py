@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from msgspec.structs import fields
 
 from mudroom import Agent, Session, SessionOptions
 from mudroom._session.config import find_home
+from mudroom._session.options import gather_options, list_places
 from mudroom.errors import UnknownName, UsageError
 
 from .conftest import IsolatedOptions
 
-TEXT_OPTIONS = [option.name for option in fields(SessionOptions) if isinstance(option.default, str)]
+PLACES = list_places(SessionOptions)
+TEXT_OPTIONS = [name for name, place in PLACES.items() if isinstance(place.field.default, str)]
 
 
 @pytest.mark.parametrize("blank", ["", "  "])
 @pytest.mark.parametrize("name", TEXT_OPTIONS)
 def test_a_blank_option_is_refused(name: str, blank: str) -> None:
-    if blank == getattr(SessionOptions(), name):
+    place = PLACES[name]
+    if blank == place.field.default:
         return  # "" is the default
-    options: dict[str, Any] = {name: blank}
-    with pytest.raises(UsageError, match=rf"^{name} is blank \(Session\)\. Leave it out"):
+    where = place.owner.__name__ if place.group else "Session"
+    options = gather_options({name: blank}, SessionOptions())
+    with pytest.raises(UsageError, match=rf"^{place.field.name} is blank \({where}\)\. Leave it"):
         Session(**options)
 
 

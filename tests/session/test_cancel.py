@@ -80,13 +80,13 @@ async def test_cancel_without_an_id_stops_a_run_of_each_kind(
 ) -> None:
     endless = EndlessModel()
     async with Session(model=endless.model, **isolated, worker=worker) as session:
-        assert not session.cancel()
+        assert not session.runs.cancel()
         running = asyncio.ensure_future(start(session))
         await endless.wait_for(1)
-        assert session.cancel()
+        assert session.runs.cancel()
         async with asyncio.timeout(SECONDS):
             assert await running == [Reason.CANCELLED]
-        assert not session.cancel()
+        assert not session.runs.cancel()
         report = await session.task("quick")
     assert report.reason is Reason.GOAL
 
@@ -99,7 +99,7 @@ async def test_cancel_stops_the_tasks_of_map_that_wait(
     async with Session(model=endless.model, **isolated, worker=worker) as session:
         running = asyncio.ensure_future(run_map(session))
         await endless.wait_for(2)
-        assert session.cancel()
+        assert session.runs.cancel()
         async with asyncio.timeout(SECONDS):
             assert await running == [Reason.CANCELLED] * 5
     assert endless.requests == 2
@@ -113,7 +113,7 @@ async def test_cancel_stops_all_calls_at_once_and_a_prompt_that_waits(
     async with Session(model=endless.model, **isolated) as session:
         running = [asyncio.ensure_future(start(session)) for start in starts]
         await endless.wait_for(5)
-        assert session.cancel()
+        assert session.runs.cancel()
         async with asyncio.timeout(SECONDS):
             reasons = await asyncio.gather(*running)
         assert {reason for group in reasons for reason in group} == {Reason.CANCELLED}
@@ -126,7 +126,7 @@ async def test_cancel_reaches_a_scope_that_lists_the_files(isolated: IsolatedOpt
     async with Session(model=endless.model, **isolated) as session:
         running = asyncio.ensure_future(run_scope(session))
         await asyncio.sleep(0)
-        session.cancel()
+        session.runs.cancel()
         async with asyncio.timeout(SECONDS):
             assert await running == [Reason.CANCELLED]
     assert endless.requests == 0
@@ -140,7 +140,7 @@ async def test_cancel_while_an_interrupted_run_continues_starts_no_prompt(
     async with Session(model=endless.model, **isolated, resume=session_id) as session:
         running = asyncio.ensure_future(run_prompt(session))
         await endless.wait_for(2)
-        assert session.cancel()
+        assert session.runs.cancel()
         async with asyncio.timeout(SECONDS):
             assert await running == [Reason.CANCELLED]
         assert session.unfinished_runs == ()
@@ -157,7 +157,7 @@ async def leave_unfinished_run(endless: EndlessModel, options: IsolatedOptions) 
     async with Session(model=endless.model, **options, journal=journal) as session:
         running = asyncio.ensure_future(session.run("FIRST"))
         await endless.wait_for(1)
-        session.cancel()
+        session.runs.cancel()
         await running
     events = journal.events
     started = [isinstance(event, RunStarted) for event in events].index(True)

@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 from tests.worker_kinds import WORKERS
 from tests.workers.far_place import StuckConnection, get_worker
 
-from mudroom import Reason, Report, Session
+from mudroom import Children, Reason, Report, Session
 from mudroom._adapters.journals.sqlite.folder import get_session_path
 from mudroom._adapters.journals.sqlite.journal import SqliteJournal
 from mudroom._adapters.journals.sqlite.reader import open_reader
@@ -76,9 +76,9 @@ async def cancel_second_child(home: Path, worker: str) -> Report:
 
     def watch(event: object) -> None:
         if isinstance(event, RunResumed) and event.run == "1.1.1":
-            cancels.append(session.cancel("1.1.2"))
+            cancels.append(session.runs.cancel("1.1.2"))
 
-    async with resume(home, worker=worker, max_children=1) as session:
+    async with resume(home, worker=worker, children=Children(parallel=1)) as session:
         session.watch(watch)
         report = await session.resume_unfinished()
     assert cancels == [True]
@@ -113,9 +113,9 @@ async def test_a_child_that_had_ended_keeps_its_report_when_it_is_cancelled_as_i
     await interrupt(home, has_ended=True)
 
     def watch(_: object) -> None:
-        session.cancel("1.1.2")
+        session.runs.cancel("1.1.2")
 
-    async with resume(home, worker=worker, max_children=1) as session:
+    async with resume(home, worker=worker, children=Children(parallel=1)) as session:
         session.watch(watch)
         report = await session.resume_unfinished()
     assert report and "CANCELLED" not in report.text
@@ -146,7 +146,7 @@ async def test_a_resumed_child_that_waits_for_a_worker_process_can_be_cancelled(
         worker._pool.processes = [worker._make_process(1)]
         running = asyncio.create_task(session.resume_unfinished())
         await wait_until(lambda: worker.find("1.1.2") is not None)
-        assert session.cancel("1.1.1") and session.cancel("1.1.2")
+        assert session.runs.cancel("1.1.1") and session.runs.cancel("1.1.2")
         report = await running
     assert report and report.reason is Reason.GOAL
     assert sorted(ends) == ["1.1.1", "1.1.2"]

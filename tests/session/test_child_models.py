@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Agent, Session
+from mudroom import Agent, Children, Integrations, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.journals.sessions import open_store, read_events
 from mudroom._core.events import RunStarted, StoredEvent, TurnFinished
@@ -88,7 +88,7 @@ async def test_a_rule_chooses_the_model_of_an_agent(
     journal = MemoryJournal()
     async with ModelServer(delegate) as server:
         async with open_session(
-            tmp_path, server.url, child_model=rules, worker=worker, journal=journal
+            tmp_path, server.url, children=Children(model=rules), worker=worker, journal=journal
         ) as session:
             assert (await session.run("PARENT")).ok
     assert map_prompts_to_models(journal.events) == EXPECTED
@@ -101,7 +101,7 @@ async def test_an_agent_without_a_rule_uses_the_model_of_its_parent(tmp_path: Pa
     rules = {"explore": "anthropic:claude-haiku-4-5", "own": "inherit"}
     async with ModelServer(delegate) as server:
         async with open_session(
-            tmp_path, server.url, child_model=rules, journal=journal
+            tmp_path, server.url, children=Children(model=rules), journal=journal
         ) as session:
             await session.run("PARENT")
     assert map_prompts_to_models(journal.events) == EXPECTED | {"B": PARENT, "F": PARENT}
@@ -111,7 +111,7 @@ async def test_rules_hold_for_tasks_maps_and_scopes(tmp_path: Path) -> None:
     journal = MemoryJournal()
     async with ModelServer(lambda _: "Done.") as server:
         async with open_session(
-            tmp_path, server.url, child_model=RULES, journal=journal
+            tmp_path, server.url, children=Children(model=RULES), journal=journal
         ) as session:
             await session.task("A", agent="explore")
             await session.map(["B"])
@@ -133,11 +133,15 @@ async def test_a_session_with_rules_is_replayed_also_after_a_change_of_the_rules
 ) -> None:
     async with ModelServer(delegate) as server:
         async with open_session(
-            tmp_path, server.url, child_model=RULES, journal="sqlite"
+            tmp_path, server.url, children=Children(model=RULES), journal="sqlite"
         ) as session:
             await session.run("PARENT")
         async with open_session(
-            tmp_path, server.url, child_model="general=offline", journal="sqlite", resume=session.id
+            tmp_path,
+            server.url,
+            children=Children(model="general=offline"),
+            journal="sqlite",
+            resume=session.id,
         ) as session:
             await session.run("PARENT again")
     store = open_store(str(tmp_path / "home"))
@@ -169,7 +173,7 @@ async def test_a_wrong_rule_is_refused_at_the_start(
     tmp_path: Path, rules: str | Mapping[str, str], message: str, remedy: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        async with open_session(tmp_path, "http://127.0.0.1:1", child_model=rules):
+        async with open_session(tmp_path, "http://127.0.0.1:1", children=Children(model=rules)):
             pass
     assert message in str(caught.value)
     assert "child_model" in caught.value.where
@@ -179,7 +183,10 @@ async def test_a_wrong_rule_is_refused_at_the_start(
 async def test_a_rule_of_a_settings_file_for_an_unknown_agent_is_a_notice(tmp_path: Path) -> None:
     rules = "exlore=offline; explore=offline"
     async with open_session(
-        tmp_path, "http://127.0.0.1:1", child_model=rules, child_model_origin="settings.toml:3"
+        tmp_path,
+        "http://127.0.0.1:1",
+        children=Children(model=rules),
+        integrations=Integrations(origins={"child_model": "settings.toml:3"}),
     ) as session:
         notices = " ".join(session.notices)
     assert "settings.toml:3: rule not used: unknown agent 'exlore'" in notices
@@ -187,7 +194,9 @@ async def test_a_rule_of_a_settings_file_for_an_unknown_agent_is_a_notice(tmp_pa
 
 async def test_an_unknown_agent_keeps_its_error_type(tmp_path: Path) -> None:
     with pytest.raises(UnknownName):
-        async with open_session(tmp_path, "http://127.0.0.1:1", child_model={"a": "offline"}):
+        async with open_session(
+            tmp_path, "http://127.0.0.1:1", children=Children(model={"a": "offline"})
+        ):
             pass
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom import AssistantMessage, Budget, Report, Session, TextBlock
+from mudroom import AssistantMessage, Budget, ModelOptions, Report, Session, TextBlock
 from mudroom._adapters.models.scripted import Answer, ScriptedModel, call
 from mudroom._core.messages import Usage
 from mudroom.errors import UsageError
@@ -36,7 +36,9 @@ async def run_with_child(
         return AssistantMessage((block,), usage=usage)
 
     model = ScriptedModel(answer, name)
-    async with Session(model=model, prompt_budget=budget, prices=prices, **isolated) as session:
+    async with Session(
+        model=model, prompt_budget=budget, model_options=ModelOptions(prices=prices), **isolated
+    ) as session:
         return await session.run("PARENT")
 
 

@@ -111,4 +111,4 @@ async def test_cancelling_map_cancels_its_tasks(isolated: IsolatedOptions) -> No
         with pytest.raises(asyncio.CancelledError):
             await mapping
         assert started == 2
-        assert not session.cancel("1") and not session.cancel("2")
+        assert not session.runs.cancel("1") and not session.runs.cancel("2")

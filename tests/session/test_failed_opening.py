@@ -8,7 +8,7 @@ from threading import enumerate as list_threads
 
 import pytest
 
-from mudroom import Session, ToolContext, tool
+from mudroom import Children, Session, ToolContext, tool
 from mudroom.errors import UsageError
 from mudroom.testing import ScriptedModel
 
@@ -25,7 +25,7 @@ async def test_a_session_that_fails_to_open_leaves_no_file_and_no_thread(tmp_pat
             model=ScriptedModel(["Done."]),
             cwd=str(tmp_path),
             home=str(tmp_path / "home"),
-            board=True,
+            children=Children(board=True),
             worker="process",
             tools=[count_words],  # a worker process cannot have it
         )

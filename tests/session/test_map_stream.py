@@ -126,13 +126,13 @@ async def test_closing_the_iterator_cancels_its_tasks(isolated: IsolatedOptions)
             async for _ in reports:
                 break
         assert set(ended) == {Reason.GOAL, Reason.CANCELLED}
-        assert not session.cancel(), "no run works"
+        assert not session.runs.cancel(), "no run works"
 
 
 async def test_cancel_ends_the_iterator(isolated: IsolatedOptions) -> None:
     async def answer(request: Request) -> str:
         if request.prompt == "5":
-            session.cancel()
+            session.runs.cancel()
         return "fine"
 
     prompts = CountedPrompts(1_000)

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from mudroom import Agent, Session, TextBlock, ToolCallBlock, UsageError
+from mudroom import (
+    Agent,
+    Integrations,
+    ModelOptions,
+    Session,
+    TextBlock,
+    ToolCallBlock,
+    UsageError,
+)
 from mudroom._core.messages import StopReason
 from mudroom.scope import ModelConfig, PromptConfig
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
@@ -57,7 +65,11 @@ async def test_session_and_agents_set_the_longest_answer(worker: str, tmp_path: 
     brief = Agent(name="brief", description="Brief.", instructions="B.", max_output_tokens=300)
     async with ModelServer(delegate) as server:
         async with open_session(
-            server, tmp_path, agents=[brief], max_output_tokens=20_000, worker=worker
+            server,
+            tmp_path,
+            agents=[brief],
+            model_options=ModelOptions(max_output_tokens=20_000),
+            worker=worker,
         ) as session:
             await session.run("Delegate.")
     assert list_limits(server) == [300, 20_000, 20_000, 20_000]
@@ -68,7 +80,9 @@ async def test_an_agent_file_sets_the_longest_answer(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(AGENT_FILE)
     async with ModelServer(delegate) as server:
-        async with open_session(server, tmp_path, agent_files=True) as session:
+        async with open_session(
+            server, tmp_path, integrations=Integrations(agent_files=True)
+        ) as session:
             await session.run("Delegate.")
     assert list_limits(server) == [300, 8_000, 8_192, 8_192]
 
@@ -87,7 +101,9 @@ async def test_the_error_of_a_cut_answer_names_the_setting(tmp_path: Path) -> No
         return Fault("So f", stop_reason=StopReason.LENGTH)
 
     async with ModelServer(cut) as server:
-        async with open_session(server, tmp_path, max_output_tokens=50) as session:
+        async with open_session(
+            server, tmp_path, model_options=ModelOptions(max_output_tokens=50)
+        ) as session:
             report = await session.run("Write.")
     assert list_limits(server) == [50]
     assert "--max-output-tokens" in report.error
@@ -96,6 +112,6 @@ async def test_the_error_of_a_cut_answer_names_the_setting(tmp_path: Path) -> No
 @pytest.mark.parametrize("value", [0, -1, True])
 def test_a_wrong_limit_is_refused(value: Any) -> None:
     with pytest.raises(UsageError, match="max_output_tokens"):
-        Session(max_output_tokens=value)
+        Session(model_options=ModelOptions(max_output_tokens=value))
     with pytest.raises(UsageError, match="max_output_tokens"):
         Agent(name="a", max_output_tokens=value)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mudroom import Session, UsageError
+from mudroom import Isolation, Session, UsageError
 from mudroom._adapters.journals.sqlite.folder import get_session_path
 from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.journals.sqlite.store import SqliteStore
@@ -118,6 +119,26 @@ async def test_without_a_new_folder_a_session_whose_folder_is_gone_says_what_to_
     assert caught.value.where == str(project) and "cwd" in caught.value.remedy
 
 
+async def move_while_it_waits(
+    project: Path,
+    answer: Callable[[Request], Awaitable[Answer]],
+    waiting: asyncio.Event,
+    **options: Any,
+) -> tuple[Path, str]:
+    """Pause a session whose child waits, move its project and resume it; return folder and id."""
+    async with open_session(project, ScriptedModel(answer), **options) as first:
+        running = asyncio.create_task(first.run("ROOT"))
+        await waiting.wait()
+        first.pause()
+        with pytest.raises(SessionPaused):
+            await running
+    new = move(project, "moved")
+    async with open_session(new, ScriptedModel(answer), resume=first.id) as session:
+        report = await session.resume_unfinished()
+    assert report and report.ok
+    return new, first.id
+
+
 @pytest.mark.parametrize("worker", ["local", "process:1"])
 async def test_children_that_were_running_go_on_in_the_new_folder(
     tmp_path: Path, worker: str
@@ -140,19 +161,10 @@ async def test_children_that_were_running_go_on_in_the_new_folder(
             return call("write", file_path="b.txt", content="by the child\n")
         return "written"
 
-    async with open_session(project, ScriptedModel(answer), worker=worker) as first:
-        running = asyncio.create_task(first.run("ROOT"))
-        await waiting.wait()
-        first.pause()
-        with pytest.raises(SessionPaused):
-            await running
-    new = move(project, "moved")
-    async with open_session(new, ScriptedModel(answer), resume=first.id) as session:
-        report = await session.resume_unfinished()
-    assert report and report.ok
+    new, session = await move_while_it_waits(project, answer, waiting, worker=worker)
     assert (new / "b.txt").read_text() == "by the child\n" and not project.exists()
     assert told == {"ROOT": 1, "CHILD": 1}
-    await replay(read(new, first.id))
+    await replay(read(new, session))
 
 
 async def test_isolated_work_of_a_moved_project_is_merged_into_the_new_folder(
@@ -174,16 +186,9 @@ async def test_isolated_work_of_a_moved_project_is_merged_into_the_new_folder(
             await asyncio.sleep(60)
         return "written"
 
-    async with open_session(project, ScriptedModel(answer), isolate=True) as first:
-        running = asyncio.create_task(first.run("ROOT"))
-        await waiting.wait()
-        first.pause()
-        with pytest.raises(SessionPaused):
-            await running
-    new = move(project, "moved")
-    async with open_session(new, ScriptedModel(answer), resume=first.id) as session:
-        report = await session.resume_unfinished()
-    assert report and report.ok
+    new, _ = await move_while_it_waits(
+        project, answer, waiting, isolation=Isolation(each_child=True)
+    )
     assert (new / "a.txt").read_text() == "of the child\n" and not project.exists()
     kept = list_kept(str(tmp_path / "home"))
     assert [each.source for each in kept] == [str(new)]

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import fields
 
-from mudroom import Agent, Budget, Session
+from mudroom import Agent, Budget, Isolation, Session
 from mudroom._adapters.journals.sqlite.folder import get_session_path
 from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import SessionOpened
-from mudroom._session.options import SessionOptions
+from mudroom._session.options import SessionOptions, gather_options, list_places
 from mudroom._session.recorded_options import OF_PROCESS, RESTORED, RESTORED_OTHERWISE
 from mudroom.errors import SessionPaused
 from mudroom.permissions import Permissions
@@ -48,13 +47,13 @@ VALUES: dict[str, Any] = {
 
 
 def test_each_option_says_what_becomes_of_it_after_a_resume() -> None:
-    classified = [*RESTORED, *RESTORED_OTHERWISE, *OF_PROCESS]
-    assert sorted(classified) == sorted(field.name for field in fields(SessionOptions))
+    assert {*RESTORED_OTHERWISE, *OF_PROCESS} < list_places(SessionOptions).keys()
     assert VALUES.keys() == set(RESTORED)
 
 
 def open_session(tmp_path: Path, **options: Any) -> Session:
     model = ScriptedModel(options.pop("answer", lambda _: "done"))  # pyright: ignore[reportUnknownLambdaType]
+    options = gather_options(options, SessionOptions())
     return Session(model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), **options)
 
 
@@ -95,11 +94,24 @@ async def test_a_resumed_session_has_the_option_again(tmp_path: Path, name: str)
 
 async def test_an_option_that_is_named_wins_over_the_record(tmp_path: Path) -> None:
     session = await interrupt(tmp_path, sandbox="off", child_turns=9, budget=Budget(usd=3.0))
-    chosen = {"child_turns": 30, "sandbox": "file", "budget": Budget(usd=5.0)}
+    chosen = {"child_turns": 31, "sandbox": "file", "budget": Budget(usd=5.0)}
     async with open_session(tmp_path, resume=session, **chosen) as resumed:
         assert resumed.budget == Budget(usd=5.0)
         await resumed.resume_unfinished()
-    assert read_options(tmp_path, session)[1] == {"sandbox": "file", "budget": {"usd": 5.0}}
+    assert read_options(tmp_path, session)[1] == {
+        "sandbox": "file",
+        "child_turns": 31,
+        "budget": {"usd": 5.0},
+    }
+
+
+async def test_a_group_that_is_named_keeps_what_it_does_not_change(tmp_path: Path) -> None:
+    session = await interrupt(tmp_path, check="true", isolated_mb=77, child_turns=9)
+    isolation = Isolation(max_mb=88)
+    async with open_session(tmp_path, resume=session, isolation=isolation) as resumed:
+        await resumed.resume_unfinished()
+    expected = {"check": "true", "isolated_mb": 88, "child_turns": 9}
+    assert read_options(tmp_path, session)[1] == expected
 
 
 async def test_an_agent_that_is_given_again_replaces_the_recorded_one(tmp_path: Path) -> None:

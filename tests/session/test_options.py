@@ -1,37 +1,43 @@
-"""One struct of options: settings, `Session(...)` and the builder use the same names."""
+"""One declaration of each option: settings have flat names, `Session(...)` has groups."""
 
 from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from typing import Any
 
 import pytest
-from msgspec.structs import fields
+from msgspec.structs import FieldInfo, fields
 
-from mudroom import Session, SessionOptions
+from mudroom import Children, Isolation, Session, SessionOptions
 from mudroom._session.config import SETTING_NAMES, Settings, load_settings
-from mudroom._session.options import SharedOptions
-from mudroom.errors import UnknownName
+from mudroom._session.options import SharedOptions, list_places
+from mudroom.errors import UnknownName, UsageError
 from mudroom.ports import CommandResult
 from mudroom.testing import ScriptedModel, call
 
 from .conftest import IsolatedOptions
 
-SHARED = [field.name for field in fields(SharedOptions)]
+# Programs choose whether prices are looked up; the command line always does.
+SHARED = [name for name in list_places(SharedOptions) if name != "prices"]
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_shared_option_is_a_setting_and_a_parameter_of_session(name: str) -> None:
+def test_each_shared_option_is_a_setting(name: str) -> None:
     assert name in SETTING_NAMES
-    assert name in inspect.signature(Session).parameters
 
 
-def test_settings_become_options_of_the_same_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("field", fields(SharedOptions), ids=lambda field: field.name)
+def test_each_shared_field_is_a_parameter_of_session(field: FieldInfo) -> None:
+    assert field.name in inspect.signature(Session).parameters
+
+
+def test_settings_become_options(tmp_path: Path) -> None:
     values = {"child_turns": 3, "max_children": 2, "allow_net": True, "sandbox": "file"}
     settings = load_settings(cwd=str(tmp_path), environ={"HOME": str(tmp_path)}, flags=values)
     options = SessionOptions(**settings.to_options())
-    for name, value in values.items():
-        assert getattr(options, name) == value
+    assert options.children == Children(turns=3, parallel=2)
+    assert (options.allow_net, options.sandbox) == (True, "file")
 
 
 def test_settings_of_another_type_are_not_passed_on() -> None:
@@ -42,7 +48,32 @@ def test_settings_of_another_type_are_not_passed_on() -> None:
 def test_the_output_limit_may_come_from_a_variable(name: str, tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), name: "500"}
     settings = load_settings(cwd=str(tmp_path), environ=environ, flags={})
-    assert SessionOptions(**settings.to_options()).max_output_tokens == 500
+    assert SessionOptions(**settings.to_options()).model_options.max_output_tokens == 500
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, place in list_places(SessionOptions).items() if place.group]
+)
+def test_a_flat_name_still_works_and_names_the_group(name: str) -> None:
+    place = list_places(SessionOptions)[name]
+    value = place.read(SessionOptions())
+    with pytest.warns(
+        DeprecationWarning, match=rf"{place.group}={place.owner.__name__}\({place.field.name}="
+    ):
+        Session(**{name: value})
+
+
+def test_a_flat_name_changes_the_group_that_is_given() -> None:
+    options: dict[str, Any] = {"isolation": Isolation(check="make test"), "isolate": True}
+    with pytest.warns(DeprecationWarning):
+        session = Session(**options)
+    assert session._options.isolation == Isolation(each_child=True, check="make test")
+
+
+@pytest.mark.parametrize("value", [5, None, {"turns": 3}, Isolation()])
+def test_a_group_of_another_type_is_refused(value: Any) -> None:
+    with pytest.raises(UsageError, match="children of SessionOptions must be Children, not"):
+        Session(children=value)
 
 
 def test_unknown_option_is_refused() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Session
+from mudroom import Integrations, Session
 from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom.errors import UnknownName
 from mudroom.testing import Request
@@ -23,7 +23,15 @@ def options(isolated: IsolatedOptions) -> dict[str, Any]:
     folder = Path(isolated["cwd"])
     write(folder / ".claude/output-styles/limerick.md", STYLE)
     write(folder / ".claude/output-styles/terse.md", "Be terse.")
-    return {**isolated, "agent_files": True}
+    return {**isolated, "integrations": Integrations(agent_files=True)}
+
+
+def choose_style(name: str, *, agent_files: bool = True, origin: str = "") -> dict[str, Any]:
+    """Return the options of a session with a style, which a file may name."""
+    origins = {"output_style": origin} if origin else {}
+    return {
+        "integrations": Integrations(agent_files=agent_files, output_style=name, origins=origins)
+    }
 
 
 def make_model() -> ScriptedModel:
@@ -33,7 +41,7 @@ def make_model() -> ScriptedModel:
 async def run_once(options: dict[str, Any], **more: Any) -> tuple[Request, Session]:
     """Run one prompt; return its request, and the closed session."""
     model = make_model()
-    async with Session(model=model, **options, **more) as session:
+    async with Session(model=model, **{**options, **more}) as session:
         assert not model.requests, "a style costs no request"
         await session.run("Hello")
     assert len(model.requests) == 1
@@ -50,7 +58,7 @@ async def test_children_never_see_the_style(options: dict[str, Any]) -> None:
     async with Session(model=without, **options) as session:
         await session.run("DELEGATE")
         await session.task("Look.")
-    async with Session(model=styled, output_style="limerick", **options) as session:
+    async with Session(model=styled, **{**options, **choose_style("limerick")}) as session:
         assert session.output_style == "limerick"
         await session.run("DELEGATE")
         await session.task("Look.")
@@ -63,14 +71,14 @@ async def test_children_never_see_the_style(options: dict[str, Any]) -> None:
 
 async def test_an_unknown_style_has_the_nearest_name(options: dict[str, Any]) -> None:
     with pytest.raises(UnknownName, match=r"unknown output style 'limeric'.*mean limerick\?"):
-        await run_once(options, output_style="limeric")
+        await run_once(options, **choose_style("limeric"))
     with pytest.raises(UnknownName, match="agent_files=True"):
-        await run_once({**options, "agent_files": False}, output_style="limerick")
+        await run_once(options, **choose_style("limerick", agent_files=False))
 
 
 async def test_an_unknown_style_of_a_settings_file_is_a_notice(options: dict[str, Any]) -> None:
     origin = "config.toml:3"
-    request, session = await run_once(options, output_style="gone", output_style_origin=origin)
+    request, session = await run_once(options, **choose_style("gone", origin=origin))
     assert "Output style" not in request.system
     notices = [line for line in session.notices if "style" in line]
     assert len(notices) == 1
@@ -78,25 +86,25 @@ async def test_an_unknown_style_of_a_settings_file_is_a_notice(options: dict[str
 
 
 async def test_a_resume_keeps_the_style(options: dict[str, Any]) -> None:
-    _, first = await run_once(options, output_style="limerick")
+    _, first = await run_once(options, **choose_style("limerick"))
     resumed, _ = await run_once(options, resume=first.id)
     assert STYLE in resumed.system
-    of_file = {"output_style": "terse", "output_style_origin": "config.toml:3"}
+    of_file = choose_style("terse", origin="config.toml:3")
     assert STYLE in (await run_once(options, resume=first.id, **of_file))[0].system
     forked, _ = await run_once(options, resume=first.id, fork=True)
     assert STYLE in forked.system
-    changed, _ = await run_once(options, resume=first.id, output_style="terse")
+    changed, _ = await run_once(options, resume=first.id, **choose_style("terse"))
     assert STYLE not in changed.system and "Be terse." in changed.system
     again, _ = await run_once(options, resume=first.id)
     assert "Be terse." in again.system
-    none, _ = await run_once(options, resume=first.id, output_style="default")
+    none, _ = await run_once(options, resume=first.id, **choose_style("default"))
     assert "Output style" not in none.system
     still_none, _ = await run_once(options, resume=first.id, **of_file)
     assert "Output style" not in still_none.system
 
 
 async def test_a_recorded_style_whose_file_is_gone_is_a_notice(options: dict[str, Any]) -> None:
-    _, first = await run_once(options, output_style="limerick")
+    _, first = await run_once(options, **choose_style("limerick"))
     path = Path(options["cwd"], ".claude/output-styles/limerick.md")
     path.unlink()
     request, session = await run_once(options, resume=first.id)
@@ -107,5 +115,5 @@ async def test_a_recorded_style_whose_file_is_gone_is_a_notice(options: dict[str
 
 
 async def test_a_style_of_the_project_is_said(options: dict[str, Any]) -> None:
-    _, session = await run_once(options, output_style="limerick")
+    _, session = await run_once(options, **choose_style("limerick"))
     assert any(line.startswith("using the output style limerick: ") for line in session.notices)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import ApprovalDecision, ApprovalRequest, Report, Session
+from mudroom import ApprovalDecision, ApprovalRequest, Integrations, Report, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.journals.sqlite.folder import get_session_path
 from mudroom._adapters.journals.sqlite.reader import open_reader
@@ -121,7 +121,7 @@ async def test_processes_that_are_paused_before_their_first_request_replay(tmp_p
     async with open_session(tmp_path, model.make(), journal=whole) as session:
         running = asyncio.create_task(session.run("P"))
         await model.waiting.wait()
-        session.wrap_up("1")
+        session.runs.wrap_up("1")
         model.is_held = False
         await running
     end = next(n for n, event in enumerate(whole.events, 1) if isinstance(event, TurnFailed))
@@ -188,7 +188,7 @@ async def test_what_was_accepted_before_a_pause_is_recorded(tmp_path: Path) -> N
         model.is_held = True
         running = asyncio.create_task(session.run("SECOND"))
         await model.waiting.wait()
-        assert session.send("2", "a message of the user")
+        assert session.runs.send("2", "a message of the user")
         session.pause()
         with pytest.raises(SessionPaused):
             await running
@@ -217,7 +217,9 @@ async def test_hooks_hear_of_no_end_of_a_run_that_is_paused(tmp_path: Path) -> N
         async def on_session_end(self, reason: str) -> None:
             ended.append("session")
 
-    async with open_session(tmp_path, model.make(), hooks=Ends()) as session:
+    async with open_session(
+        tmp_path, model.make(), integrations=Integrations(hooks=Ends())
+    ) as session:
         running = asyncio.create_task(session.run("P"))
         await model.waiting.wait()
         session.pause()

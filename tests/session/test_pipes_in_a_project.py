@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import Session
+from mudroom import Isolation, Session
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.agents import Mode
 from mudroom.permissions.rules import Permissions
@@ -67,7 +67,7 @@ async def test_a_session_waits_for_no_pipe(tmp_path: Path, paths: tuple[str, ...
             cwd=str(project),
             home=str(tmp_path / "home"),
             environ={},
-            isolate=True,
+            isolation=Isolation(each_child=True),
             permissions=Permissions(mode=Mode.BYPASS),
         ) as session,
     ):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mudroom import ImageBlock, Session, TextBlock, UsageError
+from mudroom import ImageBlock, ModelOptions, Session, TextBlock, UsageError
 from mudroom._core.messages import UserBlock
 from mudroom._projections.claude import ClaudeTranscripts
 from mudroom._projections.transcript import build_transcript
@@ -151,7 +151,10 @@ async def test_a_local_model_gets_placeholders_unless_a_setting_says_that_it_tak
     async with ModelServer(answer) as server:
         isolated["environ"] = {"OLLAMA_BASE_URL": f"{server.url}/v1"}
         async with Session(
-            model="ollama:llava", takes_images=takes_images, journal="memory", **isolated
+            model="ollama:llava",
+            model_options=ModelOptions(takes_images=takes_images),
+            journal="memory",
+            **isolated,
         ) as session:
             report = await session.run(PROMPT)
     assert report.text == "red"

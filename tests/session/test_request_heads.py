@@ -8,7 +8,7 @@ from typing import Any
 from tests.session.conftest import IsolatedOptions
 from tests.session.test_cancel import EndlessModel, leave_unfinished_run
 
-from mudroom import Session, Tool, ToolCallBlock, ToolResult
+from mudroom import Integrations, Session, Tool, ToolCallBlock, ToolResult
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.journals.sessions import read_events
 from mudroom._adapters.journals.sqlite.store import SqliteStore
@@ -76,7 +76,7 @@ async def test_the_record_has_what_every_request_had(isolated: IsolatedOptions) 
         options: dict[str, Any] = {
             **isolated,
             "model": "anthropic:claude-sonnet-4-5",
-            "agent_files": True,
+            "integrations": Integrations(agent_files=True),
         }
         async with Session(**options) as session:
             await session.run("DELEGATE this.")
@@ -102,7 +102,9 @@ async def test_a_resumed_run_records_its_head_again(isolated: IsolatedOptions) -
     endless = EndlessModel()
     session_id = await leave_unfinished_run(endless, isolated)
     model = ScriptedModel(lambda _: "Done.")
-    async with Session(model=model, **isolated, resume=session_id, agent_files=False) as session:
+    async with Session(
+        model=model, **isolated, resume=session_id, integrations=Integrations(agent_files=False)
+    ) as session:
         await session.resume_unfinished()
     events = await read_events(SqliteStore(isolated["home"]), session_id)
     resumed = next(event for event in events if isinstance(event, RunResumed))

@@ -39,6 +39,13 @@ async def test_stream_yields_the_events_of_the_prompt_and_then_has_its_report(
         assert stream.report.text == "done"
 
 
+async def test_the_text_of_a_stream_is_that_of_its_own_run(isolated: IsolatedOptions) -> None:
+    async with Session(model=ScriptedModel(delegate), journal="memory", **isolated) as session:
+        async with session.stream("PARENT") as stream:
+            assert "".join([piece async for piece in stream.text()]) == "done"
+        assert stream.report.text == "done"
+
+
 async def test_stream_leaves_out_events_of_other_tasks(isolated: IsolatedOptions) -> None:
     async with Session(
         model=ScriptedModel(lambda request: request.prompt), journal="memory", **isolated

@@ -46,7 +46,7 @@ async def test_leaving_a_stream_cancels_its_task_alone(tmp_path: Path) -> None:
         other = asyncio.create_task(session.task("Stay."))
         async with session.stream_task("Leave.") as stream:
             await anext(stream)
-        assert [work.title for work in await session.list_open_work()] == ["Stay."]
+        assert [work.title for work in await session.runs.list_open_work()] == ["Stay."]
         released.set()
         assert (await other).text == "Done."
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Agent, Budget, Session, ToolCallBlock
+from mudroom import Agent, Budget, Integrations, Session, ToolCallBlock
 from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom._core.listings import choose_description_length, count_listed_characters, find_entries
 from mudroom.permissions import Permissions
@@ -44,7 +44,7 @@ async def test_agents_and_skills_take_one_percent_of_the_window(tmp_path: Path) 
         path.write_text(SKILL.format(number=number, text="Helps with forms. " * 20))
     (tmp_path / "plain").mkdir()
     plain = await list_tools(tmp_path / "plain")
-    tools = await list_tools(tmp_path, agents=MANY, agent_files=True)
+    tools = await list_tools(tmp_path, agents=MANY, integrations=Integrations(agent_files=True))
     added = len(json.dumps([tools["task"], tools["skill"]])) - len(json.dumps(plain["task"]))
     assert added < 200_000 / 100 * 4 + 600
     names = tools["task"]["input_schema"]["properties"]["agent"]["enum"]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from mudroom import Effect, Session, Tool, ToolResult
+from mudroom import Effect, Integrations, Session, Tool, ToolResult
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions, Rule, Verdict
 from mudroom.ports import ToolContext
@@ -70,7 +70,7 @@ def open_session(
         model=ScriptedModel(answer),
         cwd=str(folder),
         home=str(folder / "home"),
-        tool_sources=sources,
+        integrations=Integrations(tool_sources=sources),
         permissions=permissions or Permissions(),
         journal="memory",
         sandbox="off",

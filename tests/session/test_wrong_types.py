@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from mudroom import Agent, Budget, Session, Tool, ToolResult, tool
+from mudroom import Agent, Budget, Session, SessionOptions, Tool, ToolResult, tool
 from mudroom._adapters.models.scripted import ScriptedModel
+from mudroom._session.options import gather_options, list_places
 from mudroom.errors import UsageError
 
 
@@ -33,7 +34,7 @@ OPTIONS: list[tuple[str, Any]] = [
     *(("id", value) for value in (5, "zz")),
     *(("worker", value) for value in (5, DEEP)),
     *(("child_turns", value) for value in ("x", DEEP)),
-    *((name, 5) for name in ("agent", "journal", "store", "hooks", "sandbox", "workspace")),
+    *((name, 5) for name in ("agent", "journal", "store", "hooks", "sandbox")),
     *((name, 5) for name in ("resume", "home", "child_model", "fallback_model", "fork")),
     *((name, "no") for name in ("prices", "allow_net", "trusted", "agent_files")),
     ("tool_sources", [5]),
@@ -76,10 +77,10 @@ CALLS: dict[str, Call] = {
     "budget": lambda session: setattr(session, "budget", 5),
     "watch": lambda session: session.watch(5),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     "compact": lambda session: session.compact(5),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    "send": lambda session: session.send("1", 5),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    "send durably": lambda session: session.send_durably([], "a"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    "cancel": lambda session: session.cancel([]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    "wrap up": lambda session: session.wrap_up(5),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "send": lambda session: session.runs.send("1", 5),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "send durably": lambda session: session.runs.send_durably([], "a"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "cancel": lambda session: session.runs.cancel([]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "wrap up": lambda session: session.runs.wrap_up(5),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     "rewind": lambda session: session.rewind(DEEP),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     "resume": lambda session: session.resume_unfinished(outputs=5),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 }
@@ -109,8 +110,9 @@ async def run(_: object, arguments: object) -> ToolResult:
 
 @pytest.mark.parametrize(("name", "value"), OPTIONS)
 def test_an_option_of_a_wrong_type_is_refused(name: str, value: Any, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=name) as error:
-        open_session(tmp_path, **{name: value})
+    field = list_places(SessionOptions)[name].field.name
+    with pytest.raises(UsageError, match=field) as error:
+        open_session(tmp_path, **gather_options({name: value}, SessionOptions()))
     assert error.value.remedy
 
 

@@ -23,9 +23,9 @@ from mudroom._engine.run_tools import RUN_TOOLS
 from mudroom._engine.run_tools.merge_tool import MERGE_TOOL
 from mudroom._engine.structured_output import parse_output_type
 from mudroom._session.config import SETTING_NAMES, validate_value
-from mudroom._session.options import make_options
+from mudroom._session.options import gather_options, list_places, make_options
 from mudroom_hosts.acp import params as acp_params
-from mudroom_hosts.acp.errors import RequestError as AcpError
+from mudroom_hosts.acp.json_rpc import RequestError as AcpError
 from mudroom_hosts.mcp import host_tasks
 from mudroom_serve import request_bodies
 from mudroom_serve.request_errors import RequestError as HttpError
@@ -171,7 +171,7 @@ def declare_agent(name: str, value: object) -> list[str]:
 
 
 def set_option(name: str, value: object) -> list[str]:
-    make_options({name: value})
+    make_options(gather_options({name: value}, SessionOptions()))
     return []
 
 
@@ -208,7 +208,7 @@ AGENT_KEYS = [
 ENTRIES: dict[str, tuple[Callable[[str, object], list[str]], Sequence[str]]] = {
     "server": (declare_server, SERVER_KEYS),
     "agent": (declare_agent, AGENT_KEYS),
-    "option": (set_option, SessionOptions.__struct_fields__),
+    "option": (set_option, [*list_places(SessionOptions), *SessionOptions.__struct_fields__]),
     "setting": (set_setting, sorted(SETTING_NAMES)),
 }
 

@@ -17,7 +17,6 @@ from mudroom._adapters.workers.remote.messages import (
     EndAdmission,
     ParentMeterState,
     RequestAdmission,
-    ToWorker,
 )
 from mudroom._adapters.workers.remote.remote_services import RemoteParentMeter, SessionLink
 from mudroom._core.budgets import Limit
@@ -112,7 +111,7 @@ async def test_a_summary_that_was_not_sent_leaves_it_to_another_run(
 
 
 class KeepingChannel:
-    """Channel of a worker process that keeps what is sent; the session's process sends nothing."""
+    """Keeps what a worker process sends."""
 
     def __init__(self) -> None:
         self.sent: list[msgspec.Struct] = []
@@ -120,16 +119,7 @@ class KeepingChannel:
     def send(self, message: msgspec.Struct) -> None:
         self.sent.append(message)
 
-    async def receive(self) -> ToWorker | None:
-        return None
-
-    async def receive_all(self) -> list[ToWorker]:
-        return []
-
     def check_lease(self) -> None:
-        pass
-
-    def start_beats(self) -> None:
         pass
 
 

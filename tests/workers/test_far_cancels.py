@@ -62,7 +62,7 @@ async def test_c8_a_cancel_is_a_barrier_for_children_in_worker_processes(
         for number in range(RUNS):
             running = asyncio.create_task(session.run(f"PARENT {number}"))
             await asyncio.sleep(chance.choice((0.0, 0.1, 0.3)) + chance.random() * 0.1)
-            session.cancel()
+            session.runs.cancel()
             report = await running
             effects = read_effects(tmp_path)
             assert report.reason is Reason.CANCELLED

@@ -130,7 +130,7 @@ async def test_c8_a_cancel_of_children_out_of_reach_says_so_and_nothing_of_them_
             for pid in pids:
                 os.kill(pid, signal.SIGSTOP)
             limit = time.time() + LEASE_SECONDS + MARGIN_SECONDS + 2.0
-            session.cancel()
+            session.runs.cancel()
             report = await running
         finally:
             for pid in pids:

@@ -234,7 +234,7 @@ async def test_a_child_that_has_changed_nothing_starts_no_processes_to_find_its_
 async def test_a_child_that_waits_for_its_machine_can_be_cancelled(place: Place) -> None:
     cancels: list[bool] = []
     await kill_second_child(
-        place, StuckTransport, lambda session: cancels.append(session.cancel("1.1.2"))
+        place, StuckTransport, lambda session: cancels.append(session.runs.cancel("1.1.2"))
     )
     report = (await place.find_reports())["1.1.2"]
     assert cancels == [True]
@@ -301,7 +301,7 @@ class CancellingJournal(MemoryJournal):
 
     async def append(self, *events: StoredEvent) -> int:
         if any(isinstance(event, RunFinished) and event.run == "1.1.1" for event in events):
-            self.cancels += (self.session.cancel("1.1.1"),)
+            self.cancels += (self.session.runs.cancel("1.1.1"),)
             await asyncio.sleep(0)
         return await super().append(*events)
 

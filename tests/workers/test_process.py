@@ -16,6 +16,7 @@ import pytest
 from mudroom import (
     AnyEvent,
     Budget,
+    Integrations,
     Reason,
     Report,
     Session,
@@ -212,7 +213,7 @@ async def test_a_message_reaches_a_run_in_a_worker_process_once(tmp_path: Path) 
         def send(event: AnyEvent) -> None:
             nonlocal has_sent
             if isinstance(event, ToolCallFinished) and event.run == "1.1.1" and not has_sent:
-                has_sent = session.send("1.1.1", "look at b.txt")
+                has_sent = session.runs.send("1.1.1", "look at b.txt")
 
         session.watch(send)
         report = await session.run("PARENT")
@@ -227,7 +228,7 @@ async def test_a_durable_message_to_a_worker_process_is_in_the_journal(tmp_path:
     async with open_session(tmp_path, model, journal=journal) as session:
 
         async def send() -> None:
-            assert await session.send_durably("1.1.1", "look at b.txt")
+            assert await session.runs.send_durably("1.1.1", "look at b.txt")
             events = [event async for event in journal.read()]
             stored.append(any(isinstance(event, MessageSent) for event in events))
 
@@ -238,7 +239,7 @@ async def test_a_durable_message_to_a_worker_process_is_in_the_journal(tmp_path:
         session.watch(start)
         await session.run("PARENT")
         await asyncio.gather(*tasks)
-        assert await session.send_durably("1.1.1", "too late") is False
+        assert await session.runs.send_durably("1.1.1", "too late") is False
     assert stored == [True]
 
 
@@ -250,7 +251,7 @@ async def test_a_message_survives_the_death_of_its_worker_process(tmp_path: Path
         def send_and_kill(event: AnyEvent) -> None:
             nonlocal has_sent
             if isinstance(event, ToolCallFinished) and event.run == "1.1.1" and not has_sent:
-                has_sent = session.send("1.1.1", "look at b.txt")
+                has_sent = session.runs.send("1.1.1", "look at b.txt")
                 os.kill(list_worker_pids(session)[0], signal.SIGKILL)
 
         session.watch(send_and_kill)
@@ -286,7 +287,7 @@ async def test_cancel_stops_a_child_and_its_command(tmp_path: Path) -> None:
 
         def cancel(event: AnyEvent) -> None:
             if isinstance(event, ToolCallStarted) and event.run == "1.1.1":
-                session.cancel("1.1.1")
+                session.runs.cancel("1.1.1")
 
         session.watch(cancel)
         async with asyncio.timeout(60):
@@ -333,7 +334,9 @@ async def test_hooks_of_the_session_decide_in_worker_processes(tmp_path: Path) -
             else call("write", file_path="a.txt", content="x")
         )
     )
-    async with open_session(tmp_path, model, hooks=NoWrites()) as session:
+    async with open_session(
+        tmp_path, model, integrations=Integrations(hooks=NoWrites())
+    ) as session:
         report = await session.run("PARENT")
     assert "Do not write." in report.text and not (tmp_path / "a.txt").exists()
 
@@ -388,7 +391,7 @@ def test_a_worker_process_collects_garbage_less_often_than_python() -> None:
 async def test_objects_of_the_caller_that_cannot_cross_are_refused(tmp_path: Path) -> None:
     workspace = SharedWorkspace(str(tmp_path))
     with pytest.raises(UsageError, match="worker processes cannot use"):
-        async with open_session(tmp_path, ScriptedModel([]), workspace=workspace):
+        async with open_session(tmp_path, ScriptedModel([]), cwd=workspace):
             pass
 
 
@@ -417,7 +420,9 @@ async def test_named_children_in_other_processes_write_to_each_other(tmp_path: P
 
     async with open_session(tmp_path, ScriptedModel(answer), worker="process:2") as session:
         report = await session.run("PARENT")
-        (ann, ben) = sorted(session.teammates, key=lambda mate: mate.name)  # either may be first
+        (ann, ben) = sorted(
+            session.runs.teammates, key=lambda mate: mate.name
+        )  # either may be first
         journal = session._require_open().resources.journal
         events = [event async for event in journal.read()]
     assert report.ok and report.unread_messages == {}

@@ -81,7 +81,7 @@ async def test_a_child_that_waits_for_a_worker_process_is_cancelled_at_once(tmp_
         _, transport = block_starts(session)
         running = asyncio.create_task(session.run("PARENT"))
         await wait_until(lambda: transport.connections[0].is_opening)
-        assert session.cancel("1.1.1")
+        assert session.runs.cancel("1.1.1")
         report = await asyncio.wait_for(running, 60)
         assert not transport.connections[0].is_closed
     assert "CANCELLED" in report.text and report.reason is Reason.GOAL
@@ -116,7 +116,7 @@ async def test_a_cancel_reaches_a_run_that_has_lost_its_process(tmp_path: Path) 
             return request.results[0].text if request.turn else call("task", prompt="CHILD")
         starts.append(request.turn)
         os.kill(get_worker(session).pids[-1], signal.SIGKILL)
-        session.cancel("1.1.1")
+        session.runs.cancel("1.1.1")
         await asyncio.sleep(60)
         return "never"
 

@@ -153,12 +153,12 @@ async def test_an_actor_that_hangs_is_replaced_and_ends_when_it_wakes(tmp_path: 
     check_effects(report, events, tmp_path)
 
 
-async def test_the_runs_go_on_when_the_driver_process_is_killed(tmp_path: Path) -> None:
+async def test_the_runs_go_on_when_the_ray_process_is_killed(tmp_path: Path) -> None:
     pids: list[int] = []
 
     def kill(worker: RemoteWorker) -> None:
         pids.extend(worker.pids)
-        process = get_transport(worker)._driver
+        process = get_transport(worker)._ray_process
         assert process
         os.kill(process.pid, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""The actors that the driver process of a session knows, with a scripted cluster."""
+"""The actors that the Ray process of a session knows, with a scripted cluster."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from mudroom_fleet.actor_link import ActorHandle
-from mudroom_fleet.driver import ActorLinks, Node
-from mudroom_fleet.driver_messages import (
+from mudroom_fleet.messages import (
     ActorReady,
-    ActorStopped,
-    CloseActor,
-    OpenActor,
+    ClosePart,
+    OpenPart,
+    PartClosed,
     ToTransport,
 )
+from mudroom_fleet.ray_process import ActorLinks, Node
 
 from ..waiting import wait_until
 from .test_ray_link import Exchange, ScriptedActor
@@ -66,16 +66,16 @@ async def test_an_actor_that_is_closed_while_it_is_created_takes_no_place() -> N
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     cluster, sent = ScriptedCluster(answer_nothing), list[ToTransport]()
     actors = ActorLinks(cluster, sent.append, lease_seconds=8.0)
-    actors.handle(OpenActor(1))
+    actors.handle(OpenPart(1))
     await wait_until(cluster.is_asked.is_set)
-    actors.handle(CloseActor(1))
+    actors.handle(ClosePart(1))
     cluster.may_answer.set()
     for number in (2, 3):
-        actors.handle(OpenActor(number))
+        actors.handle(OpenPart(number))
     await wait_until(lambda: sum(isinstance(each, ActorReady) for each in sent) == 2)
     assert cluster.created == ["a", "b"]
     for number in (2, 3):
-        actors.handle(CloseActor(number))
+        actors.handle(ClosePart(number))
 
 
 async def test_an_actor_that_has_ended_is_forgotten() -> None:
@@ -83,7 +83,7 @@ async def test_an_actor_that_has_ended_is_forgotten() -> None:
     cluster.may_answer.set()
     actors = ActorLinks(cluster, sent.append, lease_seconds=8.0)
     for number in (1, 2):
-        actors.handle(OpenActor(number))
-    await wait_until(lambda: sum(isinstance(each, ActorStopped) for each in sent) == 2)
+        actors.handle(OpenPart(number))
+    await wait_until(lambda: sum(isinstance(each, PartClosed) for each in sent) == 2)
     await asyncio.sleep(0)
     assert (actors._links, actors._tasks, actors._placement._nodes) == ({}, {}, {})

@@ -32,13 +32,13 @@ from mudroom_fleet.actor import (
     compute_code_digest,
 )
 from mudroom_fleet.actor_link import ActorHandle, ActorLink, RayControl
-from mudroom_fleet.driver_messages import (
+from mudroom_fleet.messages import (
     ActorLost,
     ActorReady,
-    ActorStopped,
-    FromActor,
     Hello,
     LeaseState,
+    PartBytes,
+    PartClosed,
     ToTransport,
 )
 from mudroom_fleet.ray_transport import check_versions
@@ -250,7 +250,7 @@ def test_bytes_arrive_in_order_whichever_reply_comes_first() -> None:
         running.cancel()
 
     run_virtual(run())
-    assert sent == [ActorReady(1, HELLO), FromActor(1, b"1: 2:x ")]
+    assert sent == [ActorReady(1, HELLO), PartBytes(1, b"1: 2:x ")]
 
 
 def test_large_data_travels_in_several_calls_and_only_two_wait() -> None:
@@ -296,7 +296,7 @@ def test_an_actor_that_does_not_answer_is_lost_when_its_lease_has_ended() -> Non
         times.append(get_time())
 
     run_virtual(run())
-    assert sent[-2:] == [ActorLost(1, "no reply has come for 8.5 s"), ActorStopped(1)]
+    assert sent[-2:] == [ActorLost(1, "no reply has come for 8.5 s"), PartClosed(1)]
     assert 8.4 <= times[-1] - times[0] <= 8.6
 
 
@@ -332,7 +332,7 @@ def test_an_actor_that_may_go_on_counts_as_stopped_after_its_lease() -> None:
         stopped.append(get_time())
 
     run_virtual(run())
-    assert sent[-2:] == [ActorLost(1, "the node is out of reach"), ActorStopped(1)]
+    assert sent[-2:] == [ActorLost(1, "the node is out of reach"), PartClosed(1)]
     assert stopped[0] >= 2.0 + 8.5
 
 
@@ -350,7 +350,7 @@ def test_an_actor_that_ray_cannot_end_counts_as_stopped_after_its_lease() -> Non
         raise ConnectionError("the node is out of reach")
 
     run_virtual(make_link(exchange, sent, get_time, BrokenRay()).run())
-    assert sent[-2:] == [ActorLost(1, "the node is out of reach"), ActorStopped(1)]
+    assert sent[-2:] == [ActorLost(1, "the node is out of reach"), PartClosed(1)]
 
 
 def test_many_bytes_do_not_wait_for_calls_that_return_late() -> None:

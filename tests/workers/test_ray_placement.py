@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mudroom_fleet.driver import Node, Placement
+from mudroom_fleet.ray_process import Node, Placement
 
 HEAD = Node("head", "first", 0.0)
 SMALL = Node("small", "second", 2.0)

@@ -1,4 +1,4 @@
-"""Connections to worker processes on other machines: lost actors and drivers, failed starts."""
+"""Connections to worker processes elsewhere: lost actors and Ray processes, failed starts."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ from typing import Any
 
 import pytest
 
-from mudroom import ServerSpec, Session, UsageError
+from mudroom import Integrations, ServerSpec, Session, UsageError
 from mudroom._platform.orphan_cleanup import remove_orphans
 from mudroom.testing.clock import run_virtual
 from mudroom_fleet.actor_link import UNLOADABLE
-from mudroom_fleet.driver import _create_token
-from mudroom_fleet.driver_messages import (
+from mudroom_fleet.messages import (
     ActorLost,
     ActorReady,
     AskLease,
-    CloseActor,
-    DriverConfig,
-    FromActor,
+    ClosePart,
     Hello,
     LeaseState,
-    OpenActor,
-    ToActor,
-    ToDriver,
+    OpenPart,
+    PartBytes,
+    RayConfig,
+    ToRay,
 )
+from mudroom_fleet.ray_process import _create_token
 from mudroom_fleet.ray_transport import RayConnection, RayTransport
 
 from ..waiting import block_until, wait_until
@@ -37,36 +36,38 @@ HELLO = Hello(pid=7, host="far", node="n1", python="3.11.7", code="other")
 
 
 class ScriptedTransport(RayTransport):
-    """Transport whose driver does nothing; it keeps the messages to it."""
+    """Transport whose Ray process does nothing; it keeps the messages to it."""
 
     def __init__(self) -> None:
         super().__init__("program:serve", {})
-        self.sent: list[ToDriver] = []
+        self.sent: list[ToRay] = []
 
     async def open_actor(self, connection: RayConnection) -> None:
         self._connections[connection.number] = connection
-        self.send(OpenActor(connection.number))
+        self.send(OpenPart(connection.number))
 
-    def send(self, message: ToDriver) -> None:
+    def send(self, message: ToRay) -> None:
         self.sent.append(message)
 
 
-def list_drivers() -> list[int]:
-    """Return the driver processes that this process has started."""
+def list_ray_processes() -> list[int]:
+    """Return the Ray processes that this process has started."""
     tasks = Path("/proc/self/task").glob("*/children")
     children = {pid for task in tasks for pid in task.read_text().split()}
     return [
         int(pid)
         for pid in children
-        if b"mudroom_fleet.driver" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"mudroom_fleet.ray_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
 
 
-def test_a_lost_actor_has_stopped_after_its_lease_when_the_driver_ends_too(tmp_path: Path) -> None:
+def test_a_lost_actor_has_stopped_after_its_lease_when_ray_ends_too(
+    tmp_path: Path,
+) -> None:
     async def run() -> float:
         connection = ScriptedTransport().connect()
         connection.handle(ActorLost(connection.number, "no answer"))
-        connection.end("the driver has ended")
+        connection.end("the Ray process has ended")
         assert connection.loss == "no answer"
         assert await connection.receive() == b""
         await connection.wait_until_stopped()
@@ -81,11 +82,11 @@ def test_an_actor_whose_bytes_cannot_be_used_is_ended_and_the_others_go_on() -> 
         connections = [transport.connect(), transport.connect()]
         for connection in connections:
             await transport.open_actor(connection)
-        transport._pass_on(FromActor(1, b"broken"))
-        transport._pass_on(FromActor(2, b"sound"))
+        transport._pass_on(PartBytes(1, b"broken"))
+        transport._pass_on(PartBytes(2, b"sound"))
         assert await connections[0].receive() == b"broken"
         await connections[0].wait_until_stopped()
-        assert transport.sent[-1] == CloseActor(1)
+        assert transport.sent[-1] == ClosePart(1)
         assert await connections[0].receive() == b""
         assert await connections[1].receive() == b"sound"
 
@@ -100,10 +101,10 @@ async def test_a_cancelled_start_ends_its_actor(tmp_path: Path) -> None:
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
-    assert transport.sent[-1] == CloseActor(1)
+    assert transport.sent[-1] == ClosePart(1)
 
 
-async def test_the_lease_of_an_actor_is_that_of_its_driver(tmp_path: Path) -> None:
+async def test_the_lease_of_an_actor_is_that_of_its_ray_process(tmp_path: Path) -> None:
     transport = ScriptedTransport()
     connection = transport.connect()
     asking = asyncio.create_task(connection.read_lease())
@@ -119,7 +120,7 @@ async def test_nothing_is_sent_to_an_actor_after_the_close_of_its_connection() -
     connection.send(b"before")
     await connection.close()
     connection.send(b"after")
-    assert transport.sent == [ToActor(1, b"before"), CloseActor(1)]
+    assert transport.sent == [PartBytes(1, b"before"), ClosePart(1)]
 
 
 @pytest.mark.parametrize(
@@ -151,23 +152,23 @@ async def test_a_node_that_is_refused_says_so_to_later_runs_too(tmp_path: Path) 
     with pytest.raises(UsageError, match="the node far has mudroom other"):
         await opening
     assert "the node far has mudroom other" in connection.loss
-    assert transport.sent[-1] == CloseActor(1)
+    assert transport.sent[-1] == ClosePart(1)
 
 
-async def test_a_cancelled_connection_to_the_cluster_leaves_no_driver(tmp_path: Path) -> None:
+async def test_a_cancelled_connection_to_the_cluster_leaves_no_ray_process(tmp_path: Path) -> None:
     transport = RayTransport("program:serve", {"RAY_ADDRESS": "127.0.0.1:1"})
     starting = asyncio.create_task(transport.start())
-    await wait_until(lambda: bool(list_drivers()))
+    await wait_until(lambda: bool(list_ray_processes()))
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    assert not list_drivers()
+    assert not list_ray_processes()
     await transport.close()
 
 
 def test_processes_of_a_cluster_whose_session_was_killed_are_ended(tmp_path: Path) -> None:
     folder = tmp_path / f"mudroom-1-{0:012x}"
-    config = DriverConfig(address="", folder=str(folder), program="", lease_seconds=8.0)
+    config = RayConfig(address="", folder=str(folder), program="", lease_seconds=8.0)
     environ = RayTransport("program:serve", {})._list_variables(config)
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     with subprocess.Popen(command, env=environ) as process:
@@ -197,7 +198,7 @@ async def test_secrets_of_a_server_of_one_agent_are_not_sent(
             cwd=str(tmp_path),
             home=str(tmp_path / "home"),
             environ={"MY_TOKEN": "a-secret-of-the-user"},
-            mcp_servers=[server],
+            integrations=Integrations(mcp_servers=[server]),
             worker="ray:1",
         ):
             pass

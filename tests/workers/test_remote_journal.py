@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from mudroom._adapters.workers.remote.messages import CallSession, ToWorker
+from mudroom._adapters.workers.remote.messages import CallSession
 from mudroom._adapters.workers.remote.remote_services import RemoteJournal, SessionLink
 from mudroom._adapters.workers.remote.session_calls import SessionCalls
 from mudroom._adapters.workers.remote.tree_transfer import TravellingFiles, TreeTransfers
@@ -34,16 +34,7 @@ class DirectChannel:
         self.received_bytes += len(reply.result)
         self.link.handle_reply(reply)
 
-    async def receive(self) -> ToWorker | None:
-        return None
-
-    async def receive_all(self) -> list[ToWorker]:
-        return []
-
     def check_lease(self) -> None:
-        pass
-
-    def start_beats(self) -> None:
         pass
 
 

@@ -17,8 +17,9 @@ from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, ca
 from mudroom._adapters.workers.process import ProcessTransport
 from mudroom._adapters.workers.remote.worker import MAX_STARTS
 from mudroom.testing.invariants import find_violations
+from mudroom_fleet.messages import PartBytes
 from mudroom_fleet.shared_processes import SharedProcesses
-from mudroom_fleet.shared_program import _CLOSED_PER_COLLECTION, SessionBytes
+from mudroom_fleet.shared_program import _CLOSED_PER_COLLECTION
 
 from ..waiting import wait_until
 from ..worker_kinds import open_session
@@ -41,8 +42,7 @@ def answer(request: Request) -> Answer:
 def open_shared(folder: Path, workers: Workers, **options: Any) -> Session:
     """Return a session in a folder of its own."""
     folder.mkdir(exist_ok=True)
-    defaults: dict[str, Any] = {"worker": "local", "workers": workers}
-    return open_session(folder, ScriptedModel(answer), **(defaults | options))
+    return open_session(folder, ScriptedModel(answer), worker=workers, **options)
 
 
 def read_log(folder: Path) -> list[str]:
@@ -89,8 +89,8 @@ async def test_children_go_to_the_process_with_the_fewest_runs_of_all_sessions(
     async with Workers("process:2") as workers:
         processes = get_processes(workers)
         async with (
-            open_session(tmp_path, ScriptedModel(wait), "local", workers=workers) as first,
-            open_session(tmp_path, ScriptedModel(wait), "local", workers=workers) as second,
+            open_session(tmp_path, ScriptedModel(wait), workers) as first,
+            open_session(tmp_path, ScriptedModel(wait), workers) as second,
         ):
             tasks = [asyncio.create_task(first.task("x"))]
             await wait_until(lambda: sum(each.runs for each in processes._processes) == 1)
@@ -132,7 +132,7 @@ async def test_a_session_that_is_cancelled_or_closed_leaves_the_others_alone(
             async with open_shared(tmp_path / "b", workers) as second:
                 cancelled = asyncio.create_task(second.run("PARENT"))
                 await wait_until(lambda: len(read_log(tmp_path / "b")) > 1)
-                second.cancel()
+                second.runs.cancel()
                 assert (await cancelled).reason == "CANCELLED"
             async with open_shared(tmp_path / "c", workers) as third:
                 closed = asyncio.create_task(third.run("PARENT"))
@@ -186,7 +186,7 @@ async def test_a_message_that_cannot_be_read_is_the_loss_of_the_process(tmp_path
             pids = workers.pids
             (process,) = get_processes(workers)._processes
             number, part = next(iter(process._parts.items()))
-            part.handle(SessionBytes(number, b"\x00\x00\x00\x01\xc1"))
+            part.handle(PartBytes(number, b"\x00\x00\x00\x01\xc1"))
             reports = await asyncio.gather(*running)
             assert workers.pids != pids
     assert {report.text for report in reports} == {"child 0 is done | child 1 is done"}
@@ -199,7 +199,7 @@ async def test_many_sessions_leave_nothing_in_a_shared_process(tmp_path: Path) -
         """Return the numbers of descriptors and threads after this many sessions."""
         for _ in range(count):
             model = ScriptedModel(lambda _: "done")
-            async with open_session(tmp_path, model, "local", workers=workers) as session:
+            async with open_session(tmp_path, model, workers) as session:
                 await session.task("x")
         (pid,) = workers.pids
         return len(os.listdir(f"/proc/{pid}/fd")), len(os.listdir(f"/proc/{pid}/task"))
@@ -248,13 +248,10 @@ async def test_a_wrong_use_of_shared_processes_is_refused(tmp_path: Path) -> Non
         async with open_shared(tmp_path, closed):
             pass
     async with Workers("process:1") as workers:
-        with pytest.raises(UsageError, match="two choices"):
-            async with open_shared(tmp_path, workers, worker="process"):
-                pass
         with pytest.raises(UsageError, match="open already"):
             await workers.__aenter__()
-    with pytest.raises(UsageError, match="workers of SessionOptions must be"):
-        async with Session(cwd=str(tmp_path), workers="process:1"):  # pyright: ignore
+    with pytest.raises(UsageError, match="worker of SessionOptions must be"):
+        async with Session(cwd=str(tmp_path), worker=1):  # pyright: ignore
             pass
 
 
@@ -268,7 +265,7 @@ async def test_losses_that_other_sessions_cause_do_not_end_a_run_that_gets_furth
 
     async with Workers("process:1") as workers:
         async with (
-            open_session(tmp_path, ScriptedModel(kill), "local", workers=workers) as killer,
+            open_session(tmp_path, ScriptedModel(kill), workers) as killer,
             open_shared(tmp_path / "b", workers) as other,
         ):
             killing = asyncio.create_task(killer.task("x"))
@@ -289,9 +286,7 @@ async def test_a_run_that_gets_no_further_in_shared_processes_is_lost(tmp_path: 
             await asyncio.Event().wait()
             return ""
 
-        async with open_session(
-            tmp_path, ScriptedModel(end_process), "local", workers=workers
-        ) as session:
+        async with open_session(tmp_path, ScriptedModel(end_process), workers) as session:
             report = await session.task("x")
     assert report.reason == "LOST"
     assert "a process that several sessions use has ended" in report.error

@@ -67,7 +67,7 @@ class Stage:
             journal=journal,
             sandbox="off",
             tools=TOOLS,
-            **({"workers": self._workers} if self._workers else {"worker": "process:1"}),
+            worker=self._workers or "process:1",
             **options,
         )
         async with session:
@@ -151,7 +151,7 @@ async def test_a_silent_process_is_killed_when_its_run_must_end(
             if hang == "busy":
                 await wait_until((tmp_path / "held").exists)
             if stop == "cancel":
-                assert session.cancel()
+                assert session.runs.cancel()
             if stop != "close":
                 report = await asyncio.wait_for(running, SECONDS)
                 assert report.reason is (Reason.TIMEOUT if stop == "limit" else Reason.CANCELLED)

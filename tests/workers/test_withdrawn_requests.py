@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import MudroomError, Session, ToolCallBlock
+from mudroom import Integrations, MudroomError, Session, ToolCallBlock
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest, Hooks, ToolHookDecision
 from mudroom._core.runs import Brief
@@ -62,7 +62,9 @@ def open_waiting(kind: str, wait: Wait, worker: str, folder: Path) -> Session:
         approver = WaitingApprover(wait)
         return open_session(folder, model, worker, approver=approver, permissions=permissions)
     if kind == "hook":
-        return open_session(folder, model, worker, hooks=WaitingHooks(wait))
+        return open_session(
+            folder, model, worker, integrations=Integrations(hooks=WaitingHooks(wait))
+        )
     return open_session(folder, model, worker)
 
 

@@ -18,7 +18,7 @@ from tests.workspaces.test_isolated_children import (
     run_command,
 )
 
-from mudroom import Agent, Report, Session
+from mudroom import Agent, Isolation, Report, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._cli.output.report import describe_changed_files
@@ -57,7 +57,7 @@ async def run_checked(
 ) -> tuple[Report, ScriptedModel, list[StoredEvent]]:
     """Run children with a check; return the events, which replay."""
     journal = MemoryJournal()
-    options = {"check": CHECK, "max_returns": 0, **options}
+    options = {"isolation": Isolation(check=CHECK, max_returns=0), **options}
     report, model = await run_children(project, children, journal=journal, **options)
     events = [event async for event in journal.read()]
     assert await replay(events) == events
@@ -82,7 +82,10 @@ async def test_work_is_merged_when_the_check_succeeds_with_the_merged_files(
     before = hash_folder(project / ".git")
     command = "pwd; cat dirty.txt one.txt && echo trace > trace.txt"
     report, model, events = await run_checked(
-        project, {"one": write("one", "1")}, check=command, sandbox="full"
+        project,
+        {"one": write("one", "1")},
+        isolation=Isolation(check=command, max_returns=0),
+        sandbox="full",
     )
     assert report.files_changed == ("one.txt",)
     assert (project / "one.txt").read_text() == "1\n"
@@ -115,7 +118,9 @@ async def test_a_child_repairs_its_work_after_a_red_check(project: Path) -> None
             [call("bash", command="cat one.txt a.txt; echo good > one.txt")],
         ]
     }
-    report, model, events = await run_checked(project, steps, max_returns=1)
+    report, model, events = await run_checked(
+        project, steps, isolation=Isolation(check=CHECK, max_returns=1)
+    )
     assert (project / "one.txt").read_text() == "good\n"
     assert list_states(events) == {"1.1.1": "red", "1.1.1~2": "merged"}
     returned = next(each for each in model.requests if each.prompt == "one" and each.turn == 2)
@@ -156,7 +161,9 @@ def test_the_counts_of_merges_have_each_work_once() -> None:
 
 async def test_a_check_that_fails_without_the_work_goes_to_the_parent(project: Path) -> None:
     write_files(project, {"user.txt": "bad\n"})
-    _, model, events = await run_checked(project, {"one": write("one", "1")}, max_returns=3)
+    _, model, events = await run_checked(
+        project, {"one": write("one", "1")}, isolation=Isolation(check=CHECK, max_returns=3)
+    )
     assert "The check fails without the child's changes, too" in get_results(model)[0]
     assert list_states(events) == {"1.1.1": "red"}
     assert list_checks(events) == [(("1.1.1",), False), ((), False)]
@@ -170,7 +177,9 @@ async def test_a_child_can_repair_files_with_which_the_check_fails(project: Path
 
 async def test_a_check_that_takes_too_long_fails(project: Path) -> None:
     _, model, events = await run_checked(
-        project, {"one": write("one", "1")}, check="echo slow; sleep 1000", check_seconds=2
+        project,
+        {"one": write("one", "1")},
+        isolation=Isolation(check="echo slow; sleep 1000", check_seconds=2, max_returns=0),
     )
     assert "sleep 1000 (timed out, " in get_results(model)[0]
     assert "slow" in get_results(model)[0]
@@ -179,7 +188,11 @@ async def test_a_check_that_takes_too_long_fails(project: Path) -> None:
 
 async def test_no_process_of_a_check_outlives_it(project: Path) -> None:
     marker = f"sleep 98{os.getpid()}.5"
-    await run_checked(project, {"one": write("one", "1")}, check=f"{marker} & true")
+    await run_checked(
+        project,
+        {"one": write("one", "1")},
+        isolation=Isolation(check=f"{marker} & true", max_returns=0),
+    )
     assert (project / "one.txt").exists()
     assert not find_processes(marker)
 
@@ -199,11 +212,11 @@ async def test_a_cancel_ends_the_check(project: Path) -> None:
         journal="memory",
         environ={},
         home=home,
-        check=marker,
+        isolation=Isolation(check=marker),
     ) as session:
         running = asyncio.create_task(session.run(PROMPT))
         await wait_until(lambda: find_processes(marker))
-        session.cancel()
+        session.runs.cancel()
         report = await running
         assert report.reason == "CANCELLED"
         assert not find_processes(marker)
@@ -230,8 +243,7 @@ async def run_batch(
         journal=journal,
         environ={},
         home=str(project.parent / "home"),
-        check=CHECK,
-        max_returns=0,
+        isolation=Isolation(check=CHECK, max_returns=0),
         **options,
     ) as session:
         isolation = session._require_open().resources.services.environments.shared.isolation
@@ -325,7 +337,7 @@ async def test_a_check_never_runs_twice_with_the_same_files(project: Path) -> No
         journal=journal,
         environ={},
         home=str(project.parent / "home"),
-        check=CHECK,
+        isolation=Isolation(check=CHECK),
     ) as session:
         assert (await session.run(PROMPT)).ok
     events = [event async for event in journal.read()]
@@ -353,7 +365,7 @@ async def test_files_that_change_during_the_check_are_merged_and_checked_again(
         journal=journal,
         environ={},
         home=str(project.parent / "home"),
-        check=command,
+        isolation=Isolation(check=command),
     ) as session:
 
         def type_text(event: object) -> None:
@@ -384,7 +396,10 @@ class Asked:
 async def test_a_rule_can_deny_a_check(project: Path) -> None:
     rules = Permissions.of(deny=["Bash(make:*)"])
     _, model, _ = await run_checked(
-        project, {"one": write("one", "1")}, check="make test", permissions=rules
+        project,
+        {"one": write("one", "1")},
+        isolation=Isolation(check="make test", max_returns=0),
+        permissions=rules,
     )
     assert "the check 'make test' may not run" in get_results(model)[0]
     assert not (project / "one.txt").exists()
@@ -430,7 +445,7 @@ async def test_the_check_of_the_user_needs_no_confirmation(project: Path) -> Non
     await run_checked(
         project,
         {"one": [[call("write", file_path="one.txt", content="x")]]},
-        check="true",
+        isolation=Isolation(check="true"),
         approver=approver,
         permissions=rules,
     )
@@ -445,7 +460,8 @@ async def test_a_check_that_no_child_uses_is_named_once(
     for name in ("one.txt", "two.txt"):
         answers += [[call("write", file_path=name, content="x")], "done"]
     home = str(project.parent / "home")
-    options: dict[str, Any] = {"cwd": str(project), "home": home, "environ": {}, "check": "true"}
+    options: dict[str, Any] = {"cwd": str(project), "home": home, "environ": {}}
+    options["isolation"] = Isolation(check="true")
     async with Session(model=ScriptedModel(answers), journal="memory", **options) as session:
         with caplog.at_level("WARNING", "mudroom"):
             await session.run(PROMPT)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.workspaces.git_projects import make_repository, write_files
 
-from mudroom import Agent, Session, UsageError, WorkspaceKind
+from mudroom import Agent, Isolation, Session, UsageError, WorkspaceKind
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._cli.main import run
@@ -79,7 +79,7 @@ async def test_a_child_that_shares_the_folder_works(project: Path) -> None:
 
 async def test_a_session_that_isolates_is_refused_at_its_start(project: Path, reason: str) -> None:
     with pytest.raises(UsageError, match=f"need git: {reason}.*{REMEDY}"):
-        async with Session(model="offline", cwd=str(project), isolate=True):
+        async with Session(model="offline", cwd=str(project), isolation=Isolation(each_child=True)):
             pass
 
 

@@ -397,7 +397,7 @@ async def run_child(
         running = asyncio.create_task(session.run("PARENT"))
         if end is Reason.CANCELLED:
             await asyncio.wait_for(has_worked.wait(), 60)
-            assert session.cancel(RUN)
+            assert session.runs.cancel(RUN)
         report = await running
     events = [event async for event in journal.read()]
     ends = [each.report.reason for each in events if isinstance(each, RunFinished)]

@@ -8,6 +8,7 @@ import pytest
 from tests.workspaces.git_projects import make_repository, read_files, write_files
 from tests.workspaces.test_isolated_children import get_results, run_children
 
+from mudroom import Isolation
 from mudroom._adapters.models.scripted import call
 from mudroom._adapters.workspaces.isolated import ignored_work
 from mudroom._adapters.workspaces.isolated.kept_work import list_kept
@@ -48,7 +49,7 @@ async def test_files_that_tools_wrote_or_the_index_has_land(project: Path) -> No
 async def test_an_ignored_file_of_the_users_is_not_overwritten(project: Path) -> None:
     write_files(project, {"mine.ign": "mine\n"})
     steps = [[call("write", file_path="mine.ign", content="the child's\n")]]
-    _, model = await run_children(project, {"one": steps}, max_returns=0)
+    _, model = await run_children(project, {"one": steps}, isolation=Isolation(max_returns=0))
     assert "mine.ign (changed-meanwhile)" in get_results(model)[0]
     assert (project / "mine.ign").read_text() == "mine\n"
 

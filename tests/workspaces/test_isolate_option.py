@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.workspaces.git_projects import make_repository
 
-from mudroom import Agent, Session, UsageError
+from mudroom import Agent, Isolation, Session, UsageError
 from mudroom._adapters.journals.memory import MemoryJournal, MemoryStore
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.agents import WorkspaceKind
@@ -60,7 +60,7 @@ async def test_each_child_that_may_write_is_isolated(project: Path) -> None:
         {"isolation": "shared"},
         {"name": "planner", "plan": True},
     ]
-    journal, kinds = await run_session(project, *calls, isolate=True)
+    journal, kinds = await run_session(project, *calls, isolation=Isolation(each_child=True))
     shared = WorkspaceKind.SHARED
     assert kinds == [WorkspaceKind.ISOLATED, shared, shared, shared]
     opened = [event async for event in journal.read() if isinstance(event, SessionOpened)]
@@ -79,7 +79,9 @@ async def test_the_agent_overrides_the_session_and_the_call_overrides_the_agent(
         {"agent": "isolated", "isolation": "shared"},
         {"agent": "copy", "isolation": "shared"},
     ]
-    _, kinds = await run_session(project, *calls, isolate=True, agents=agents)
+    _, kinds = await run_session(
+        project, *calls, isolation=Isolation(each_child=True), agents=agents
+    )
     assert kinds == ["shared", "isolated", "copy", "shared", "copy"]
 
 
@@ -92,7 +94,9 @@ async def test_a_resumed_session_isolates_as_its_record_says(project: Path) -> N
     store = MemoryStore()
     options: dict[str, Any] = {"environ": {}, "home": str(project.parent / "home"), "store": store}
     model = make_model({})
-    async with Session(model=model, cwd=str(project), isolate=True, **options) as session:
+    async with Session(
+        model=model, cwd=str(project), isolation=Isolation(each_child=True), **options
+    ) as session:
         await session.run("Go.")
     async with Session(model=make_model({}), resume=session.id, **options) as resumed:
         kinds: list[WorkspaceKind] = []
@@ -107,14 +111,14 @@ async def test_a_resumed_session_isolates_as_its_record_says(project: Path) -> N
     assert kinds == [WorkspaceKind.ISOLATED]
 
 
-@pytest.mark.parametrize("option", [{"isolate": True}, {"check": "make test"}])
+@pytest.mark.parametrize("option", [Isolation(each_child=True), Isolation(check="make test")])
 async def test_a_session_with_objects_of_the_caller_cannot_isolate(
-    project: Path, option: dict[str, Any]
+    project: Path, option: Isolation
 ) -> None:
     async with Session(model="offline", cwd=str(project), journal="memory") as session:
         sandbox = session.sandbox
         with pytest.raises(UsageError, match="isolated workspaces cannot use"):
-            async with Session(model="offline", sandbox=sandbox, **option):
+            async with Session(model="offline", sandbox=sandbox, isolation=option):
                 pass
 
 
@@ -123,7 +127,7 @@ def test_the_setting_comes_from_the_user_not_from_the_project(tmp_path: Path) ->
     user_file.parent.mkdir(parents=True)
     user_file.write_text("isolate = true\n")
     environ = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "HOME": str(tmp_path)}
-    assert load_settings(cwd=str(tmp_path), environ=environ, flags={}).isolate
+    assert load_settings(cwd=str(tmp_path), environ=environ, flags={}).isolation.each_child
     (tmp_path / ".mudroom.toml").write_text("isolate = true\n")
     with pytest.raises(UsageError, match="isolate"):
         load_settings(cwd=str(tmp_path), environ={"HOME": str(tmp_path)}, flags={})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.workspaces.git_projects import hash_folder, make_repository, read_files, write_files
 
-from mudroom import Agent, Report, Session
+from mudroom import Agent, Isolation, Report, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workspaces.isolated import store
@@ -302,7 +302,9 @@ async def test_a_folder_that_a_child_empties_is_gone(project: Path, becomes: str
         "first": run_command("rm -r old kept/a"),
         "second": run_command(f"while [ -e {project}/old ]; do sleep 0.02; done; rm -r old; {new}"),
     }
-    report, _ = await run_children(project, children, sandbox="off", max_returns=0)
+    report, _ = await run_children(
+        project, children, sandbox="off", isolation=Isolation(max_returns=0)
+    )
     assert report.merges
     assert report.merges.landed == len(children)
     assert not (project / "old").is_dir() or (project / "old").is_symlink()

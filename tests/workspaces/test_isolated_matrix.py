@@ -21,6 +21,7 @@ from tests.workspaces.git_projects import (
 )
 from tests.workspaces.test_isolated_children import get_results, run_children, run_command
 
+from mudroom import Isolation
 from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._adapters.workspaces.isolated import store as store_module
 
@@ -151,7 +152,7 @@ async def test_lfs_pointers(tmp_path: Path) -> None:
         "three": run_command("sleep 1; printf '\\0three' > real.bin"),
     }
     async with unchanged_git(project):
-        _, model = await run_children(project, children, max_returns=0)
+        _, model = await run_children(project, children, isolation=Isolation(max_returns=0))
     results = get_results(model)
     assert "p.bin, real.bin]" in results[0]
     assert "p.bin (both-modified)" in results[1]
@@ -298,15 +299,15 @@ async def test_quota(tmp_path: Path, land: Land) -> None:
     project = make_repository(tmp_path / "app", {"a": "a\n"})
     write_files(project, {"data": os.urandom(700_000)})
     before = read_files(project)
-    result = await land(project, "echo x > a", isolated_mb=1)
+    result = await land(project, "echo x > a", isolation=Isolation(max_mb=1))
     assert "take 1 MiB; one more of 1 MiB would pass the limit of 1 MiB" in result
     assert "isolated_mb" in result
     assert read_files(project) == before
     write_files(project, {"more": os.urandom(700_000)})
-    result = await land(project, "echo x > a", isolated_mb=1)
+    result = await land(project, "echo x > a", isolation=Isolation(max_mb=1))
     assert "has 1 MiB of files that git does not ignore" in result
     assert "can have 1 MiB" in result
-    result = await land(project, "echo x > a", isolated_mb=20)
+    result = await land(project, "echo x > a", isolation=Isolation(max_mb=20))
     assert (project / "a").read_text() == "x\n"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.workspaces.git_projects import make_repository
 
-from mudroom import Agent, Report, Session, WorkspaceKind
+from mudroom import Agent, Isolation, Report, Session, WorkspaceKind
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import RunStarted, StoredEvent, WorkMerged
@@ -67,7 +67,7 @@ async def run_merge(
         "home": str(project.parent / "home"),
         "sandbox": "off",
         "agents": [WRITER],
-        "max_returns": 0,
+        "isolation": Isolation(max_returns=0),
         **options,
     }
     model = ScriptedModel(choose_answer)
@@ -153,7 +153,9 @@ async def test_a_session_without_isolated_children_does_not_offer_the_tool(proje
     options: dict[str, Any] = {"journal": "memory", "environ": {}, "home": home}
     async with Session(model=model, cwd=str(project), **options) as session:
         await session.run("Hello")
-    async with Session(model=model, cwd=str(project), isolate=True, **options) as session:
+    async with Session(
+        model=model, cwd=str(project), isolation=Isolation(each_child=True), **options
+    ) as session:
         await session.run("Hello")
     assert "merge" not in model.requests[0].tools
     assert "merge" in model.requests[1].tools

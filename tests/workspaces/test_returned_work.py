@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.workspaces.git_projects import make_repository, write_files
 
-from mudroom import Budget, Report, Session
+from mudroom import Budget, Isolation, Report, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._cli.output.tree_lines import describe_task
@@ -319,7 +319,7 @@ async def test_the_parent_decides_what_the_child_left_open(
 ) -> None:
     parent: list[Answer] = [[call("merge", run="1.1.2~2", how="side", side=side)], "Merged."]
     report, _, events = await run_pair(
-        project, ["REPORT"], second=REMOVE, parent=parent, isolate=True
+        project, ["REPORT"], second=REMOVE, parent=parent, isolation=Isolation(each_child=True)
     )
     assert (project / "a.txt").exists() == exists
     assert (project / "theirs.txt").exists()
@@ -330,7 +330,7 @@ async def test_the_parent_decides_what_the_child_left_open(
 
 async def test_the_parent_decides_about_a_text_with_marks(project: Path) -> None:
     parent: list[Answer] = [[call("merge", run="1.1.2~2", how="side", side="child")], "Merged."]
-    await run_pair(project, ["REPORT"], parent=parent, isolate=True)
+    await run_pair(project, ["REPORT"], parent=parent, isolation=Isolation(each_child=True))
     assert "line 6\ntheirs\nline 8\n" in (project / "a.txt").read_text()
 
 

@@ -108,6 +108,12 @@ class Budget(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defaults
         return _add_defaults(self, defaults)
 
 
+@lru_cache(maxsize=64)
+def limit_turns(turns: int) -> Budget:
+    """Return a budget with this limit only."""
+    return Budget(turns=turns)
+
+
 # Children of one agent get equal budgets: cached, a budget is computed and checked once.
 @lru_cache(maxsize=64)
 def _add_defaults(budget: Budget, defaults: Budget) -> Budget:
@@ -156,7 +162,7 @@ def check_amount(
     *,
     is_count: bool,
     minimum: int = 0,
-    maximum: int = _LARGEST,
+    maximum: int | None = None,
 ) -> None:
     """Raise UsageError unless an amount is a number within bounds.
 
@@ -165,14 +171,14 @@ def check_amount(
     """
     if isinstance(amount, int if is_count else int | float) and not isinstance(amount, bool):
         number: float = amount
-        if minimum <= number <= maximum:  # false for nan
+        if minimum <= number <= (_LARGEST if maximum is None else maximum):  # false for nan
             return
     kind = "a whole number" if is_count else "a finite number"
     bounds = f"of at least {minimum}"
     remedy = (
         f"Use {minimum} or more." if minimum else "Leave it out, or set it to None, for no limit."
     )
-    if maximum != _LARGEST:
+    if maximum is not None:
         bounds = f"from {minimum} to {maximum}"
         remedy = "Leave it out, or set it to None, for the default."
     raise UsageError(

@@ -66,7 +66,8 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
         cwd: folder of the session.
         version: version of mudroom that opened it.
         sandbox: tier in which commands run.
-        granted: rights the user or a program gave beyond the sandbox: network, allow rules.
+        rights: what the user or a program allowed beyond the sandbox: network, allow rules. The
+            record calls it `granted`.
         isolate: true if children that may change files get isolated workspaces by default.
         check: command that must succeed on merged files; "" for none.
         board: file name of the task board offered to all runs, "" for none.
@@ -80,7 +81,7 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
     cwd: str
     version: str
     sandbox: str = ""
-    granted: tuple[str, ...] = ()
+    rights: tuple[str, ...] = field(default=(), name="granted")
     isolate: bool = False
     board: str = ""
     check: str = ""

@@ -145,14 +145,14 @@ class RequestHead(Struct, frozen=True, omit_defaults=True, gc=False):
         id: digest of the head.
         system, tools: ids of the system prompt and the tools; those not in `parts` were recorded
             by earlier events.
-        server_tools: names of the tools the provider runs.
+        provider_tools: names of the tools the provider runs. The record calls them `server_tools`.
         parts: system prompt and tools not recorded before, by id.
     """
 
     id: str
     system: str = ""
     tools: tuple[str, ...] = ()
-    server_tools: tuple[str, ...] = ()
+    provider_tools: tuple[str, ...] = field(default=(), name="server_tools")
     parts: dict[str, str | ToolDescription] = {}
 
 

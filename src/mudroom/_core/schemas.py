@@ -34,22 +34,17 @@ _DEFINITIONS = ("$defs", "definitions")
 NOT_JSON: Any = object()
 
 
-def read_leniently(
-    schema: Mapping[str, Any], value: JsonValue, root: Mapping[str, Any] | None = None
-) -> JsonValue:
+def read_leniently(schema: Mapping[str, Any], value: JsonValue) -> JsonValue:
     """Convert a value to what its schema asks for; anything else stays unchanged.
 
     `"1"` becomes 1 where the schema wants an integer, `"true"` becomes true, and a JSON text
     becomes the list or object it holds. A text stays a text wherever the schema allows one, so
     `"007"` and `'{"a":1}'` are safe. The result is not validated here.
 
-    Arguments:
-        root: the schema holding the definitions that references point to; default: `schema`.
-
     Example:
         read_leniently({"type": "array", "items": {"type": "integer"}}, '["1", 2]') == [1, 2]
     """
-    return _Reader(schema if root is None else root).read(schema, value, 0)
+    return _Reader(schema).read(schema, value, 0)
 
 
 def decode_json(text: str) -> JsonValue:

@@ -195,7 +195,7 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
         preview_lines: number of these lines to show; 0 shows the call in one line.
         propose: takes a Workspace and validated arguments, returns the lines of the change the call
             would make, shown when the user is asked to approve it.
-        is_server_tool: true if the provider runs the tool; `run` is never called.
+        is_provider_tool: true if the provider runs the tool; `run` is never called.
         needs_children: true if only runs that may start children get the tool.
         offered_to: which runs get the tool by default: "all", only "root" runs, or none until an
             agent names it ("request"). An agent that names the tool always gets it.
@@ -242,7 +242,7 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     preview: Callable[[Mapping[str, Any], ToolResult], Iterable[PreviewLine]] | None = None
     preview_lines: int = 0
     propose: Callable[[Any, Mapping[str, Any]], Iterable[PreviewLine]] | None = None
-    is_server_tool: bool = False
+    is_provider_tool: bool = False
     needs_children: bool = False
     offered_to: Literal["all", "root", "request"] = "all"
     keeps_results: bool = False

@@ -1,13 +1,11 @@
-"""When the engine shortens a conversation: options, context windows and thresholds, in tokens."""
+"""When the engine shortens a conversation: context windows and thresholds, in tokens."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Annotated
 
-from msgspec import Meta, Struct
-
-from .._core.type_checks import NamedFields
+from msgspec import Struct
 
 LOOK_UP_SIZE = 32_000
 """Tokens of a request from which a slow source of windows is asked.
@@ -62,8 +60,6 @@ class ContextPolicy(Struct, frozen=True, kw_only=True):
         The sources keep what they load. In the thread of the event loop it stops all runs.
         """
         if size >= LOOK_UP_SIZE and not self.find_window(model):
-            import asyncio  # the options, which this module defines, need no event loop
-
             await asyncio.to_thread(self.look_up_window, model)
 
     def choose_thresholds(
@@ -109,24 +105,3 @@ def choose_next_check(size: int, thresholds: Thresholds | None) -> int:
 
 DEFAULT_THRESHOLDS = Thresholds(128_000, 76_800, 108_800)
 """Thresholds for sizes of parts where the window of the model has no limit."""
-
-
-Percent = Annotated[int, Meta(ge=1, le=100)]
-
-
-class CompactionOptions(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
-    """When the engine shortens a conversation.
-
-    Arguments:
-        auto_compact: shorten a conversation before it fills its model's context window. When
-            off, only `/compact` and the tool `compact` do.
-        context_window: context window in tokens; overrides what the model's server and
-            mudroom's tables say.
-        clear_at, compact_at: percentage of the window at which old tool results are cleared, and
-            at which the conversation is compacted.
-    """
-
-    auto_compact: bool = True
-    context_window: Annotated[int, Meta(ge=1)] | None = None
-    clear_at: Percent = 60
-    compact_at: Percent = 85

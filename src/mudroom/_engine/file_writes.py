@@ -11,7 +11,7 @@ from stat import S_IFMT, S_ISLNK
 from typing import Any
 
 from .._core.ports import ContentCheck, Workspace, WorkspaceWrapper
-from .._platform.private_files import make_private_folder, replace_private_file
+from .._platform.private_files import replace_private_file
 from ..errors import WorkspaceError
 
 
@@ -193,7 +193,6 @@ class FileVersions:
         try:
             data = read_entry(workspace, path, MAX_VERSION_BYTES + 1, sha256)
             if len(data) <= MAX_VERSION_BYTES:
-                make_private_folder(target.parent)
                 replace_private_file(target, data)
         except (OSError, WorkspaceError):
             pass  # The write is allowed; a restore then says that the earlier content is missing.

@@ -38,6 +38,11 @@ TOO_LARGE = (
     "shorten the prompt, or raise the limit of the run or of its session"
 )
 
+NO_LAST_TURN = (
+    "not started: {unspent} are unspent, which cover a request of about {size:,} tokens, but no "
+    "summary after it: raise the limit of the run or of its session"
+)
+
 NOT_COVERED = (
     "not started: {unspent} are unspent, and the runs that have begun "
     "need them: raise the limit, or start fewer runs"
@@ -127,7 +132,9 @@ def end_by_limit(run: RunContext, state: LimitState) -> Ending:
     left = state.maximum - state.spent
     if not run.turn and left > 0 and state.name in SHARED_LIMITS:
         size = run.compute_request_range().minimum
-        text = TOO_LARGE if _compute_least_amount(run, state.name, size) >= left else NOT_COVERED
+        text = NOT_COVERED if run.meter.has_others_below(state) else NO_LAST_TURN
+        if _compute_least_amount(run, state.name, size) >= left:
+            text = TOO_LARGE
         error = text.format(size=size, unspent=state.name.format_amounts(left, state.maximum))
     elif not run.turn and state.name is Limit.SECONDS and left > 0:
         error = _describe_shortage(run, left)
@@ -244,7 +251,7 @@ async def _add_changes_of_hooks(run: RunContext, hooks: Hooks) -> None:
 
 def _warn_of_unused_check(run: RunContext, report: Report) -> None:
     """Say once that the check of the session did not run, although files have changed."""
-    check = run.services.check
+    check = run.services.isolation.check
     if not check or run.brief.parent or report.merges or run.services.recorded_work:
         return
     has_changes = report.files_changed or report.observed_changes or report.unknown_changes

@@ -45,7 +45,7 @@ class FindArguments(Struct, frozen=True):
     server: str = ""
 
 
-class ServerTools:
+class McpTools:
     """The tools of servers that one run may use.
 
     Arguments:
@@ -175,14 +175,14 @@ class ServerTools:
 class RunTools(dict[str, Tool]):
     """The tools that the model of a run gets, by name."""
 
-    def __init__(self, own: Mapping[str, Tool], server_tools: ServerTools) -> None:
+    def __init__(self, own: Mapping[str, Tool], mcp_tools: McpTools) -> None:
         super().__init__(own)
-        self.update(server_tools.offered)
-        self._server_tools = server_tools
+        self.update(mcp_tools.offered)
+        self._mcp_tools = mcp_tools
 
     def find(self, name: str) -> Tool | None:
         """Return a tool that the run may call; one of a server as the server lists it now."""
-        return self._server_tools.find(name) or self.get(name)
+        return self._mcp_tools.find(name) or self.get(name)
 
 
 def list_full_patterns(patterns: Sequence[str], servers: ToolServers) -> tuple[str, ...]:

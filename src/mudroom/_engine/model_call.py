@@ -178,7 +178,11 @@ def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
     maximum: dict[Limit, float] = dict.fromkeys(_INPUT_LIMITS, most)
     prices = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
     if run.meter.compute_amount_left(Limit.USD) is not None:
-        # The provider may read earlier messages from its cache, or write the whole request to it.
+        # The provider may write the whole request to its cache. That it reads earlier messages
+        # from there is expected only after it has shown a cache: a request that passes the limit
+        # leaves nothing for the last turn.
+        last = run.meter.member.last
+        repeated = repeated if last and last.is_cached else 0
         cached = Usage(input_tokens=tokens.minimum, cache_read_tokens=repeated)
         written = Usage(input_tokens=most, cache_write_tokens=most)
         minimum[Limit.USD] = _compute_price(run, cached)

@@ -153,11 +153,6 @@ class RunControl:
         if self.phase in (Phase.RUNNING, Phase.INTERRUPTING, Phase.SUMMARISING):
             self.phase = Phase.ENDING
 
-    @property
-    def is_cancel_pending(self) -> bool:
-        """True if the task was cancelled and has not handled that."""
-        return self._task is not None and self._task.cancelling() > 0
-
     def clear_cancel(self) -> None:
         """Mark a cancel of the task as handled."""
         task = asyncio.current_task()

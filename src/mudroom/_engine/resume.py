@@ -129,7 +129,7 @@ class _Restorer:
         if isinstance(event, ResultsCleared) or event.cause != "user":
             self._close_turn()
         if isinstance(event, Compacted) and event.summary_run:
-            charge_past_child(self._run, event.summary_run, 0)
+            charge_past_child(self._run, event.summary_run)
 
     def _start_call(self, event: ToolCallStarted) -> None:
         self.calls[event.call.id] = event.call
@@ -260,7 +260,7 @@ class _Restorer:
         if detail.get("background") and call:
             run.background.interrupted[child or detail["command"]] = call
         elif child is not None:
-            charge_past_child(self._run, child, 1 + detail.get("below", 0))
+            charge_past_child(self._run, child)
         elif event.result.text == INTERRUPTED and call:
             self._charge_cut_off_child(event)
 
@@ -268,18 +268,13 @@ class _Restorer:
         """Charge the child of a call that the user interrupted."""
         position = list(self._run.batch.calls).index(event.call_id) + 1
         child = join_run_id(event.run, event.turn, position)
-        past = self._run.services.past_events
-        if child in past:
-            charge_past_child(self._run, child, 1 + sum(1 for _ in past.walk_below(child)))
+        if child in self._run.services.past_events:
+            charge_past_child(self._run, child)
 
     def _restore_end_of_child(self, child: str) -> None:
         """Charge a background child that has sent its notification, and add its evidence."""
-        past = self._run.services.past_events
         self._run.background.titles.setdefault(child, "")
-        below = sum(1 for _ in past.walk_below(child))
-        for returned in list_returned_runs(past, child):
-            below += 1 + sum(1 for _ in past.walk_below(returned))
-        if report := charge_past_child(self._run, child, 1 + below):
+        if report := charge_past_child(self._run, child):
             _add_evidence(self._run, child, report)
 
 
@@ -292,22 +287,23 @@ def _add_evidence(run: RunContext, child: str, report: Report) -> None:
         run.evidence.add_report(report)
 
 
-def charge_past_child(run: RunContext, child: str, children: int) -> Report | None:
-    """Charge a run with what a child spent in earlier processes; return the child's last report.
-
-    Arguments:
-        children: runs to count against the limit of children.
-    """
+def charge_past_child(run: RunContext, child: str) -> Report | None:
+    """Charge a run with what a child spent in earlier processes; return the child's last report."""
     past = run.services.past_events
     report = None
     for each in (child, *list_returned_runs(past, child)):
         report = find_report(past.get(each, ()))
         usage = report.usage if report else Usage()
         usd = report.usd if report else 0.0
-        run.meter.add_usage(usage, usd, children, sum_estimates(past, each))
+        run.meter.add_usage(usage, usd, _count_begun(past, each), sum_estimates(past, each))
         run.services.meters.charged.add(each)
-        children = 0
     return report
+
+
+def _count_begun(past: PastEvents, run_id: str) -> int:
+    """Count a run and those below it against the limit of children: only those that began."""
+    starts = (past[each][0] for each in (run_id, *past.walk_below(run_id)) if each in past)
+    return sum(isinstance(each, RunStarted) and not each.brief.is_compaction for each in starts)
 
 
 def sum_estimates(past: PastEvents, run_id: str) -> Usage:
@@ -393,10 +389,7 @@ async def end_past_children(
 
 def _charge_finished(run: RunContext, child: str) -> None:
     """Charge a child that ended in an earlier process, but whose result the run never got (S9)."""
-    past = run.services.past_events
-    starts = [past[each][0] for each in (child, *past.walk_below(child))]
-    counted = sum(isinstance(each, RunStarted) and not each.brief.is_compaction for each in starts)
-    report = charge_past_child(run, child, counted)
+    report = charge_past_child(run, child)
     if report and child in run.background.interrupted:
         _add_evidence(run, child, report)
 

@@ -29,7 +29,7 @@ from .conversation import REQUESTED_FOCUS, CallBatch, CallOutcome, Conversation
 from .evidence import Evidence
 from .inbox import Inbox, is_notification
 from .loop_detection import LoopDetector
-from .mcp_tools import RunTools, ServerTools
+from .mcp_tools import McpTools, RunTools
 from .meters.account import LONGEST_ANSWER, LONGEST_CHILD_ANSWER
 from .meters.meter import Meter
 from .meters.run_timer import RunTimer
@@ -73,8 +73,8 @@ class RunContext:
         self.outputs = OutputCollector(brief.agent.outputs or {})
         toolbox = services.toolbox
         offered = {name: toolbox[name] for name in brief.tools if name in toolbox}
-        own = {name: tool for name, tool in offered.items() if not tool.is_server_tool}
-        self.tools = RunTools(own, ServerTools(brief.tools, services.servers))
+        own = {name: tool for name, tool in offered.items() if not tool.is_provider_tool}
+        self.tools = RunTools(own, McpTools(brief.tools, services.servers))
         if brief.agent.outputs is not None:
             self.tools[EMIT_TOOL] = self.outputs.make_tool()
         self.memo: dict[str, Any] = {}
@@ -100,7 +100,7 @@ class RunContext:
             temperature=agent.temperature,
             top_p=agent.top_p,
             max_tokens=self.max_output_tokens,
-            server_tools=self._list_server_tools(),
+            provider_tools=self._list_provider_tools(),
             effort=agent.effort,
             cache_key=f"{self.services.session}:{agent.name}",
         )
@@ -109,7 +109,7 @@ class RunContext:
         """Return system prompt and tools for the record."""
         return self.services.request_heads.describe(self.conversation.config)
 
-    def _list_server_tools(self) -> tuple[str, ...]:
+    def _list_provider_tools(self) -> tuple[str, ...]:
         """Return the tools that the provider may run. It does not ask, so ASK means no."""
         toolbox = self.services.toolbox
         policy = self.environment.policy
@@ -117,7 +117,7 @@ class RunContext:
             name
             for name in self.brief.tools
             if name in toolbox
-            and toolbox[name].is_server_tool
+            and toolbox[name].is_provider_tool
             and policy.judge(ToolCallBlock("", name, {}), toolbox[name], {}, self.brief).verdict
             == "allow"
         )
@@ -125,7 +125,7 @@ class RunContext:
     @property
     def max_output_tokens(self) -> int | None:
         """Longest answer of the model in tokens, None if neither agent nor session sets it."""
-        return self.brief.agent.max_output_tokens or self.services.max_output_tokens
+        return self.brief.agent.max_output_tokens or self.services.model_options.max_output_tokens
 
     @property
     def longest_answer(self) -> int:
@@ -217,7 +217,10 @@ class RunContext:
     @property
     def uses_prices(self) -> bool:
         """True if all costs are stated, or a budget in dollars holds for the run."""
-        return self.services.reports_costs or self.meter.compute_amount_left(Limit.USD) is not None
+        return (
+            self.services.model_options.prices
+            or self.meter.compute_amount_left(Limit.USD) is not None
+        )
 
     def compute_price(self, model: str, usage: Usage) -> float | None:
         """Return the price of an answer, None if it is unknown or needs a table that is off."""

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from .._core.agents import Agent, WorkspaceSpec
-from .._core.budgets import Budget, Limit
+from .._core.budgets import Limit
 from .._core.events import (
     AnyEvent,
     CheckFinished,
@@ -27,6 +27,7 @@ from .._core.events import (
 )
 from .._core.json_values import clean_json
 from .._core.messages import Usage
+from .._core.options import Children, Isolation, ModelOptions
 from .._core.ports import (
     Approver,
     Board,
@@ -198,7 +199,7 @@ class RequestHeads:
 
     def describe(self, config: RequestConfig) -> RequestHead:
         """Return the head of a run for its event. It contains only what is not recorded yet."""
-        key = (config.system, tuple(map(id, config.tools)), config.server_tools)
+        key = (config.system, tuple(map(id, config.tools)), config.provider_tools)
         if key in self._cache:
             return self._cache[key][1]
         head = self._describe(config)
@@ -211,7 +212,7 @@ class RequestHeads:
         tools = [
             ToolDescription(tool.name, tool.description, tool.parameters) for tool in config.tools
         ]
-        head_id = _compute_id((config.system, tools, config.server_tools))
+        head_id = _compute_id((config.system, tools, config.provider_tools))
         if head_id in self._recorded:
             return RequestHead(head_id)
         system_id = _compute_id(config.system)
@@ -220,7 +221,7 @@ class RequestHeads:
         parts.update(zip(tool_ids, tools, strict=True))
         new_parts = {name: part for name, part in parts.items() if name not in self._recorded}
         self._recorded |= {head_id, *new_parts}
-        return RequestHead(head_id, system_id, tool_ids, config.server_tools, new_parts)
+        return RequestHead(head_id, system_id, tool_ids, config.provider_tools, new_parts)
 
 
 def _compute_id(value: object) -> str:
@@ -350,14 +351,9 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         context_texts: text of the context files, by the value of `Agent.context_files`.
         child_models: agent name -> model string of children whose agent says "inherit"; "*" stands
             for all other agents. Without a model string it is that of the parent.
-        max_output_tokens: longest answer in tokens where the agent sets none.
-        child_budget: limits of children where agent and call set none.
-        check: command that must succeed with merged files; "" for none. check_seconds: its limit.
+        children, isolation, model_options: options of the session.
         check_results: the results of the checks.
-        isolate: true if children that may change files have isolated workspaces by default.
         compute_price: returns the price of an answer.
-        max_returns: times that a child gets work back that cannot be merged.
-        reports_costs: true if the table of prices is used for every report.
         redact: removes secrets from tool results, and from what models write. Its method
             `find_unfinished`, if it has one, tells where a secret begins that is still streaming.
         mark_report: marks a child's report that looks like a prompt injection.
@@ -400,15 +396,11 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     environment_text: str
     context_texts: Mapping[str, str] = {}
     child_models: Mapping[str, str] = {}
-    max_output_tokens: int | None = None
-    child_budget: Budget = Budget(turns=30)
-    isolate: bool = False
-    check: str = ""
-    check_seconds: float = 600.0
+    children: Children = Children()
+    isolation: Isolation = Isolation()
+    model_options: ModelOptions = ModelOptions()
     check_results: CheckResults = field(default_factory=CheckResults)
     compute_price: ComputePrice = lambda model, usage, *, uses_table=True: None
-    max_returns: int = 1
-    reports_costs: bool = False
     redact: Callable[[str], str] = str
     mark_report: Callable[[str], str] = str
     past_events: PastEvents = field(default_factory=PastEvents)

@@ -11,6 +11,8 @@ from .scratch_dirs import remove_tree
 
 def make_private_folder(folder: Path) -> None:
     """Create a folder and its missing parents with mode 0700. Existing folders keep their mode."""
+    if folder.is_dir():
+        return
     for missing in reversed([folder, *folder.parents]):
         with suppress(FileExistsError):
             missing.mkdir(0o700)
@@ -18,7 +20,22 @@ def make_private_folder(folder: Path) -> None:
 
 
 def make_private_file(path: Path) -> None:
-    """Create an empty file with mode 0600. Raises FileExistsError."""
+    """Create an empty file with mode 0600. Raises FileExistsError, OSError.
+
+    Arguments:
+        path: of the file. Missing folders are created with mode 0700.
+
+    Example:
+        import sqlite3
+        from contextlib import suppress
+        from pathlib import Path
+
+        def open_state(path: Path) -> sqlite3.Connection:
+            with suppress(FileExistsError):
+                make_private_file(path)
+            return sqlite3.connect(path)
+    """
+    make_private_folder(path.parent)
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
         os.fchmod(descriptor, 0o600)
@@ -32,7 +49,6 @@ def make_spill_file(folder: str, name: str) -> str:
     All runs of a session share the folder, and a run may open any file in it whose path it knows.
     So the path ends in 16 random digits: a run can open files it was given, but guess no others.
     """
-    os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, f"{name}-{os.urandom(8).hex()}.txt")
     make_private_file(Path(path))
     return path
@@ -46,9 +62,23 @@ def write_private_file(path: Path, data: bytes) -> None:
 
 
 def replace_private_file(path: Path, data: bytes) -> None:
-    """Replace a file atomically: other processes see either the old or the new content."""
+    """Replace a file atomically: other processes see either the old or the new content.
+
+    The new file has mode 0600. Raises OSError; the old file is then still there.
+
+    Arguments:
+        path: of the file. Missing folders are created with mode 0700.
+        data: its whole new content.
+
+    Example:
+        from pathlib import Path
+
+        def keep_answer(home: Path, answer: str) -> None:
+            replace_private_file(home / "answers" / "last.txt", answer.encode())
+    """
     import tempfile  # slow to import
 
+    make_private_folder(path.parent)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(descriptor, "wb") as file:

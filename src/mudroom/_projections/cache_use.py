@@ -134,13 +134,18 @@ class CacheUseFold:
         )
 
 
-# Seconds that a provider keeps an unused entry, by wire; OpenAI's is a minimum.
+# Seconds that a provider keeps an unused entry; OpenAI's is a minimum. A wire whose name has a host
+# is another server with OpenAI's protocol.
 _LIFETIMES = {"openai": 1800.0, "openai-responses": 1800.0}
 _SHORT_LIFE = 300.0
 _HOUR = 3600.0
-# Tokens of the smallest prompt that is kept.
+# Tokens of the smallest prompt that is kept, by patterns of model names.
 _SMALLEST = 1_024
-_LARGER_SMALLEST = 4_096
+_SMALLEST_PROMPTS = (
+    (r"claude-(opus-4[-.][56]|haiku-(4[-.][5-9]|[5-9]))(?!\d)", 4_096),
+    (r"claude-(opus-4[-.]7|3[-.]5-haiku|3-haiku|haiku-3)(?!\d)", 2_048),
+    (r"claude-(opus|fable|mythos)-([5-9]|\d\d)(?!\d)", 512),
+)
 # A request that misses less than this part of what it repeats has hit the cache: providers count
 # in blocks.
 _TOLERANCE = 0.05
@@ -148,8 +153,8 @@ _TOLERANCE = 0.05
 
 def find_smallest_prompt(model: str) -> int:
     """Return the tokens of the smallest prompt that the model's provider keeps in its cache."""
-    is_large = re.search(r"claude-(opus|haiku)-(4[-.][5-9]|[5-9])", model)
-    return _LARGER_SMALLEST if is_large else _SMALLEST
+    sizes = (size for pattern, size in _SMALLEST_PROMPTS if re.search(pattern, model))
+    return next(sizes, _SMALLEST)
 
 
 def _find_model(answer: AssistantMessage) -> str:
@@ -196,8 +201,7 @@ class _Run:
         if usage.cache_hour_tokens:
             self._lifetime = _HOUR
         elif self._lifetime != _HOUR:
-            wire = event.message.wire.partition(":")[0]
-            self._lifetime = _LIFETIMES.get(wire, _SHORT_LIFE)
+            self._lifetime = _LIFETIMES.get(event.message.wire, _SHORT_LIFE)
         return miss
 
     def _find_reason(self, event: TurnFinished, model: str) -> MissReason:

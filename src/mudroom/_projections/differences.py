@@ -14,12 +14,11 @@ from .._core.tools import PreviewLine
 
 # Single lines are compared only up to so many changed ones; a larger change is shown as a whole.
 _MAX_COMPARED_LINES = 4_000
+_CONTEXT = 2
 
 
-def diff_texts(
-    before: str, after: str, *, context: int = 2, first_line: int = 1
-) -> list[PreviewLine]:
-    """List the changed lines with their numbers, and `context` unchanged lines around them.
+def diff_texts(before: str, after: str, *, first_line: int = 1) -> list[PreviewLine]:
+    """List the changed lines with their numbers, and two unchanged lines around them.
 
     Removed lines have their old number, all others their new number.
 
@@ -31,10 +30,10 @@ def diff_texts(
     new = after.splitlines()
     start = _count_equal(old, new)
     end = _count_equal(old[start:][::-1], new[start:][::-1])
-    first = max(0, start - context)
-    old = old[first : len(old) - max(0, end - context)]
-    new = new[first : len(new) - max(0, end - context)]
-    lines = _compare_lines(old, new, context)
+    first = max(0, start - _CONTEXT)
+    old = old[first : len(old) - max(0, end - _CONTEXT)]
+    new = new[first : len(new) - max(0, end - _CONTEXT)]
+    lines = _compare_lines(old, new)
     if not first_line:
         return [(sign, text) for sign, _, text in lines]
     start = first_line + first
@@ -52,9 +51,7 @@ def _count_equal(old: Sequence[str], new: Sequence[str]) -> int:
     return count
 
 
-def _compare_lines(
-    old: Sequence[str], new: Sequence[str], context: int
-) -> Iterator[tuple[str, int, str]]:
+def _compare_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, int, str]]:
     """Yield the sign, the index and the text of each line."""
     if len(old) + len(new) > _MAX_COMPARED_LINES:
         groups = [[("replace", 0, len(old), 0, len(new))]]
@@ -62,7 +59,7 @@ def _compare_lines(
         import difflib
 
         matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-        groups = list(matcher.get_grouped_opcodes(context))
+        groups = list(matcher.get_grouped_opcodes(_CONTEXT))
     for n, group in enumerate(groups):
         if n:
             yield "", 0, "…"

@@ -366,7 +366,7 @@ class OpenWork(Struct, frozen=True, kw_only=True):
 
     Example:
         commands: list[OpenWork] = [
-            work for work in await session.list_open_work() if work.kind == "command"
+            work for work in await session.runs.list_open_work() if work.kind == "command"
         ]
     """
 

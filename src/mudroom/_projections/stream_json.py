@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
+from msgspec import Struct, field
 
 from .._core.agents import Agent
 from .._core.budgets import Limit
@@ -54,6 +55,13 @@ _SERVER_STATES: dict[ServerState, str] = {
 _DELTA_SUBTYPES = {"progress": "tool_progress", "waiting": "limit_wait"}
 
 
+class _ModelUse(Struct):
+    """The requests to one model, and the name that its prices are listed under."""
+
+    priced_as: str = ""
+    requests: list[Usage] = field(default_factory=list[Usage])
+
+
 class _Run:
     """What a run's later lines need to know."""
 
@@ -68,6 +76,13 @@ class _Run:
         self.has_ended = False
         # The calls of background commands that work, by the command's id.
         self.commands: dict[str, str] = {}
+
+
+class ListedServers(Protocol):
+    """The MCP servers of a session."""
+
+    @property
+    def servers(self) -> Sequence[ServerStatus]: ...
 
 
 class OpenSession(Protocol):
@@ -88,7 +103,7 @@ class OpenSession(Protocol):
     @property
     def output_style(self) -> str: ...
     @property
-    def mcp_servers(self) -> Sequence[ServerStatus]: ...
+    def mcp(self) -> ListedServers: ...
 
 
 class StreamJson:
@@ -153,7 +168,7 @@ class StreamJson:
             ],
         }
         self._runs: dict[str, _Run] = {}
-        self._models: dict[str, tuple[str, Usage]] = {}
+        self._models: dict[str, _ModelUse] = {}
         self._api_seconds = 0.0
         self._reports: list[Report] = []
         self._denials: list[dict[str, Any]] = []
@@ -184,7 +199,7 @@ class StreamJson:
             sandbox=session.sandbox.tier,
             mode=mode,
             output_style=session.output_style,
-            servers=session.mcp_servers,
+            servers=session.mcp.servers,
             cost=cost,
         )
 
@@ -279,8 +294,7 @@ class StreamJson:
             total_cost_usd=report.usd,
             usage=to_anthropic_usage(root.usage if root else Usage()),
             modelUsage={
-                model: _encode_model_usage(usage, self._cost(priced, usage))
-                for model, (priced, usage) in self._models.items()
+                model: _encode_model_usage(use, self._cost) for model, use in self._models.items()
             },
             permission_denials=list(self._denials),
             reason=report.reason.value,
@@ -327,8 +341,9 @@ class StreamJson:
         run.usage += message.usage
         run.stop = to_anthropic_stop_reason(message)
         run.calls = message.tool_calls
-        _, model_usage = self._models.get(model, ("", Usage()))
-        self._models[model] = (message.answered_by or run.brief.model, model_usage + message.usage)
+        use = self._models.setdefault(model, _ModelUse())
+        use.priced_as = message.answered_by or run.brief.model
+        use.requests.append(message.usage)
         self._api_seconds += event.seconds
         content = to_anthropic_message(message, model, run.stop)
         return self._make_line("assistant", message=content, **_make_place_fields(run))
@@ -463,7 +478,14 @@ def _encode_child(brief: Brief) -> dict[str, Any]:
     }
 
 
-def _encode_model_usage(usage: Usage, usd: float | None) -> dict[str, Any]:
+def _encode_model_usage(
+    use: _ModelUse, cost: Callable[[str, Usage], float | None]
+) -> dict[str, Any]:
+    usage = sum(use.requests, Usage())
+    # One by one: prices may depend on the length of a request.
+    prices = [cost(use.priced_as, each) for each in use.requests]
+    known = [price for price in prices if price is not None]
+    usd = sum(known) if len(known) == len(prices) else None
     return {
         "inputTokens": usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
         "outputTokens": usage.output_tokens,

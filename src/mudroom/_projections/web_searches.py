@@ -53,6 +53,11 @@ def read_anthropic_step(raw: Mapping[str, Any]) -> ProviderBlock:
     return make_provider_block(kind, raw, text)
 
 
+def get_search_action(value: object) -> dict[str, Any]:
+    """Return what a search of the Responses API did; {} if it is told in no known form."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
 def read_responses_search(item: Mapping[str, Any]) -> ProviderBlock:
     """Read the block of a search, or of a page that the model opened.
 
@@ -60,7 +65,7 @@ def read_responses_search(item: Mapping[str, Any]) -> ProviderBlock:
         item: a `web_search_call` of the Responses API.
     """
     names = ("type", "id", "status", "action")
-    action: dict[str, Any] = item.get("action") or {}
+    action = get_search_action(item.get("action"))
     queries = "; ".join(map(str, action.get("queries") or ()))
     target = action.get("query") or queries or action.get("pattern") or action.get("url") or ""
     verb = "searched the web" if action.get("type", "search") == "search" else "read the web"

@@ -55,9 +55,10 @@ from .._platform.scratch_dirs import ScratchDir
 from .._platform.time_limits import SystemClock
 from .._projections.team import MESSAGE_TOOL
 from .._session.recorded_options import is_board_offered
-from .recorded_background import RecordedBackground, RecordedGate
 from .recorded_events import RecordedEvents, ReplayDiverged
 from .recorded_outcomes import (
+    RecordedBackground,
+    RecordedGate,
     RecordedHooks,
     RecordedInbox,
     RecordedOutcomes,

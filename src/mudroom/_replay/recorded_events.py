@@ -227,16 +227,16 @@ class RecordedEvents:
         """Return whether a run was stopped after this event, so that it must wait here.
 
         Not at the start of a call: the child of the call may have worked until the stop. The run
-        waits in the call, or for the next prompt, then. Nor before a summary of its conversation,
-        nor after a request that was too long: it takes that back first.
+        waits in the call, or for the next prompt, then. Nor before a summary of its conversation.
         """
         if isinstance(event, RunStarted | ToolCallStarted | MessageSent) or is_interrupt(event):
-            return False
-        if isinstance(event, TurnFailed) and event.overflow:
             return False
         own = self._own.get(event.run)
         if not own or not self.stops.is_stopped_before(event.run, own[0]):
             return False
+        if isinstance(event, TurnFailed) and event.overflow:
+            # It takes the request back first, and then has the number of the turn before.
+            return self._steps[own[0]].turn == event.turn
         return not any(
             isinstance(step, RunStarted)
             and step.brief.is_compaction
@@ -380,6 +380,7 @@ class RecordedEvents:
             fields.pop("turn", None)
         if "overflow" in fields:  # an estimate, for which a replay lacks the system prompt
             fields["overflow"] = 1
+        fields.get("result", {}).get("detail", {}).pop("below", None)  # of older versions
         report = fields.get("report", {})
         report.pop("seconds", None)
         report.pop("usd", None)
@@ -420,8 +421,8 @@ def list_steps(events: Sequence[StoredEvent]) -> list[StoredEvent]:
 
     Between them is a `RunResumed` where another process went on with a run that has begun.
 
-    What an earlier process did and the next one repeated is left out, and so are messages that
-    nobody read, unless they report the end of a child.
+    What an earlier process did and the next one repeated is left out, and so are messages without
+    an effect.
     """
     is_sent = _list_sent(events)
     steps: dict[int, StoredEvent] = {}
@@ -447,43 +448,62 @@ def list_steps(events: Sequence[StoredEvent]) -> list[StoredEvent]:
 
 
 def _put_after_children(steps: Iterable[StoredEvent]) -> list[StoredEvent]:
-    """Return the steps with the result of each call that was cut off after the end of its child.
+    """Return the steps with the results of calls that were cut off after the ends of children.
 
-    A parent that is stopped right after a resume has not continued its child: the record has the
-    result of the call first. A replay has both at work, and the call ends with the child.
+    A run that is stopped right after a resume has not continued its children: the record has the
+    results of its calls first. A replay has all at work, and the children end first.
     """
-    children: dict[tuple[str, str], str] = {}
-    working: set[str] = set()
-    results: dict[str, StoredEvent] = {}
+    parents: dict[str, str] = {}
+    working: dict[str, set[str]] = {}
+    left: dict[str, set[str]] = {}
+    held: dict[str, list[StoredEvent]] = {}
     ordered: list[StoredEvent] = []
     for event in steps:
+        run = event.run
         if isinstance(event, RunStarted):
-            children.setdefault((event.brief.parent, event.brief.call_id), event.run)
-            working.add(event.run)
+            parents[run] = event.brief.parent
+            working.setdefault(event.brief.parent, set()).add(run)
+        parent = parents.get(run, "")
+        if isinstance(event, RunResumed):
+            left[run] = set(working.get(run, ()))
+            if parent not in held:
+                left.get(parent, set()).discard(run)
         elif isinstance(event, ToolCallFinished) and event.result.text == INTERRUPTED:
-            child = children.get((event.run, event.call_id), "")
-            if child in working:
-                results[child] = event
+            if left.get(run):
+                held.setdefault(run, []).append(event)
                 continue
+        else:
+            ordered += held.pop(run, ())
         ordered.append(event)
         if isinstance(event, RunFinished):
-            working.discard(event.run)
-            if result := results.pop(event.run, None):
-                ordered.append(result)
-    return [*ordered, *results.values()]
+            working.get(parent, set()).discard(run)
+            left.get(parent, set()).discard(run)
+            if not left.get(parent):
+                ordered += held.pop(parent, ())
+    return [*ordered, *(event for events in held.values() for event in events)]
 
 
 def _list_sent(events: Iterable[StoredEvent]) -> set[str]:
-    """Return the ids of the messages that a run read, and of those that report ends of runs."""
+    """Return the ids of the messages that have an effect.
+
+    A run read them, they report ends of runs, or they end an interrupt.
+    """
     begun: set[str] = set()
+    interrupted: set[str] = set()
     ids: set[str] = set()
     for event in events:
         if isinstance(event, RunStarted):
             begun.add(event.run)
         elif isinstance(event, MessageDelivered):
             ids.add(event.message_id)
-        elif isinstance(event, MessageSent) and is_end_of_child(event, begun):
-            ids.add(event.message.id)
+        elif is_interrupt(event):
+            interrupted.add(event.run)
+        elif isinstance(event, MessageSent):
+            if event.message.sender == "user" and event.run in interrupted:
+                interrupted.remove(event.run)
+                ids.add(event.message.id)
+            elif is_end_of_child(event, begun):
+                ids.add(event.message.id)
     return ids
 
 

@@ -222,9 +222,13 @@ def asks_for_summary(event: NoteInjected) -> bool:
 
 
 def is_cut_off(event: ToolCallFinished) -> bool:
-    """Return whether a stop of its run cut off a call."""
-    result = event.result
-    return is_cut_off_result(result.text) and result.unknown_changes != UNKNOWN_AFTER_CRASH
+    """Return whether a stop of its run cut off a call.
+
+    A process that continues a run ends interrupted calls with the same text, but continues the
+    child of a `task`: what is unknown about that call is what its child left unknown.
+    """
+    is_of_crash = event.result.unknown_changes == UNKNOWN_AFTER_CRASH and event.name != "task"
+    return is_cut_off_result(event.result.text) and not is_of_crash
 
 
 class RecordedStops:
@@ -342,6 +346,11 @@ class RecordedStops:
             raise ModelError(report.error)  # its workspace could not be opened
         return None
 
+    def is_stopped_here(self, run_id: str) -> bool:
+        """Return whether a stop from outside must come before the next turn of the run."""
+        end = self.get_end(run_id)
+        return end.is_due and self._runs[run_id].turn >= end.turn
+
     def is_ended_by_limit(self, run_id: str) -> bool:
         """Return whether a limit ended the run before the next turn."""
         end = self.get_end(run_id)
@@ -442,10 +451,17 @@ class RecordedMeter(Meter):
         self._stops = stops
 
     def find_exceeded_limit(self, seconds: float = 0.0) -> LimitState | None:
-        return self._stops.find_limit(self.run_id) or super().find_exceeded_limit()
+        if limit := self._stops.find_limit(self.run_id):
+            return limit
+        # A run that is stopped here from outside had not found its limit yet.
+        return None if self._stops.is_stopped_here(self.run_id) else super().find_exceeded_limit()
 
     def find_passed_limit(self) -> LimitState | None:
         return self._stops.find_passed_limit(self.run_id)
 
     def take_warning(self, seconds: float = 0.0) -> LimitState | None:
-        return self._stops.find_warning(self.run_id)
+        if self.has_warned:
+            return None
+        state = self._stops.find_warning(self.run_id)
+        self.has_warned = state is not None
+        return state

@@ -78,7 +78,7 @@ def load_catalog(
     Raises UnknownName for the root agent and its output style.
     """
     catalog = _collect_agents(options, folder, user_home, explain_unavailable, notices)
-    if not options.output_style:
+    if not options.integrations.output_style:
         return catalog
     return _apply_style(catalog, options, folder, user_home, notices)
 
@@ -91,18 +91,21 @@ def _apply_style(
     notices: list[str],
 ) -> AgentCatalog:
     """Give the root agent its output style. Raises UnknownName."""
-    name, origin = options.output_style, options.output_style_origin
+    name, origin = (
+        options.integrations.output_style,
+        options.integrations.origins.get("output_style", ""),
+    )
     if agent_files.fold_name(name) == agent_files.NO_STYLE:
         return replace(catalog, output_style=agent_files.NO_STYLE)
     styles: Mapping[str, agent_files.OutputStyle] = {}
     remedy = ""
-    if options.agent_files:
-        places = find_places(options.agent_files, folder, user_home)
+    if options.integrations.agent_files:
+        places = find_places(options.integrations.agent_files, folder, user_home)
         loaded = agent_files.load_output_styles(
             places.folder,
             user_home=places.user_home,
-            plugins=options.plugins,
-            trusts_folder=options.trusted,
+            plugins=options.integrations.plugins,
+            trusts_folder=options.integrations.trusted,
         )
         styles = loaded.by_name
         remedy = loaded.explain_untrusted(name)
@@ -132,32 +135,32 @@ def _collect_agents(
 ) -> AgentCatalog:
     """Collect the agents as `load_catalog` does, without an output style."""
     builtin = [agent_files.load_builtin_agent(name) for name in agent_files.BUILTIN_AGENTS]
-    if not options.agent_files:
+    if not options.integrations.agent_files:
         agents = {agent.name: agent for agent in (*builtin, *options.agents)}
         return AgentCatalog(root_agent=_find_root_agent(options.agent, agents), agents=agents)
     tools = (*KNOWN_TOOLS, *(tool.name for tool in load_tools(options.tools)))
-    places = find_places(options.agent_files, folder, user_home)
+    places = find_places(options.integrations.agent_files, folder, user_home)
     loaded = agent_files.load_agent_files(
         places.folder,
         user_home=places.user_home,
         tools=tools,
-        plugins=options.plugins,
-        trusts_folder=options.trusted,
+        plugins=options.integrations.plugins,
+        trusts_folder=options.integrations.trusted,
     )
     context = agent_files.load_context_files(
         places.folder,
         user_home=places.user_home,
-        trusts_folder=options.trusted,
+        trusts_folder=options.integrations.trusted,
         reads_local=places.reads_local,
     )
-    personal = None if options.trusted else loaded.personal_names
+    personal = None if options.integrations.trusted else loaded.personal_names
     from_files: dict[str, Agent] = {}
     for agent in (*loaded.main_agents, *loaded.agents):
         restricted = restrict_untrusted(agent, personal)
         from_files[agent.name] = _use_available_model(restricted, explain_unavailable, notices)
     for_tasks = [from_files[agent.name] for agent in loaded.agents]
     agents = {agent.name: agent for agent in (*builtin, *for_tasks, *options.agents)}
-    notices.extend(_describe_files(loaded, context, trusted=options.trusted))
+    notices.extend(_describe_files(loaded, context, trusted=options.integrations.trusted))
     notices.extend(_describe_missing_servers(loaded.servers, options))
     return AgentCatalog(
         root_agent=_find_root_agent(options.agent, {**from_files, **agents}, loaded.diagnostics),
@@ -328,7 +331,7 @@ def _describe_missing_servers(
     declared: Iterable[agent_files.DeclaredServer], options: SessionOptions
 ) -> Iterator[str]:
     """Yield a line for each server of an agent file that the session does not use."""
-    used = {(server.agent, server.name) for server in options.mcp_servers}
+    used = {(server.agent, server.name) for server in options.integrations.mcp_servers}
     for server in declared:
         if (server.agent, server.name) not in used:
             yield (

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from .._core.agents import Agent, choose_child_model
-from .._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, choose_smaller
+from .._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, choose_smaller, limit_turns
 from .._core.messages import ImageBlock, Usage
 from .._core.ports import Clock
 from .._core.runs import Brief, Check
@@ -76,13 +76,14 @@ class BriefMaker:
         check_type("check", check, str, "task")
         check_type("key", key, str, "task")
         services = self._resources.services
-        limits = (
-            (budget or Budget()).with_defaults(agent.budget).with_defaults(services.child_budget)
-        )
+        limits = (budget or Budget()).with_defaults(agent.budget)
+        limits = limits.with_defaults(limit_turns(services.children.turns))
         resolved = self.resolve_model(agent, model)
         more: dict[str, Any] = {"description": description, "depth": 1, "key": key}
         if check:
-            more["check"] = Check(check, services.check_seconds, is_from_user=not confirm_check)
+            more["check"] = Check(
+                check, services.isolation.check_seconds, is_from_user=not confirm_check
+            )
         return self.make_brief(prompt, agent, resolved, limits, **more)
 
     def make_brief(

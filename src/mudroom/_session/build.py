@@ -22,7 +22,6 @@ from .._adapters.output_filters import Redactor, mark_injection
 from .._adapters.tools._sources import SessionToolSources, load_tools
 from .._adapters.workers.local import LocalWorker
 from .._core.agents import Agent
-from .._core.budgets import Budget
 from .._core.events import SessionOpened, StoredEvent
 from .._core.listings import ListingLimits, count_listed_characters
 from .._core.ports import ApprovalDecision, ApprovalRequest, Environment, Journal, SessionServers
@@ -140,7 +139,7 @@ class _Builder:
             self._environ,
             self._clock,
             lambda name: make_replay_model(name, open_store(options.store, self._home)),
-            takes_images=options.takes_images,
+            takes_images=options.model_options.takes_images,
         )
         self._notices: list[str] = []
         self._servers = open_servers(options, self._folder, self._home, self._environ)
@@ -176,7 +175,7 @@ class _Builder:
             self._options, services, model, self._environ, self._home, self._servers
         )
         sources = SessionToolSources(
-            self._options.tool_sources,
+            self._options.integrations.tool_sources,
             toolbox,
             lambda name: not self._options.permissions.denies_tool(name),
         )
@@ -211,7 +210,7 @@ class _Builder:
     async def _open_needed_board(self) -> None:
         # The claims of worker processes need the lock of the session from the start.
         has_workers = choose_worker(self._options).kind != "local"
-        if self._board and (self._options.board or has_workers):
+        if self._board and (self._options.children.board or has_workers):
             await self._board.open()
 
     def _start_tracing(self, watchers: Watchers) -> None:
@@ -260,21 +259,19 @@ class _Builder:
             spill_folder=spill_folder,
             environment_text=describe_platform(self._folder),
             context_texts=catalog.context_texts,
-            max_output_tokens=options.max_output_tokens,
-            child_budget=Budget(turns=options.child_turns),
-            isolate=options.isolate,
-            check=options.check,
-            check_seconds=options.check_seconds,
-            max_returns=options.max_returns,
+            children=options.children,
+            isolation=options.isolation,
+            model_options=options.model_options,
             compute_price=prices.calculate_cost,
-            reports_costs=options.prices,
             past_events=past_events,
             child_models=child_models,
             watchers=watchers,
             change_watch=ChangeWatch(self._home),
             live_overlaps=LiveOverlaps(self._clock),
             versions=open_versions(options, self._home),
-            context_policy=make_context_policy(self._models, options, self._home, prices),
+            context_policy=make_context_policy(
+                self._models, options.compaction, self._home, prices
+            ),
             board=self._board,
             trace_ids=self._tracing.ids if self._tracing else None,
         )
@@ -295,7 +292,7 @@ class _Builder:
             catalog.skills,
             ask=shared.sandbox.tier == "ask",
             isolation=shared.isolation is not None,
-            isolate=options.isolate,
+            isolate=options.isolation.each_child,
             limits=limits,
         )
         denies = options.permissions.denies_tool
@@ -317,9 +314,9 @@ class _Builder:
             requested = await self._models.choose_default() or self._use_offline_model()
         else:
             await self._models.ask_servers(requested)
-        if self._options.fallback_model:
-            await self._models.ask_servers(self._options.fallback_model)
-            requested = f"{requested},{self._options.fallback_model}"
+        if self._options.model_options.fallback:
+            await self._models.ask_servers(self._options.model_options.fallback)
+            requested = f"{requested},{self._options.model_options.fallback}"
         return self._models.get_model(requested).name
 
     def _use_offline_model(self) -> str:
@@ -330,7 +327,10 @@ class _Builder:
         """Map agent names to the model strings of children; see `SessionServices.child_models`."""
         options = self._options
         models = resolve_child_models(
-            options.child_model, agents, options.child_model_origin, self._notices
+            options.children.model,
+            agents,
+            options.integrations.origins.get("child_model", ""),
+            self._notices,
         )
         return {
             agent: model and await self._models.prepare(model, f"child_model of {agent}")
@@ -352,18 +352,19 @@ class _Builder:
             readable=readable,
             spill_folder=spill_folder,
         )
-        shared = factory.open(self._folder, self._notices, workspace=options.workspace)
+        workspace = None if isinstance(options.cwd, str) else options.cwd
+        shared = factory.open(self._folder, self._notices, workspace=workspace)
         self.undo.callback(shared.sandbox.close)
-        if not isinstance(options.sandbox, str) or options.workspace is not None:
-            if options.isolate or options.check:
+        if not isinstance(options.sandbox, str) or workspace is not None:
+            if options.isolation.each_child or options.isolation.check:
                 raise UsageError(
                     "isolated workspaces cannot use workspace or sandbox objects of the caller",
-                    where="isolate" if options.isolate else "check",
+                    where="isolate" if options.isolation.each_child else "check",
                     remedy="Leave the objects out, or the options isolate and check.",
                 )
             return SessionEnvironments(shared)
         open_isolated = make_isolated_opener(
-            self._home, options.id, self._folder, options.isolated_mb << 20
+            self._home, options.id, self._folder, options.isolation.max_mb << 20
         )
         return SessionEnvironments(shared, factory, open_isolated)
 
@@ -372,7 +373,7 @@ class _Builder:
     ) -> LocalWorker | RemoteWorker:
         options = self._options
         if choose_worker(options).kind == "local":
-            return LocalWorker(services, options.max_children)
+            return LocalWorker(services, options.children.parallel)
         from .worker_setup.session_side import open_process_worker
 
         return await open_process_worker(

@@ -15,11 +15,12 @@ import msgspec
 from msgspec import Meta
 
 from .._core.agents import Mode
+from .._core.options import PositiveInt
 from .._core.ports.environment import SANDBOX_MODES
 from .._platform.private_files import replace_private_file
 from .._platform.regular_files import is_missing, read_regular_file
 from ..errors import UsageError, suggest_names
-from .options import PositiveInt, SessionOptions, SharedOptions, parse_worker
+from .options import SharedOptions, gather_options, list_places, parse_worker
 
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 COLORS = ("auto", "always", "never")
@@ -34,6 +35,8 @@ PositiveFloat = Annotated[float, Meta(gt=0, le=1e12)]
 
 class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of one command line. Fields that `SessionOptions` also has become session options.
+
+    A settings file has the options of a group one by one, under their flat names.
 
     Arguments:
         model: model string, or "auto" for the first provider that has a key.
@@ -54,6 +57,9 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         status_line: command that prints the line below the prompt; "" for the built-in line.
         store: address of a PostgreSQL database for the sessions; None keeps them in files.
         sandbox: one of SANDBOX_MODES.
+        worker: as for a session, but a text.
+        output_style: name of the output style of the agent that runs the prompts; "default" for
+            none.
         permission_mode: one of PERMISSION_MODES; "" uses the mode of the settings files.
         allowed_tools, disallowed_tools: rules, separated by commas.
         trust: trust the files of this folder in this session only.
@@ -85,6 +91,8 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
     status_line: str = ""
     store: str | None = None
     sandbox: str = "auto"
+    worker: str = "local"
+    output_style: str = ""
     permission_mode: str = ""
     allowed_tools: str = ""
     disallowed_tools: str = ""
@@ -104,17 +112,23 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         origin = self.origins.get(name, "")
         return "" if origin == "flag" else origin
 
+    def get(self, name: str) -> Any:  # noqa: ANN401  of the setting
+        """Return the value of a setting."""
+        return list_places(Settings)[name].read(self)
+
     def to_options(self) -> dict[str, Any]:
         """Return the settings that are session options of the same name and type."""
-        # Here `agents` is JSON, there a list of agents.
-        names = set(self.__struct_fields__) & set(SessionOptions.__struct_fields__) - {"agents"}
+        names = (*SharedOptions.__struct_fields__, *_OPTION_NAMES)
         return {name: getattr(self, name) for name in names}
 
 
+# The session option `agents` is a list of agents, the setting is JSON.
+_OPTION_NAMES = ("agent", "model", "sandbox", "store", "worker")
+
 SETTING_NAMES = tuple(
     name
-    for name in Settings.__struct_fields__
-    if name not in ("origins", "agents", "json_schema", "plugin_dirs")
+    for name in list_places(Settings)
+    if name not in ("origins", "agents", "json_schema", "plugin_dirs", "prices")
 )
 
 
@@ -185,7 +199,7 @@ def load_settings(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, A
         apply(setting)
     for setting in _read_file(Path(cwd) / PROJECT_FILE, PROJECT_SETTINGS):
         # A project may make limits stricter for its visitors, but not looser.
-        limit = values.get(setting[0], getattr(_DEFAULTS, setting[0]))
+        limit = values.get(setting[0], _DEFAULTS.get(setting[0]))
         if limit is None or setting[1] < limit:
             apply(setting)
     for setting in _read_environment(environ):
@@ -196,7 +210,7 @@ def load_settings(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, A
             value = validate_value(name, value, f"--{name.replace('_', '-')}")
         if value is not None:
             apply((name, value, "flag"))
-    return Settings(**values, origins=origins)
+    return Settings(**gather_options(values, _DEFAULTS), origins=origins)
 
 
 def write_setting(path: Path, name: str, value: str) -> None:
@@ -219,7 +233,6 @@ def write_setting(path: Path, name: str, value: str) -> None:
         document[written_key] = validate_value(key, value, str(path), is_text=True)
     else:
         document.pop(written_key, None)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace_private_file(path, tomlkit.dumps(document).encode())  # `store` may have a password
 
 
@@ -376,7 +389,7 @@ _EXPECTED = {
 }
 _PERCENT = "a whole number from 1 to 100"
 _TABLES = {"child_model": ", or a table of agents and models"}
-_TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+_TYPES = {name: place.field.type for name, place in list_places(Settings).items()}
 
 
 def validate_value(key: str, value: object, origin: str, *, is_text: bool = False) -> object:

@@ -18,7 +18,8 @@ from .._adapters.models.model_facts import ModelFacts
 from .._adapters.models.pricing import PriceFile, get_context_window
 from .._core.json_values import get_decoder
 from .._core.listings import count_noun
-from .._engine.context_policy import CompactionOptions, ContextPolicy, find_no_window
+from .._core.options import Compaction
+from .._engine.context_policy import ContextPolicy, find_no_window
 from .._platform.private_files import make_private_folder, replace_private_file
 from .model_registry import ModelRegistry, find_local_provider
 
@@ -111,7 +112,7 @@ class ContextWindows:
 
 
 def make_context_policy(
-    models: ModelRegistry, options: CompactionOptions, home: str, prices: PriceFile
+    models: ModelRegistry, options: Compaction, home: str, prices: PriceFile
 ) -> ContextPolicy:
     """Tell the engine when to shorten conversations, as the options say.
 
@@ -123,7 +124,7 @@ def make_context_policy(
         models, options.context_window, LearntWindows(home), prices.find_window
     )
     return ContextPolicy(
-        is_automatic=options.auto_compact,
+        is_automatic=options.automatic,
         clear_at=options.clear_at / 100,
         compact_at=options.compact_at / 100,
         find_window=windows.find,

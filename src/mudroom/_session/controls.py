@@ -1,10 +1,9 @@
-"""Methods of a session that act on its running runs, its named children and its MCP servers."""
+"""What a session offers as `session.runs` and `session.mcp`: control of runs and of MCP servers."""
 
 from __future__ import annotations
 
 import uuid
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from .._core.events import TeamMessageSent
 from .._core.ports import RunHandle
@@ -20,11 +19,25 @@ from ..errors import UnknownName
 from .runner import SessionRunner
 
 
-class RunControls(ABC):
-    """Messages to the running runs of a session, and ways to stop them."""
+class RunControls:
+    """The running runs of a session, `session.runs`: lists them, sends messages, stops them.
 
-    # None before the session is open and after it is closed.
-    _runner: SessionRunner | None
+    Each method raises UsageError while the session is not open.
+
+    Arguments:
+        require_open: returns the runner of the session.
+
+    Example:
+        async def stop_commands(runs: RunControls) -> None:
+            for work in await runs.list_open_work():
+                if work.kind == "command":
+                    runs.cancel(work.id)
+
+        await stop_commands(session.runs)
+    """
+
+    def __init__(self, require_open: Callable[[], SessionRunner]) -> None:
+        self._require_open = require_open
 
     def send(self, run_id: str, message: str) -> bool:
         """Send a message to a running run; its model reads it with the next tool results.
@@ -55,8 +68,8 @@ class RunControls(ABC):
                 nothing is sent and this returns False.
 
         Example:
-            await session.send_durably("alice", "Look at the tests, too.")
-            await session.send_durably("bob", approve=True)
+            await session.runs.send_durably("alice", "Look at the tests, too.")
+            await session.runs.send_durably("bob", approve=True)
         """
         check_type("run_id", run_id, str, "send_durably")
         check_type("message", message, str, "send_durably")
@@ -97,7 +110,7 @@ class RunControls(ABC):
                 None for all children and commands that root runs wait for.
 
         Example:
-            session.detach("1.2.1")
+            session.runs.detach("1.2.1")
         """
         if run_id is None:
             return self._require_open().detach_all()
@@ -109,7 +122,7 @@ class RunControls(ABC):
         """List the runs and background commands that work now, each after its parent.
 
         Example:
-            for work in await session.list_open_work():
+            for work in await session.runs.list_open_work():
                 print(work.id, work.title, work.seconds)
         """
         resources = self._require_open().resources
@@ -128,9 +141,8 @@ class RunControls(ABC):
         """Stop a run and all runs below it, with reason CANCELLED.
 
         Without an id, stop everything: prompts, tasks, `map` and scopes, including those that wait
-            for
-        their start. The id of a background command stops the command. Returns False if nothing is
-        running.
+        for their start. The id of a background command stops the command. Returns False if nothing
+        is running.
         """
         if run_id is None:
             return self._require_open().cancel_all()
@@ -139,49 +151,12 @@ class RunControls(ABC):
         parent = self._find_parent(run_id)
         return parent is not None and parent.stop_command(run_id)
 
-    def pause(self) -> bool:
-        """Stop all work so that a later process continues it. Returns False if nothing is running.
-
-        Commands and open requests are stopped as by `cancel`, but no end of a run is recorded: a
-        session that resumes this one continues each run, including those in the background. From
-        now on the session starts nothing, and the calls that wait for a run raise SessionPaused.
-        Call this when the program is asked to end, for example by SIGTERM, which may also come
-        before the session is open or after it is closed: then nothing is running.
-
-        Example:
-            loop.add_signal_handler(signal.SIGTERM, session.pause)
-        """
-        return self._runner is not None and self._runner.pause()
-
-    def interrupt(self) -> bool:
-        """Stop the prompt's current turn; its background work continues.
-
-        The call that runs the prompt returns a report with `is_interrupted`. The next prompt
-        continues the same run, which then reads the reports of its background work. A prompt
-        without background work ends as by `cancel`. Returns False if no prompt works.
-
-        Example:
-            session.interrupt()
-            await session.run("First tell me what you have.")
-        """
-        return self._require_open().interrupt()
-
-    @property
-    def interrupted_run(self) -> str:
-        """Id of the prompt that was interrupted and has not ended, "" if there is none.
-
-        Example:
-            if session.interrupted_run:
-                print(len(await session.list_open_work()), "runs and commands continue")
-        """
-        return self._require_open().interrupted_run
-
     @property
     def teammates(self) -> tuple[Teammate, ...]:
         """The session's named children, oldest first. A new one may have an earlier one's name.
 
         Example:
-            for teammate in session.teammates:
+            for teammate in session.runs.teammates:
                 print(teammate.name, teammate.state, len(teammate.unread))
         """
         return tuple(self._require_open().resources.services.teams.roster.teammates)
@@ -204,10 +179,6 @@ class RunControls(ABC):
         """Return the handle of the run that started a child or a command, if it works."""
         parent = find_parent_id(work_id)
         return self._find_run(parent) if parent else None
-
-    @abstractmethod
-    def _require_open(self) -> SessionRunner:
-        """Return the session's runner. Raises UsageError if the session is not open."""
 
 
 async def send_between_prompts(
@@ -249,54 +220,69 @@ def _make_event(
     return None
 
 
-class ServerControls(ABC):
-    """States of a session's MCP servers, and restarts."""
+class McpControls:
+    """The MCP servers of a session, `session.mcp`: their states, tools, prompts and resources.
+
+    Each method raises UsageError while the session is not open.
+
+    Arguments:
+        require_open: returns the runner of the session.
+
+    Example:
+        def list_failed(mcp: McpControls) -> list[str]:
+            return [status.name for status in mcp.servers if status.state == "failed"]
+
+        print(list_failed(session.mcp))
+    """
+
+    def __init__(self, require_open: Callable[[], SessionRunner]) -> None:
+        self._require_open = require_open
 
     @property
-    def mcp_servers(self) -> tuple[ServerStatus, ...]:
+    def servers(self) -> tuple[ServerStatus, ...]:
         """The session's MCP servers with their states. A server starts when a run needs it.
 
         Example:
-            for status in session.mcp_servers:
+            for status in session.mcp.servers:
                 print(status.name, status.state, status.reason)
         """
         servers = self._require_open().resources.mcp_servers
         return tuple(servers.list_states()) if servers else ()
 
     @property
-    def mcp_tools(self) -> tuple[Tool, ...]:
+    def tools(self) -> tuple[Tool, ...]:
         """The tools of MCP servers that are known now. A server lists them when it starts.
 
         Example:
-            for tool in session.mcp_tools:
+            for tool in session.mcp.tools:
                 print(tool.name, tool.description)
         """
         servers = self._require_open().resources.mcp_servers
         return tuple(servers.tools.values()) if servers else ()
 
     @property
-    def mcp_prompts(self) -> tuple[ServerPrompt, ...]:
+    def prompts(self) -> tuple[ServerPrompt, ...]:
         """The prompts of MCP servers that are known now. A server lists them when it starts.
 
         Example:
-            for prompt in session.mcp_prompts:
+            for prompt in session.mcp.prompts:
                 print(prompt.name, prompt.arguments)
         """
         servers = self._require_open().resources.mcp_servers
         return tuple(servers.list_prompts()) if servers else ()
 
     @property
-    def mcp_resources(self) -> tuple[ServerResource, ...]:
+    def resources(self) -> tuple[ServerResource, ...]:
         """The resources of MCP servers that are known now. A server lists them when it starts.
 
         Example:
-            for resource in session.mcp_resources:
+            for resource in session.mcp.resources:
                 print(resource.server, resource.uri)
         """
         servers = self._require_open().resources.mcp_servers
         return tuple(servers.list_resources()) if servers else ()
 
-    async def find_mcp_prompt(self, name: str) -> ServerPrompt:
+    async def find_prompt(self, name: str) -> ServerPrompt:
         """Return a prompt of an MCP server; start the server if its prompts are not known yet.
 
         Arguments:
@@ -305,15 +291,15 @@ class ServerControls(ABC):
         Raises UnknownName, and MudroomError with the reason if the server cannot be used.
 
         Example:
-            print((await session.find_mcp_prompt("mcp__docs__summarize")).required)
+            print((await session.mcp.find_prompt("mcp__docs__summarize")).required)
         """
-        check_type("name", name, str, "find_mcp_prompt")
+        check_type("name", name, str, "find_prompt")
         servers = self._require_open().resources.mcp_servers
         if servers is None:
             raise UnknownName("prompt", name, ())
         return await servers.find_prompt(name)
 
-    async def get_mcp_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> str:
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> str:
         """Return the text of a prompt of an MCP server; start the server if it does not run.
 
         Arguments:
@@ -322,49 +308,45 @@ class ServerControls(ABC):
         Raises UnknownName, and MudroomError with the reason if the server cannot be used.
 
         Example:
-            text = await session.get_mcp_prompt("mcp__docs__summarize", {"topic": "parsers"})
+            text = await session.mcp.get_prompt("mcp__docs__summarize", {"topic": "parsers"})
             await session.run(text)
         """
-        check_type("name", name, str, "get_mcp_prompt")
+        check_type("name", name, str, "get_prompt")
         servers = self._require_open().resources.mcp_servers
         if servers is None:
             raise UnknownName("prompt", name, ())
         return await servers.get_prompt(name, arguments or {})
 
-    async def read_mcp_resource(self, server: str, uri: str) -> str:
+    async def read_resource(self, server: str, uri: str) -> str:
         """Return the text of a resource of an MCP server; start the server if it does not run.
 
         Arguments:
             server: name of the server.
-            uri: address of the resource, as in `mcp_resources`.
+            uri: address of the resource, as in `resources`.
 
         Raises UnknownName, and MudroomError with the reason if the server cannot be used.
 
         Example:
-            print(await session.read_mcp_resource("docs", "docs://style-guide"))
+            print(await session.mcp.read_resource("docs", "docs://style-guide"))
         """
-        check_type("server", server, str, "read_mcp_resource")
-        check_type("uri", uri, str, "read_mcp_resource")
+        check_type("server", server, str, "read_resource")
+        check_type("uri", uri, str, "read_resource")
         servers = self._require_open().resources.mcp_servers
         if servers is None:
             raise UnknownName("MCP server", server, ())
         return await servers.read_resource(server, uri)
 
-    async def restart_mcp_server(self, name: str) -> None:
+    async def restart(self, name: str) -> None:
         """End an MCP server and start it again, also one that failed. Its open calls fail.
 
         Raises UnknownName, and MudroomError with the reason if the server cannot be used.
 
         Example:
-            await session.restart_mcp_server("git")
+            await session.mcp.restart("git")
         """
-        check_type("name", name, str, "restart_mcp_server")
+        check_type("name", name, str, "restart")
         servers = self._require_open().resources.mcp_servers
         known = [status.name for status in servers.list_states()] if servers else []
         if servers is None or name not in known:
             raise UnknownName("MCP server", name, known)
         await servers.restart(name)
-
-    @abstractmethod
-    def _require_open(self) -> SessionRunner:
-        """Return the runner of the session. Raises UsageError if the session is not open."""

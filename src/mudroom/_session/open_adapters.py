@@ -57,7 +57,8 @@ def collect_tools(
 
     Arguments:
         own: the caller's tools. ask: true if each command needs confirmation.
-        isolation: true if children can have isolated workspaces. isolate: see SessionOptions.
+        isolation: true if children can have isolated workspaces.
+        isolate: true if those that may change files have one by default.
         limits: what descriptions may list.
     """
     listed_skills = [
@@ -98,14 +99,14 @@ def check_isolation(
         folder: the user's folder.
     """
     isolated = [each.name for each in agents if each.workspace is WorkspaceKind.ISOLATED]
-    if not options.isolate and not isolated:
+    if not options.isolation.each_child and not isolated:
         return  # the version of git is asked for only where it matters
     from .._adapters.workspaces.isolated.git import INSTALL_GIT, explain_unusable_git
 
     reason = explain_unusable_git(os.path.realpath(folder))
     if reason is None:
         return
-    if options.isolate:
+    if options.isolation.each_child:
         raise UsageError(
             f"isolated workspaces need git: {reason}",
             where="isolate",
@@ -159,7 +160,7 @@ def _clean_up_isolated(home: str) -> None:
 
 def choose_board_offer(options: SessionOptions, agents: Iterable[Agent]) -> BoardOffer:
     """Choose which runs have the tools for the task board; "" if no run does."""
-    if options.board:
+    if options.children.board:
         return "all"
     agents = tuple(agents)
     patterns = [pattern for agent in agents for pattern in parse_tool_patterns(agent.tools)]
@@ -233,7 +234,7 @@ def explain_missing_search(agent: Agent, model: Model, options: SessionOptions) 
         return []
     if not is_allowed and not options.allow_net:
         reason = "use --allow-net, or the allow rule WebSearch"
-    elif "web_search" not in getattr(model, "server_tools", ()):
+    elif "web_search" not in getattr(model, "provider_tools", ()):
         reason = f"mudroom knows no web search of {model.name}"
     elif not is_allowed and options.permissions.can_ask:
         reason = "the provider does not ask before a search; the allow rule WebSearch permits it"
@@ -282,13 +283,18 @@ def open_tracing(
 
     Raises UsageError if the packages are not installed.
     """
-    if options.tracing is None:
+    if options.integrations.tracing is None:
         return None
     from .._adapters.integrations.tracing.session_tracing import open_session_tracing
     from .._adapters.models.providers import find_server
 
     return open_session_tracing(
-        options.tracing, options.id, environ, redact, notices, cache(partial(find_server, environ))
+        options.integrations.tracing,
+        options.id,
+        environ,
+        redact,
+        notices,
+        cache(partial(find_server, environ)),
     )
 
 
@@ -316,15 +322,15 @@ def add_hooks(
 
     Raises UnknownName for an event that never fires, and UsageError for programs beside an object.
     """
-    if isinstance(options.hooks, Hooks):
-        if options.hook_programs:
+    if isinstance(options.integrations.hooks, Hooks):
+        if options.integrations.hook_programs:
             raise UsageError(
                 "a Hooks object and hook_programs cannot be used together",
                 where="Session",
                 remedy='Give functions by event, as in hooks={"PreToolUse": [function]}.',
             )
-        return replace(services, hooks=options.hooks)
-    if not options.hooks and not options.hook_programs:
+        return replace(services, hooks=options.integrations.hooks)
+    if not options.integrations.hooks and not options.integrations.hook_programs:
         return services
     from .._adapters.integrations.hook_programs.session_hooks import (
         SessionFacts,
@@ -341,8 +347,8 @@ def add_hooks(
         can_ask=options.approver is not None,
     )
     hooks = open_session_hooks(
-        options.hook_programs,
-        options.hooks or {},
+        options.integrations.hook_programs,
+        options.integrations.hooks or {},
         facts,
         make_rule_matcher(services.toolbox, folder, environ.get("HOME", "")),
         environ=environ,
@@ -393,7 +399,9 @@ def open_servers(
     options: SessionOptions, folder: str, home: str, environ: Mapping[str, str]
 ) -> SessionServers | None:
     """Open a session's MCP servers, None if it has none. Starts nothing."""
-    return make_servers(options.mcp_servers, options.permissions, folder, home, environ)
+    return make_servers(
+        options.integrations.mcp_servers, options.permissions, folder, home, environ
+    )
 
 
 def make_servers(

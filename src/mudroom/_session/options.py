@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import uuid
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from inspect import Parameter, Signature, signature
 from types import MappingProxyType
-from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import (
+    Any,
+    Concatenate,
+    NamedTuple,
+    ParamSpec,
+    TypeVar,
+    get_args,
+)
 
-from msgspec import Meta
-from msgspec.structs import fields, replace
+from msgspec import Struct
+from msgspec.structs import FieldInfo, fields, replace
 
 from .._adapters.integrations.hook_programs.spec import HookSpec
 from .._adapters.integrations.mcp_servers.spec import ServerSpec
@@ -17,6 +26,7 @@ from .._adapters.integrations.plugins.spec import Plugin
 from .._adapters.integrations.tracing.spec import Tracing
 from .._core.agents import Agent
 from .._core.budgets import Budget, check_amount
+from .._core.options import Children, Compaction, Isolation, ModelOptions, OptionGroup
 from .._core.ports import (
     Approver,
     HookCallback,
@@ -31,75 +41,84 @@ from .._core.ports import (
     Workspace,
 )
 from .._core.tools import Tool
-from .._core.type_checks import check_type
-from .._engine.context_policy import CompactionOptions
+from .._core.type_checks import NamedFields, check_type
 from ..errors import UnknownName, UsageError, quote_value
 from ..permissions.rules import Permissions
 
 A = TypeVar("A")
 P = ParamSpec("P")
 R = TypeVar("R")
-PositiveInt = Annotated[int, Meta(ge=1)]
+S = TypeVar("S", bound=Struct)
 JOURNALS = ("sqlite", "memory")
 # Of one session.
 MAX_PROCESSES = 64
 
 
-class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
+class SharedOptions(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     """Options that are the same in a program and in a settings file.
 
-    `SessionOptions` and `config.Settings` inherit them, so each is declared only once. The options
-    of `CompactionOptions` are among them.
+    `SessionOptions` and `config.Settings` inherit them, so each is declared only once. A settings
+    file has the fields of the groups one by one, under their encoded names.
 
     Arguments:
-        child_model: model string of children whose agent says "inherit"; "inherit" is the
-            model of the parent. Rules choose by agent, "*" stands for all other agents:
-            {"explore": "haiku", "*": "sonnet"} or "explore=haiku; *=sonnet".
-        fallback_model: model string of the model that continues when the first one fails
-            permanently; more than one with commas.
-        max_output_tokens: longest answer of a model in tokens, for agents that set none; None
-            derives it from the model and its context window.
-        child_turns: maximum model calls of a child if its agent and its caller set no limit.
-        max_children: children that run at the same time; more wait.
-        max_returns: times that a child with an isolated workspace gets its work back if it has
-            conflicts, or its check fails. After that, the parent reads the reason.
-        board: offer the tools for the task board of the project. Without it, only an agent that
-            names them has them.
-        isolate: give each child that may change files an isolated workspace, unless its agent or
-            the call says otherwise.
-        check: command, such as "make test", that must succeed with the merged files before the work
-            of a child with an isolated workspace is merged.
-        check_seconds: time limit of that command.
         allow_net: let commands reach the network, and offer the tool `web_fetch`.
-        isolated_mb: disk space in MiB for the isolated workspaces of a session; at the limit, a
-            child that needs one is not started.
         home: mudroom's state folder, with the session files; default: `$MUDROOM_HOME`, else a
             folder below the user's state folder.
-        takes_images: send images to every model. Otherwise a model that is not known to accept
-            them, such as a local one, gets placeholders.
-        output_style: name of the output style of the agent that runs the prompts; "default" for
-            none. Children never have one.
-        worker: where children run: "local" (this process), "process" (one process per
-            processor) or "process:N", N from 1 to 64; "ray" or "ray:N" (processes on the nodes of
-            the Ray cluster of the variable RAY_ADDRESS, or of one that is started here).
+        children: what child runs get, and how many run at once.
+        isolation: isolated workspaces of children, and checks before a merge.
+        compaction: when a conversation is shortened.
+        model_options: fallbacks, limits and prices of models.
     """
 
-    child_model: str | Mapping[str, str] = "inherit"
-    fallback_model: str = ""
-    max_output_tokens: PositiveInt | None = None
-    child_turns: PositiveInt = 30
-    max_children: PositiveInt = 64
-    max_returns: Annotated[int, Meta(ge=0)] = 1
-    board: bool = False
-    isolate: bool = False
-    isolated_mb: PositiveInt = 4096
-    check: str = ""
-    check_seconds: PositiveInt = 600
     allow_net: bool = False
     home: str = ""
-    takes_images: bool = False
+    children: Children = Children()
+    isolation: Isolation = Isolation()
+    compaction: Compaction = Compaction()
+    model_options: ModelOptions = ModelOptions()
+
+
+class Integrations(OptionGroup, frozen=True, kw_only=True):
+    """What a session takes from files of the folder and from other programs.
+
+    Arguments:
+        agent_files: read agent files, skills and context files (AGENTS.md, CLAUDE.md, ...) of the
+            folder and of the user's HOME in `environ`; or whose: "user", "project" (with the user's
+            own CLAUDE.local.md, if "local" is there, too).
+        trusted: give agents of the folder the rights that their files ask for; else they only read.
+        output_style: name of the output style of the agent that runs the prompts; "default" for
+            none. Children never have one.
+        plugins: plugins whose agents and skills are added to those of `agent_files`. Their hooks
+            and MCP servers are options of their own.
+        mcp_servers: MCP servers whose tools the runs may use. A server starts when a run first
+            needs it, outside the sandbox.
+        hooks: functions that the engine calls before and after tools, children and runs: an object,
+            or functions by the event of a settings file, such as "PreToolUse". These take and
+            return what a hook program reads and writes.
+        hook_programs: programs and addresses of settings files to call. Nothing is read from files
+            here, and no trust is asked for.
+        tool_sources: sources of further tools, opened and closed with the session.
+        tracing: export traces and metrics of the session with OpenTelemetry.
+        origins: file, variable or record that the settings `child_model` and `output_style` come
+            from, by name. A rule for an agent that this folder does not have, or a style that does
+            not exist, is then left out with a notice.
+
+    Example:
+        programs = load_usable_programs(".")
+        integrations = Integrations(agent_files=True, mcp_servers=programs.servers)
+        session = Session(model="offline", cwd=".", integrations=integrations)
+    """
+
+    agent_files: bool | Sequence[str] = False
+    trusted: bool = True
     output_style: str = ""
-    worker: str = "local"
+    plugins: Sequence[Plugin] = ()
+    mcp_servers: Sequence[ServerSpec] = ()
+    hooks: Hooks | Mapping[str, Sequence[HookFunction | HookCallback]] | None = None
+    hook_programs: Sequence[HookSpec] = ()
+    tool_sources: Sequence[ToolSource] = ()
+    tracing: Tracing | None = None
+    origins: Mapping[str, str] = {}
 
 
 class SessionOptions(SharedOptions, frozen=True, kw_only=True):
@@ -109,7 +128,8 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
         model: a model string ("anthropic:claude-sonnet-4-5", "ollama:qwen3:8b", "offline"), a
             Model object, or "auto": the first provider in `environ` that has a key or a local
             server, else the offline model.
-        cwd: the folder that file tools are limited to.
+        cwd: the folder that file tools are limited to, or a Workspace object that they use in its
+            place.
         budget: limits of all runs of the session together: prompts, tasks, scopes and the runs
             below them. A resumed session counts its earlier runs, too.
         prompt_budget: limits of each prompt, child runs included.
@@ -118,116 +138,188 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
         agents: agents of the caller for `task`. One that has the name of a built-in agent
             replaces it.
         agent: the agent that runs the prompts, or its name; default: the built-in one.
-        agent_files: read agent files, skills and context files (AGENTS.md, CLAUDE.md, ...) of the
-            folder and of the user's HOME in `environ`; or whose: "user", "project" (with the user's
-            own CLAUDE.local.md, if "local" is there, too).
+        permissions: rules and mode for tool calls; default: allow what the sandbox contains and
+            refuse what needs confirmation.
+        approver: decides on tool calls that need confirmation; default: all are refused.
+        sandbox: where commands run. "full" or "file" isolation, "auto" (the best that works here;
+            if none works, each command needs confirmation), "off", or a Sandbox object.
+        worker: where children run: "local" (this process), "process" (one process per
+            processor) or "process:N", N from 1 to 64; "ray" or "ray:N" (processes on the nodes of
+            the Ray cluster of the variable RAY_ADDRESS, or of one that is started here); or the
+            worker processes that several sessions share, an open `mudroom.Workers`.
+        environ: variables with keys and addresses; default: those of this process.
         journal: "sqlite" (a file below `home`), "memory", or a Journal object.
         store: where the session is created or resumed instead of the files in `home`: a
             SessionStore, or the address of a PostgreSQL database,
             "postgresql://USER@HOST:PORT/DATABASE".
-        approver: decides on tool calls that need confirmation; default: all are refused.
-        hooks: functions that the engine calls before and after tools, children and runs: an object,
-            or functions by the event of a settings file, such as "PreToolUse". These take and
-            return what a hook program reads and writes.
-        hook_programs: programs and addresses of settings files to call. Nothing is read from files
-            here, and no trust is asked for.
-        workers: worker processes that this session shares with others, in place of `worker`.
-        tool_sources: sources of further tools, opened and closed with the session.
-        mcp_servers: MCP servers whose tools the runs may use. A server starts when a run first
-            needs it, outside the sandbox.
-        plugins: plugins whose agents and skills are added to those of `agent_files`. Their hooks
-            and MCP servers are options of their own.
-        sandbox: where commands run. "full" or "file" isolation, "auto" (the best that works here;
-            if none works, each command needs confirmation), "off", or a Sandbox object.
-        workspace: the files that file tools see, in place of the folder `cwd`.
-        tracing: export traces and metrics of the session with OpenTelemetry.
-        permissions: rules and mode for tool calls; default: allow what the sandbox contains and
-            refuse what needs confirmation.
-        trusted: give agents of the folder the rights that their files ask for; else they only read.
-        environ: variables with keys and addresses; default: those of this process.
         resume: id of a recorded session to continue, the first characters of the id, or its name;
             None for a new session. What it was started with is used again, unless it is named
             here: docs/sessions.md lists which options.
         fork: continue a copy of that session under a new id and leave the original unchanged.
-        prices: look up prices in a table for the costs in reports. A budget in dollars also turns
-            this on. Without it, only free models and prices that a provider states are known.
-        child_model_origin: file or variable that the rules of `child_model` come from. A rule for
-            an agent that this folder does not have is then left out with a notice.
-        output_style_origin: file or record that names the style. It is then left out with a notice
-            if there is no such style, and a resumed session keeps the style that it had.
         id: UUID of a new session or of a fork; default: a random one.
+        integrations: agent files, MCP servers, hooks, plugins and traces.
 
     Example:
-        options = SessionOptions(model="offline", child_turns=20)
-        print(options.max_children)
+        options = SessionOptions(model="offline", children=Children(turns=20))
+        print(options.children.parallel)
     """
 
     model: str | Model = "auto"
-    cwd: str = "."
+    cwd: str | Workspace = "."
     budget: Budget = Budget()
     prompt_budget: Budget = Budget()
     tools: Sequence[Tool | str] = ()
     agents: Sequence[Agent] = ()
     agent: str | Agent = ""
-    agent_files: bool | Sequence[str] = False
+    permissions: Permissions = Permissions()
+    approver: Approver | None = None
+    sandbox: str | Sandbox = "auto"
+    worker: str | WorkerProcesses = "local"
+    environ: Mapping[str, str] | None = None
     journal: str | Journal = "sqlite"
     store: SessionStore | str | None = None
-    approver: Approver | None = None
-    hooks: Hooks | Mapping[str, Sequence[HookFunction | HookCallback]] | None = None
-    hook_programs: Sequence[HookSpec] = ()
-    workers: WorkerProcesses | None = None
-    tool_sources: Sequence[ToolSource] = ()
-    mcp_servers: Sequence[ServerSpec] = ()
-    plugins: Sequence[Plugin] = ()
-    sandbox: str | Sandbox = "auto"
-    workspace: Workspace | None = None
-    permissions: Permissions = Permissions()
-    tracing: Tracing | None = None
-    trusted: bool = True
-    environ: Mapping[str, str] | None = None
     resume: str | None = None
     fork: bool = False
-    prices: bool = False
-    child_model_origin: str = ""
-    output_style_origin: str = ""
     id: str = ""
+    integrations: Integrations = Integrations()
 
     def __post_init__(self) -> None:
-        for name in (
-            "child_turns",
-            "max_children",
-            "isolated_mb",
-            "max_output_tokens",
-            "context_window",
-        ):
-            amount = getattr(self, name)
-            is_optional = name in ("max_output_tokens", "context_window")
-            if amount is not None or not is_optional:
-                check_amount(name, amount, "SessionOptions", is_count=True, minimum=1)
-        check_amount("max_returns", self.max_returns, "SessionOptions", is_count=True, minimum=0)
-        for name in ("clear_at", "compact_at"):
-            percent = getattr(self, name)
-            check_amount(name, percent, "SessionOptions", is_count=True, minimum=1, maximum=100)
+        for place, minimum, maximum in _list_amounts():
+            owner = place.find_owner(self)
+            # `make_options` refuses a value that is not the group.
+            if not isinstance(owner, place.owner):
+                continue
+            amount = getattr(owner, place.field.name)
+            if amount is not None or place.field.default is not None:
+                check_amount(
+                    place.field.name,
+                    amount,
+                    place.owner.__name__,
+                    is_count=True,
+                    minimum=minimum,
+                    maximum=maximum,
+                )
+
+
+class Place(NamedTuple):
+    """Where an option is in a struct of options.
+
+    Arguments:
+        group: field of the struct that has the option, None for one without a group.
+        field: the option itself. owner: the struct that it is a field of.
+    """
+
+    group: str | None
+    field: FieldInfo
+    owner: type[Struct]
+
+    def find_owner(self, options: Struct) -> Any:  # noqa: ANN401  of any group
+        """Return the struct that has the option: the options, or one of their groups."""
+        return options if self.group is None else getattr(options, self.group)
+
+    def read(self, options: Struct) -> Any:  # noqa: ANN401  of the option
+        """Return the value of the option."""
+        return getattr(self.find_owner(options), self.field.name)
+
+
+@cache
+def list_places(struct: type[Struct]) -> dict[str, Place]:
+    """Return where each option of a struct is, by its flat name.
+
+    That is the name of the option in settings files, in flags and in the record.
+    """
+    places: dict[str, Place] = {}
+    for field in fields(struct):
+        if not isinstance(field.default, OptionGroup):
+            places[field.encode_name] = Place(None, field, struct)
+            continue
+        owner = type(field.default)
+        for inner in fields(field.default):
+            places[inner.encode_name] = Place(field.name, inner, owner)
+    return places
+
+
+@cache
+def _list_amounts() -> tuple[tuple[Place, int, int | None], ...]:
+    """Return the options that are amounts, each with its smallest and its largest value."""
+    amounts: list[tuple[Place, int, int | None]] = []
+    for place in list_places(SessionOptions).values():
+        # `int` with limits, perhaps as one choice of a union.
+        for hint in (place.field.type, *get_args(place.field.type)):
+            for meta in getattr(hint, "__metadata__", ()):
+                largest = None if meta.le is None else int(meta.le)
+                amounts.append((place, int(meta.ge or 0), largest))
+    return tuple(amounts)
+
+
+def gather_options(values: Mapping[str, Any], base: Struct) -> dict[str, Any]:
+    """Put options that have flat names into their groups.
+
+    Arguments:
+        values: options by name, in their groups or by their flat names.
+        base: options with the groups that flat names change, unless `values` has the group.
+    """
+    places = list_places(type(base))
+    gathered: dict[str, Any] = {}
+    changes: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        place = places.get(name)
+        if place is None or place.group is None:
+            gathered[name] = value
+        else:
+            changes.setdefault(place.group, {})[place.field.name] = value
+    for group, changed in changes.items():
+        gathered[group] = replace(gathered.get(group, getattr(base, group)), **changed)
+    return gathered
+
+
+def change_options(options: S, values: Mapping[str, Any]) -> S:
+    """Return options with other values for these flat names."""
+    return replace(options, **gather_options(values, options))
+
+
+def list_chosen(values: Mapping[str, Any]) -> frozenset[str]:
+    """Return the flat names of options that arguments of `Session` choose.
+
+    In a group, these are the fields that differ from the default: a group does not know which of
+    its fields were named.
+    """
+    chosen = set(values)
+    for name, place in list_places(SessionOptions).items():
+        if place.group is not None and place.group in values:
+            value = getattr(values[place.group], place.field.name)
+            if value != place.field.default:
+                chosen.add(name)
+    return frozenset(chosen)
 
 
 def make_options(values: Mapping[str, Any]) -> SessionOptions:
     """Return session options with an id.
 
-    Raises UnknownName for an option that does not exist, UsageError for a wrong value.
+    A flat name of an option that is in a group is accepted with a DeprecationWarning. Raises
+    UnknownName for an option that does not exist, UsageError for a wrong value.
     """
     names = SessionOptions.__struct_fields__
-    if unknown := [name for name in values if name not in names]:
+    places = list_places(SessionOptions)
+    if unknown := [name for name in values if name not in names and name not in places]:
         raise UnknownName("option", unknown[0], names, where="Session")
-    options = SessionOptions(**values)
+    for name in values:
+        if name not in names:
+            group, field, owner = places[name]
+            text = (
+                f"Session({name}=...) is deprecated: use {group}={owner.__name__}({field.name}=...)"
+            )
+            warnings.warn(text, DeprecationWarning, stacklevel=3)
+    options = SessionOptions(**gather_options(values, SessionOptions()))
     check_type("options", options, SessionOptions, "Session")
-    for option in fields(options):
-        value = getattr(options, option.name)
-        if option.name == "resume" and value == "":
+    for name, place in places.items():
+        value = place.read(options)
+        if name == "resume" and value == "":
             continue  # programs that ran before the default was None pass it
-        if isinstance(value, str) and value != option.default and not value.strip():
+        if isinstance(value, str) and value != place.field.default and not value.strip():
             raise UsageError(
-                f"{option.name} is blank",
-                where="Session",
+                f"{place.field.name} is blank",
+                where="Session" if place.group is None else place.owner.__name__,
                 remedy="Leave it out for the default, or give a value.",
             )
     if isinstance(options.journal, str) and options.journal not in JOURNALS:
@@ -273,16 +365,9 @@ def parse_worker(worker: str, where: str = "") -> WorkerChoice:
 
 
 def choose_worker(options: SessionOptions) -> WorkerChoice:
-    """Choose where the children of a session run. Raises UsageError for a wrong choice."""
-    if options.workers is None:
-        return parse_worker(options.worker)
-    if options.worker != "local":
-        raise UsageError(
-            "the options worker and workers are two choices for the same thing",
-            where="Session",
-            remedy="Leave one of them out.",
-        )
-    return parse_worker(options.workers.worker)
+    """Choose where the children of a session run. Raises UsageError for an unknown worker."""
+    worker = options.worker
+    return parse_worker(worker if isinstance(worker, str) else worker.worker)
 
 
 def use_signature(

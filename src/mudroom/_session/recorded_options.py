@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import msgspec
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from .._adapters.journals.sessions import stream_events
 from .._adapters.models.pricing import calculate_cost
@@ -24,36 +23,9 @@ from ..permissions.rules import Permissions, Rule, Verdict
 from . import config
 from .conversation_state import select_finished
 from .open_adapters import open_store
-from .options import SessionOptions
+from .options import SessionOptions, change_options, list_places
 
-# Every option of a session is in exactly one of these three tuples, so a new one is not forgotten.
-# Options that the opening of a session records, and that a resumed session has again.
-RESTORED = (
-    "agent",
-    "agent_files",
-    "agents",
-    "allow_net",
-    "auto_compact",
-    "budget",
-    "check",
-    "check_seconds",
-    "child_model",
-    "child_turns",
-    "clear_at",
-    "compact_at",
-    "context_window",
-    "isolate",
-    "isolated_mb",
-    "max_children",
-    "max_output_tokens",
-    "max_returns",
-    "permissions",
-    "sandbox",
-    "takes_images",
-    "worker",
-)
-
-# Options that other parts of the record bring back, such as the brief of each prompt.
+# Options that other parts of the record bring back, such as the brief of each prompt, by flat name.
 RESTORED_OTHERWISE = (
     "board",
     "cwd",
@@ -67,7 +39,6 @@ RESTORED_OTHERWISE = (
 # Options that only the new process can give: objects, functions, programs, trust, and secrets.
 OF_PROCESS = (
     "approver",
-    "child_model_origin",
     "environ",
     "fork",
     "home",
@@ -76,7 +47,7 @@ OF_PROCESS = (
     "id",
     "journal",
     "mcp_servers",
-    "output_style_origin",
+    "origins",
     "plugins",
     "resume",
     "store",
@@ -84,13 +55,20 @@ OF_PROCESS = (
     "tools",
     "tracing",
     "trusted",
-    "workers",
-    "workspace",
+)
+
+# All others: the opening of a session records them, and a resumed session has them again.
+RESTORED = tuple(
+    name
+    for name in list_places(SessionOptions)
+    if name not in RESTORED_OTHERWISE and name not in OF_PROCESS
 )
 
 # Rules of the command line have the flag as their origin.
 _FLAG_PREFIX = "--"
 ORIGIN = "the record of this session"
+# Only a text can be recorded.
+_MAY_BE_OBJECTS = ("sandbox", "worker")
 
 
 def get_environ(options: SessionOptions) -> Mapping[str, str]:
@@ -105,8 +83,8 @@ def find_home(options: SessionOptions) -> str:
 
 def find_folder(options: SessionOptions) -> str:
     """Return the absolute path of the session's folder. Raises UsageError if there is none."""
-    if options.workspace is not None:
-        return options.workspace.root
+    if not isinstance(options.cwd, str):
+        return options.cwd.root
     folder = find_real_path(options.cwd)
     if not os.path.isdir(folder):
         raise UsageError(
@@ -147,17 +125,17 @@ async def use_recorded_options(
     # A model for one prompt only is not the session's.
     of_session = [brief for brief in briefs if not brief.has_own_model]
     reuses_model = options.model == "auto" and of_session
-    options = replace(
-        options,
+    style = _choose_style(options, events)
+    known = {
         # The record of a fork begins with that of its original, which has another id.
-        id=options.id if options.fork else session or openings[-1].session,
-        resume=session or openings[-1].session,
-        model=of_session[-1].model if reuses_model else options.model,
-        board=options.board or is_board_offered([*events, *recorded.starts.values()]),
-        **_choose_style(options, events),
-        prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
-    )
-    return options, recorded
+        "id": options.id if options.fork else session or openings[-1].session,
+        "resume": session or openings[-1].session,
+        "model": of_session[-1].model if reuses_model else options.model,
+        "board": options.children.board or is_board_offered([*events, *recorded.starts.values()]),
+        "prices": options.model_options.prices
+        or any(brief.budget.usd is not None for brief in briefs),
+    }
+    return change_options(options, {**known, **style}), recorded
 
 
 def _choose_folder(
@@ -172,7 +150,7 @@ def _choose_folder(
 
     Raises UsageError if that folder is gone.
     """
-    if options.workspace is not None or ("cwd" in chosen and options.cwd):
+    if not isinstance(options.cwd, str) or ("cwd" in chosen and options.cwd):
         return options
     folder = path_from_text(opened.cwd)
     if not os.path.isdir(folder):
@@ -222,14 +200,15 @@ def describe_move(events: Sequence[StoredEvent], folder: str) -> str:
     return f"this session goes on in {folder}; before, it worked in {former}"
 
 
-def _choose_style(options: SessionOptions, events: Sequence[StoredEvent]) -> dict[str, str]:
+def _choose_style(options: SessionOptions, events: Sequence[StoredEvent]) -> dict[str, Any]:
     """Choose the output style: a resumed session keeps its last one."""
     opened = [event for event in events if type(event) is SessionOpened and event.output_style]
-    is_chosen_now = options.output_style and not options.output_style_origin
+    origins = options.integrations.origins
+    is_chosen_now = options.integrations.output_style and not origins.get("output_style")
     if is_chosen_now or not opened:
         return {}
-    origin = "the record of this session"
-    return {"output_style": opened[-1].output_style, "output_style_origin": origin}
+    origins = {**origins, "output_style": ORIGIN}
+    return {"output_style": opened[-1].output_style, "origins": origins}
 
 
 def describe_other_board(events: Sequence[StoredEvent], board: str) -> str:
@@ -316,15 +295,16 @@ def list_grants(options: SessionOptions) -> tuple[str, ...]:
 def encode_options(options: SessionOptions) -> dict[str, Any]:
     """Encode the restored options that are not the default, as JSON values by name."""
     recorded: dict[str, Any] = {}
-    for field in fields(SessionOptions):
-        value = getattr(options, field.name)
-        if field.name not in RESTORED or value == field.default:
+    places = list_places(SessionOptions)
+    for name in RESTORED:
+        value = places[name].read(options)
+        if value == places[name].field.default:
             continue
-        if field.name == "permissions" and not (value := _select_own_rules(value)):
+        if name == "permissions" and not (value := _select_own_rules(value)):
             continue
-        if field.name == "sandbox" and not isinstance(value, str):
+        if name in _MAY_BE_OBJECTS and not isinstance(value, str):
             continue
-        recorded[field.name] = msgspec.to_builtins(value)
+        recorded[name] = msgspec.to_builtins(value)
     return recorded
 
 
@@ -348,21 +328,24 @@ def restore_options(
     """
     recorded = [opened.options for opened in openings if opened.options is not None]
     if not recorded:  # of a version that recorded only these two
-        isolate = options.isolate or openings[0].isolate
-        return replace(options, isolate=isolate, check=options.check or openings[0].check)
+        isolation = options.isolation
+        former = {
+            "isolate": isolation.each_child or openings[0].isolate,
+            "check": isolation.check or openings[0].check,
+        }
+        return change_options(options, former)
     last = recorded[-1]
     changes = {name: _decode(name, last) for name in RESTORED if name not in chosen}
     former = path_from_text(openings[-1].cwd)
-    rules = [_rebase(rule, former, options.cwd) for rule in changes.pop("permissions", ())]
+    rules = [_rebase(rule, former, find_folder(options)) for rule in changes.pop("permissions", ())]
     if agents := [*_decode("agents", last), *options.agents]:
         # One that is given now replaces the recorded one of its name.
         changes["agents"] = list({agent.name: agent for agent in agents}.values())
-    if options.workers is not None:
-        changes.pop("worker", None)  # the processes that are shared now
-    if not isinstance(options.sandbox, str):
-        changes.pop("sandbox", None)
+    for name in _MAY_BE_OBJECTS:
+        if not isinstance(getattr(options, name), str):
+            changes.pop(name, None)  # the object that is given now
     if "child_model" in changes:
-        changes["child_model_origin"] = ORIGIN
+        changes["origins"] = {**options.integrations.origins, "child_model": ORIGIN}
     new = [rule for rule in rules if rule not in options.permissions.rules]
     permissions = replace(
         options.permissions,
@@ -370,27 +353,23 @@ def restore_options(
         denies_unlisted=options.permissions.denies_unlisted
         or any(rule.verdict == "allow" for rule in new),
     )
-    return replace(options, **changes, permissions=permissions)
+    return change_options(options, {**changes, "permissions": permissions})
 
 
-def _rebase(rule: Rule, former: str, cwd: str) -> Rule:
+def _rebase(rule: Rule, former: str, folder: str) -> Rule:
     """Move a rule about the session's old folder to its new one."""
-    return replace(rule, base=find_real_path(cwd)) if former and rule.base == former else rule
+    return replace(rule, base=folder) if former and rule.base == former else rule
 
 
 def _decode(name: str, recorded: Mapping[str, Any]) -> Any:  # noqa: ANN401  of the option
     if name == "permissions":
         return msgspec.convert(recorded.get(name, ()), tuple[Rule, ...])
+    option = list_places(SessionOptions)[name].field
     if name not in recorded:
-        return _find_fields()[name].default
-    if name == "sandbox":
+        return option.default
+    if name in _MAY_BE_OBJECTS:
         return str(recorded[name])
-    return msgspec.convert(recorded[name], _find_fields()[name].type)
-
-
-@cache
-def _find_fields() -> dict[str, Any]:
-    return {field.name: field for field in fields(SessionOptions)}
+    return msgspec.convert(recorded[name], option.type)
 
 
 def describe_restored(options: SessionOptions) -> str:

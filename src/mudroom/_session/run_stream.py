@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Generic, TypeVar
 
-from .._core.events import AnyEvent
-from .._core.runs import Report
+from .._core.events import AnyEvent, Delta
+from .._core.runs import Report, is_child_id
 from ..errors import UsageError
 
 T = TypeVar("T")
@@ -46,6 +46,20 @@ class RunStream(Generic[T]):
 
     async def __anext__(self) -> AnyEvent:
         return await anext(self._events)
+
+    async def text(self) -> AsyncGenerator[str]:
+        """Yield the text of the run's answers piece by piece, without that of its child runs.
+
+        It reads the same events as the stream itself: use one of the two.
+
+        Example:
+            async with session.stream("Find the author.") as stream:
+                async for piece in stream.text():
+                    print(piece, end="")
+        """
+        async for event in self:
+            if type(event) is Delta and event.kind == "text" and not is_child_id(event.run):
+                yield event.text
 
     async def __aenter__(self) -> RunStream[T]:
         return self

@@ -85,7 +85,7 @@ class SessionRunner:
     @property
     def max_children(self) -> int:
         """Children that run at once at each depth."""
-        return self._options.max_children
+        return self._options.children.parallel
 
     @property
     def interrupted_run(self) -> str:
@@ -307,9 +307,9 @@ class SessionRunner:
         ]
         return [notice for notice in notices if notice]
 
-    def record_opening(self, session: str, cwd: str, granted: tuple[str, ...]) -> None:
+    def record_opening(self, session: str, cwd: str, rights: tuple[str, ...]) -> None:
         """Show the opening to the watchers. The journal stores it with the next event."""
-        event = make_opening(self.resources, self._options, session, cwd, granted)
+        event = make_opening(self.resources, self._options, session, cwd, rights)
         # A session that is opened and closed without a prompt leaves no record.
         self.resources.journal.hold(event)
         self._watchers.show(event)
@@ -457,13 +457,13 @@ def make_opening(
     options: SessionOptions,
     session: str,
     cwd: str,
-    granted: tuple[str, ...],
+    rights: tuple[str, ...],
 ) -> SessionOpened:
     """Make the event that a session is open, with what holds for all of its runs.
 
     Arguments:
         session: the session's id.
-        granted: rights beyond the sandbox, as the record shows them.
+        rights: beyond the sandbox, as the record shows them.
     """
     services = resources.services
     return SessionOpened(
@@ -472,9 +472,9 @@ def make_opening(
         cwd=path_to_text(cwd),
         version=__version__,
         sandbox=services.environments.shared.sandbox.tier,
-        granted=granted,
-        isolate=options.isolate,
-        check=options.check,
+        rights=rights,
+        isolate=options.isolation.each_child,
+        check=options.isolation.check,
         board=resources.board_name,
         traceparent=services.trace_ids.traceparent if services.trace_ids else "",
         output_style=resources.output_style,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, overload
 
 from msgspec.structs import replace
 
@@ -12,7 +13,7 @@ from .._core.agents import Agent
 from .._core.budgets import Budget
 from .._core.events import AnyEvent, StoredEvent
 from .._core.ports import Sandbox, Workspace
-from .._core.runs import Report
+from .._core.runs import RecordedTask, Report
 from .._core.runs import T as Outputs
 from .._core.type_checks import check_type
 from .._engine.session_context import Watchers
@@ -20,13 +21,13 @@ from .._projections.open_events import OpenEvents
 from ..errors import UsageError
 from ..permissions.rules import Permissions
 from . import build, recorded_options
-from .controls import RunControls, ServerControls
+from .controls import McpControls, RunControls
 from .conversation_state import ConversationState
-from .options import Plugin, SessionOptions, make_options, use_signature
-from .prompts import OutputSpec, Prompt
+from .options import Plugin, SessionOptions, list_chosen, make_options, use_signature
+from .prompts import OutputSpec, Prompt, convert_report
 from .run_stream import RunStream
 from .runner import SessionRunner
-from .tasks import TaskCalls
+from .tasks import make_task, read_reports, resume_task, run_task, run_tasks, stream_tasks
 
 if TYPE_CHECKING:
     from ..scope import (
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from ..scope.subagent import ScopeRuntime
 
 
-class Session(RunControls, ServerControls, TaskCalls):
+class Session:
     """One conversation with a root agent, and all runs below it.
 
     Its keyword arguments are the fields of `SessionOptions`, which describes them.
@@ -51,8 +52,8 @@ class Session(RunControls, ServerControls, TaskCalls):
         start_source: why a new session starts, for hooks, such as "clear" after another one. Set it
             before the session opens. A resumed or forked session has its own source.
         end_reason: why the session ends, for hooks. Set it before the end.
-        chosen_options: names of the options that win over a resumed session's record, by default
-            those that are given here.
+        chosen_options: flat names of the options that win over a resumed session's record, by
+            default those that are given here.
 
     Errors: UsageError (no such folder, unknown model), JournalError. If a model fails, no exception
     is raised: the run's report has the reason.
@@ -69,7 +70,7 @@ class Session(RunControls, ServerControls, TaskCalls):
         self.notices: list[str] = []
         self.start_source = "startup"
         self.end_reason = "other"
-        self.chosen_options = frozenset(options)
+        self.chosen_options = list_chosen(options)
         self._conversation = ConversationState()
         self._watchers = Watchers()
         self._history_watchers: list[Callable[[StoredEvent], None]] = []
@@ -121,6 +122,16 @@ class Session(RunControls, ServerControls, TaskCalls):
         finally:
             self._runner = None
             await runner.resources.close()
+
+    @property
+    def runs(self) -> RunControls:
+        """The running runs: lists them, sends them messages, stops them."""
+        return RunControls(self._require_open)
+
+    @property
+    def mcp(self) -> McpControls:
+        """The MCP servers: their states, tools, prompts and resources."""
+        return McpControls(self._require_open)
 
     @property
     def budget(self) -> Budget:
@@ -183,7 +194,7 @@ class Session(RunControls, ServerControls, TaskCalls):
     @property
     def plugins(self) -> tuple[Plugin, ...]:
         """The plugins whose agents, skills and commands the session has."""
-        return tuple(self._options.plugins)
+        return tuple(self._options.integrations.plugins)
 
     @property
     def permissions(self) -> Permissions:
@@ -203,7 +214,7 @@ class Session(RunControls, ServerControls, TaskCalls):
     @property
     def trusted(self) -> bool:
         """Whether agents of the folder have the rights that their files ask for."""
-        return self._options.trusted
+        return self._options.integrations.trusted
 
     @property
     def workspace(self) -> Workspace:
@@ -282,6 +293,169 @@ class Session(RunControls, ServerControls, TaskCalls):
         runner = self._require_open()
         return RunStream(lambda watcher: runner.run_prompt(prompt, outputs, watcher))
 
+    async def task(
+        self,
+        prompt: Prompt,
+        *,
+        outputs: OutputSpec[Outputs] = None,
+        agent: str | Agent = "general",
+        budget: Budget | None = None,
+        model: str | None = None,
+        description: str = "",
+        check: str = "",
+        confirm_check: bool = False,
+        key: str = "",
+    ) -> Report[Outputs]:
+        """Run one task in a clean context, beside the conversation.
+
+        Arguments:
+            outputs: as for `run`.
+            agent: the agent, or its name.
+            budget: fields that are None come from the agent, then from the session.
+            model: a model string in place of the agent's.
+            description: three to five words for screens.
+            check: command that must succeed with a copy of the files when the task has reached its
+                goal, or the reason of the report is ERROR.
+            confirm_check: the command is asked about like one of a model.
+            key: your id of the task, for the brief in the record.
+        """
+        runner = self._require_open()
+        brief, request = make_task(
+            runner,
+            prompt,
+            outputs,
+            agent,
+            budget,
+            model=model,
+            description=description,
+            check=check,
+            confirm_check=confirm_check,
+            key=key,
+        )
+        report = await runner.run_brief(brief, request)
+        return convert_report(report, request.output_type)
+
+    def stream_task(
+        self,
+        prompt: Prompt,
+        *,
+        outputs: OutputSpec[Outputs] = None,
+        agent: str | Agent = "general",
+        budget: Budget | None = None,
+        model: str | None = None,
+        description: str = "",
+    ) -> RunStream[Outputs]:
+        """Run a task like `task`, and iterate over its events while it runs.
+
+        Arguments:
+            outputs, agent, budget, model, description: as for `task`.
+
+        Example:
+            async with session.stream_task("Find the author.", agent="explore") as stream:
+                async for event in stream:
+                    print(event.run)
+            print(stream.report.text)
+        """
+        runner = self._require_open()
+        more = {"model": model, "description": description}
+        return RunStream(
+            lambda watcher: run_task(runner, prompt, outputs, agent, budget, watcher, **more)
+        )
+
+    def check_task(self, *, agent: str | Agent = "general", model: str | None = None) -> None:
+        """Raise UsageError if tasks cannot have this agent or model; nothing is started.
+
+        Example:
+            session.check_task(agent="explore", model="anthropic:claude-sonnet-4-5")
+        """
+        briefs = self._require_open().briefs
+        briefs.resolve_model(briefs.select_agent(agent), model)
+
+    async def resume_task(
+        self, run_id: str, *, outputs: OutputSpec[Outputs] = None
+    ) -> Report[Outputs]:
+        """Continue one task that a crash interrupted from its last step, to its end.
+
+        Several can continue at the same time, beside other tasks.
+
+        Arguments:
+            run_id: one of `unfinished_runs`.
+            outputs: as for `resume_unfinished`.
+
+        Raises UsageError if no task with this id was interrupted.
+
+        Example:
+            for run_id in session.unfinished_runs:
+                print(await session.resume_task(run_id))
+        """
+        return await resume_task(self._require_open(), run_id, outputs)
+
+    async def reports(self) -> list[RecordedTask]:
+        """Return the prompts, tasks and scopes of the session so far, oldest first.
+
+        They come from the record, so those of earlier processes are among them: after a crash, a
+        program finds here which items of a `map` are done. Raises JournalError.
+
+        Example:
+            done = {each.prompt: each.report for each in await session.reports() if each.report}
+            missing = [prompt for prompt in prompts if prompt not in done]
+        """
+        return await read_reports(self._require_open())
+
+    @overload
+    def map(
+        self,
+        prompts: Iterable[Prompt],
+        *,
+        outputs: OutputSpec[Outputs] = None,
+        agent: str | Agent = "general",
+        parallel: int | None = None,
+        budget: Budget | None = None,
+    ) -> CoroutineType[Any, Any, list[Report[Outputs]]]: ...
+
+    @overload
+    def map(
+        self,
+        prompts: AsyncIterable[Prompt],
+        *,
+        outputs: OutputSpec[Outputs] = None,
+        agent: str | Agent = "general",
+        parallel: int | None = None,
+        budget: Budget | None = None,
+    ) -> AsyncGenerator[Report[Outputs]]: ...
+
+    def map(
+        self,
+        prompts: Iterable[Prompt] | AsyncIterable[Prompt],
+        *,
+        outputs: OutputSpec[Any] = None,
+        agent: str | Agent = "general",
+        parallel: int | None = None,
+        budget: Budget | None = None,
+    ) -> CoroutineType[Any, Any, list[Report[Any]]] | AsyncGenerator[Report[Any]]:
+        """Run one task per prompt, each in its own context; return the reports in the same order.
+
+        A task that fails does not stop the others: its report says ERROR.
+
+        Arguments:
+            prompts: an iterable gives a list of reports; an async iterable an async iterator,
+                which keeps only the tasks that run, and the reports that wait for an earlier one.
+            parallel: tasks that run at the same time; default: `max_children`.
+
+        An iterable is checked whole before the first task starts. Raises UsageError if a prompt,
+        the agent or `outputs` is wrong, and JournalError when all tasks have ended. An async
+        iterator ends after `cancel`; its tasks are cancelled when it is closed.
+
+        Example:
+            async for report in session.map(read_prompts(), parallel=200):
+                print(report.run_id, report.text)
+        """
+        runner = self._require_open()
+        amount = runner.max_children if parallel is None else parallel
+        if isinstance(prompts, AsyncIterable):
+            return stream_tasks(runner, prompts, outputs, agent, budget, amount)
+        return run_tasks(runner, prompts, outputs, agent, budget, amount)
+
     async def compact(self, focus: str = "") -> Report:
         """Replace the conversation with a summary by its model. The journal keeps all messages.
 
@@ -352,6 +526,43 @@ class Session(RunControls, ServerControls, TaskCalls):
         Raises UsageError if no interrupted run has these outputs.
         """
         return await self._require_open().resume_unfinished(outputs)
+
+    def pause(self) -> bool:
+        """Stop all work so that a later process continues it. Returns False if nothing is running.
+
+        Commands and open requests are stopped as by `runs.cancel`, but no end of a run is recorded:
+        a session that resumes this one continues each run, including those in the background. From
+        now on the session starts nothing, and the calls that wait for a run raise SessionPaused.
+        Call this when the program is asked to end, for example by SIGTERM, which may also come
+        before the session is open or after it is closed: then nothing is running.
+
+        Example:
+            loop.add_signal_handler(signal.SIGTERM, session.pause)
+        """
+        return self._runner is not None and self._runner.pause()
+
+    def interrupt(self) -> bool:
+        """Stop the prompt's current turn; its background work continues.
+
+        The call that runs the prompt returns a report with `is_interrupted`. The next prompt
+        continues the same run, which then reads the reports of its background work. A prompt
+        without background work ends as by `runs.cancel`. Returns False if no prompt works.
+
+        Example:
+            session.interrupt()
+            await session.run("First tell me what you have.")
+        """
+        return self._require_open().interrupt()
+
+    @property
+    def interrupted_run(self) -> str:
+        """Id of the prompt that was interrupted and has not ended, "" if there is none.
+
+        Example:
+            if session.interrupted_run:
+                print(len(await session.runs.list_open_work()), "runs and commands continue")
+        """
+        return self._require_open().interrupted_run
 
     def rewind(self, run_id: str) -> None:
         """Return the conversation to the state before a root run; files stay as they are."""

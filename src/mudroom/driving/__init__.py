@@ -7,7 +7,9 @@ a mapping of messages: each message of its protocol becomes one call, each event
 For what such a server needs besides: `check_prompt`, `check_outputs` and `explain_mismatch` check
 what clients send, `Peer` keeps the requests that are open between a server and its client, in both
 directions, `FairSlots` shares places for work between clients, `Listener` takes the connections of
-an HTTP server, and `delete_session` deletes a session with its files.
+an HTTP server, `make_private_file` and `replace_private_file` write what no other user may read,
+and `delete_session` deletes a session with its files. `RunControls` and `McpControls` are the types
+of `session.runs` and `session.mcp`.
 
 Example:
     questions = Questions()
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from .._core.schemas import explain_mismatch
     from .._peers import Peer, PeerGone
     from .._platform.connection_limits import ConnectionLimits
+    from .._platform.private_files import make_private_file, replace_private_file
+    from .._session.controls import McpControls, RunControls
     from .checks import check_outputs, check_prompt
     from .driver import SessionDriver, SessionStart
     from .fair_slots import FairSlots
@@ -56,11 +60,13 @@ _EXPORTS = {
     "FairSlots": ".fair_slots",
     "ListenOptions": ".listening",
     "Listener": ".listening",
+    "McpControls": ".._session.controls",
     "Peer": ".._peers",
     "PeerGone": ".._peers",
     "Question": ".questions",
     "Questions": ".questions",
     "Refusal": ".listening",
+    "RunControls": ".._session.controls",
     "ServerAddress": ".listening",
     "SessionDriver": ".driver",
     "SessionStart": ".driver",
@@ -69,6 +75,8 @@ _EXPORTS = {
     "check_prompt": ".checks",
     "delete_session": ".._adapters.journals.sessions",
     "explain_mismatch": ".._core.schemas",
+    "make_private_file": ".._platform.private_files",
+    "replace_private_file": ".._platform.private_files",
 }
 
 __all__ = [
@@ -76,11 +84,13 @@ __all__ = [
     "FairSlots",
     "ListenOptions",
     "Listener",
+    "McpControls",
     "Peer",
     "PeerGone",
     "Question",
     "Questions",
     "Refusal",
+    "RunControls",
     "ServerAddress",
     "SessionDriver",
     "SessionStart",
@@ -89,6 +99,8 @@ __all__ = [
     "check_prompt",
     "delete_session",
     "explain_mismatch",
+    "make_private_file",
+    "replace_private_file",
 ]
 
 

@@ -235,7 +235,7 @@ class SessionDriver(Generic[Plan]):
         is_stopped |= self.interrupt(keeps_background=False)
         is_stopped |= sum(turn.stop() for turn in list(self._beside)) > 0
         if self._session:
-            is_stopped |= self._session.cancel()
+            is_stopped |= self._session.runs.cancel()
         return is_stopped
 
     def pause(self) -> bool:

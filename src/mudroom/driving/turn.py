@@ -111,7 +111,7 @@ class Turn(Generic[Result]):
 
         def end_stopped(event: AnyEvent) -> None:
             if self.is_stopped and isinstance(event, RunResumed) and not is_child_id(event.run):
-                session.cancel()
+                session.runs.cancel()
 
         stop_watching = session.watch(end_stopped)
         try:
@@ -123,7 +123,7 @@ class Turn(Generic[Result]):
 
     async def _follow(self, session: Session, work: SessionCall) -> Any:  # noqa: ANN401
         self.run_id = session.interrupted_run or None
-        self._stop_run = lambda keeps: session.interrupt() if keeps else session.cancel()
+        self._stop_run = lambda keeps: session.interrupt() if keeps else session.runs.cancel()
         try:
             return await work(session)
         finally:
@@ -146,7 +146,7 @@ class Turn(Generic[Result]):
         if session is None:
             return None
         self._stop_run = lambda _: (
-            session.cancel(self.run_id) if self.run_id else self.task.cancel()
+            session.runs.cancel(self.run_id) if self.run_id else self.task.cancel()
         )
         try:
             async with session.stream_task(prompt, **options) as stream:

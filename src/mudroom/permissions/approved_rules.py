@@ -209,5 +209,4 @@ def _read(path: Path) -> dict[str, list[str]]:
 
 
 def _write(path: Path, kept: Mapping[str, Sequence[str]]) -> None:
-    os.makedirs(path.parent, mode=0o700, exist_ok=True)
     replace_private_file(path, msgspec.json.format(msgspec.json.encode(kept)) + b"\n")

@@ -280,7 +280,7 @@ class CallMatcher:
         """Return whether the pattern in a rule's brackets matches a call."""
         if not rule.pattern:
             return True
-        if tool.is_server_tool:
+        if tool.is_provider_tool:
             # The provider runs the tool, so single calls are not seen here: a rule that forbids
             # some calls must forbid all, and one that allows some can allow none.
             return rule.verdict != Verdict.ALLOW

@@ -74,6 +74,5 @@ def untrust_folder(home: str, folder: str) -> bool:
 
 
 def _write(home: str, folders: set[str]) -> None:
-    os.makedirs(home, mode=0o700, exist_ok=True)
     data = msgspec.json.format(msgspec.json.encode(sorted(folders))) + b"\n"
     replace_private_file(Path(home, TRUST_FILE), data)

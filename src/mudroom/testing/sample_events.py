@@ -148,7 +148,7 @@ def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[Store
             cwd="/home/someone/project",
             version="0.1.0",
             sandbox="off",
-            granted=("network", "allow bash(make)"),
+            rights=("network", "allow bash(make)"),
         ),
         RunStarted(at=at, run=run, prompt_id=prompt_id, brief=_BRIEF),
         RunResumed(at=at, run=run, prompt_id=prompt_id),

@@ -13,7 +13,7 @@ from mudroom.permissions import Rule
 from mudroom.ports import InputForm
 from mudroom.views import sanitize_line
 
-from .errors import RequestError
+from .json_rpc import RequestError
 from .params import ClientAbilities
 from .tool_calls import (
     describe_title,

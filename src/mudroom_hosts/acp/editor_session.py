@@ -21,10 +21,9 @@ from mudroom.views import quote, wrap
 
 from ..file_prompts import FilePrompt, fill_file_prompt
 from .approver import EditorApprover
-from .connection import Connection
-from .errors import INVALID_PARAMS, RequestError
+from .json_rpc import INVALID_PARAMS, Connection, RequestError
 from .params import ClientAbilities
-from .setup import CommandLine, ServerCommand, SessionPlan
+from .setup import CommandLine, EditorSessionPlan, ServerCommand
 from .stop_reasons import make_prompt_end, make_reason_meta
 from .updates import SessionUpdates
 
@@ -42,7 +41,7 @@ class EditorSession:
         self,
         connection: Connection,
         command_line: CommandLine,
-        plan: SessionPlan,
+        plan: EditorSessionPlan,
         abilities: ClientAbilities,
         notify: Callable[[str], object],
     ) -> None:
@@ -87,7 +86,7 @@ class EditorSession:
         self._shows_history = shows_history
         await self._stack.enter_async_context(self._driver)
 
-    def _make_session(self, plan: SessionPlan, start: SessionStart) -> Session:
+    def _make_session(self, plan: EditorSessionPlan, start: SessionStart) -> Session:
         if start.id is not None:
             plan = replace(plan, **{"resume": "", "id": "", **start.options})
         session = self._command_line.prepare(plan, self._approver.questions)
@@ -192,7 +191,7 @@ class EditorSession:
         """Stop a child by the id of its session. Return False if it does not work."""
         assert self._updates
         run_id = self._updates.children.find_run(session)
-        return bool(run_id) and self._driver.session.cancel(run_id)
+        return bool(run_id) and self._driver.session.runs.cancel(run_id)
 
     async def choose(self, option: str, value: object) -> None:
         """Use a mode or a model, from the next prompt on.

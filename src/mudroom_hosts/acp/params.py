@@ -12,7 +12,7 @@ from msgspec import Struct
 from mudroom import ServerSpec
 from mudroom.driving import explain_mismatch
 
-from .errors import INVALID_PARAMS, RequestError
+from .json_rpc import INVALID_PARAMS, RequestError
 
 _T = TypeVar("_T")
 _ORIGIN = "the editor"

@@ -12,13 +12,15 @@ from msgspec.structs import replace
 
 from mudroom import __version__
 
-from .connection import Connection, Params, Reply
-from .errors import (
+from .json_rpc import (
     AUTH_REQUIRED,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     NOT_FOUND,
+    Connection,
+    Params,
+    Reply,
     RequestError,
 )
 from .params import (
@@ -35,7 +37,7 @@ from .params import (
     parse_params,
     require_absolute,
 )
-from .setup import CommandLine, SessionPlan
+from .setup import CommandLine, EditorSessionPlan
 
 if TYPE_CHECKING:
     from .editor_session import EditorSession
@@ -205,13 +207,13 @@ class AcpServer:
         session = await self._open(plan, shows_history=shows_history)
         return self._describe_opened(session, {})
 
-    def _make_plan(self, fields: FolderParams) -> SessionPlan:
+    def _make_plan(self, fields: FolderParams) -> EditorSessionPlan:
         if fields.additional_directories:
             self._notify("not used by mudroom: additionalDirectories of the editor")
         cwd = require_absolute(fields.cwd)
-        return SessionPlan(cwd=cwd, servers=make_servers(fields.mcp_servers))
+        return EditorSessionPlan(cwd=cwd, servers=make_servers(fields.mcp_servers))
 
-    async def _open(self, plan: SessionPlan, *, shows_history: bool = False) -> EditorSession:
+    async def _open(self, plan: EditorSessionPlan, *, shows_history: bool = False) -> EditorSession:
         from .editor_session import EditorSession  # slow to import
 
         self._require_model(plan.cwd)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mudroom import Approver, ServerSpec, Session, Tool
 
 
-class SessionPlan(Struct, frozen=True, kw_only=True):
+class EditorSessionPlan(Struct, frozen=True, kw_only=True):
     """The session to open.
 
     Arguments:
@@ -77,7 +77,7 @@ class CommandLine(Struct, frozen=True, kw_only=True):
         reads_unsaved: whether `read` shows texts that are not saved in the editor.
     """
 
-    prepare: Callable[[SessionPlan, Approver], Session]
+    prepare: Callable[[EditorSessionPlan, Approver], Session]
     load_prompts: Callable[[Session], Sequence[FilePrompt]]
     list_server_prompts: Callable[[Session], Sequence[ServerCommand]]
     fetch_server_prompt: Callable[[Session, str, str], Awaitable[str | None]]

@@ -8,7 +8,7 @@ from mudroom import Reason, Report, Usage
 from mudroom.ports import StopReason
 from mudroom.views import describe_end
 
-from .errors import INTERNAL_ERROR, RequestError
+from .json_rpc import INTERNAL_ERROR, RequestError
 
 _REASONS = {
     Reason.GOAL: "end_turn",

@@ -16,7 +16,7 @@ from mudroom.errors import WorkspaceError
 from mudroom.ports import FileInfo, Workspace, time_limit
 from mudroom.views import find_builtin_tool
 
-from .errors import RequestError
+from .json_rpc import RequestError
 
 READ_METHOD = "fs/read_text_file"
 MAX_BYTES = 1 << 20

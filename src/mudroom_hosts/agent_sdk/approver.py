@@ -13,8 +13,7 @@ from mudroom.permissions import Rule, Verdict, parse_rule
 from mudroom.ports import InputForm, ToolCategory
 from mudroom.views import get_claude_name, is_child_id
 
-from .channel import ControlChannel, HostError
-from .json_fields import as_list, as_object
+from .channel import ControlChannel, HostError, as_list, as_object
 from .output import to_host_arguments
 
 _ORIGIN = "the program that started mudroom"

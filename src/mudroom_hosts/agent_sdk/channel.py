@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from mudroom.driving import Peer, PeerGone
 from mudroom.errors import MudroomError
 
 from ..line_streams import encode_json_line
-from .json_fields import as_list, as_object
 
 
 class HostError(MudroomError):
@@ -133,3 +132,18 @@ def _cut_texts(value: Any, cap: int) -> Any:  # noqa: ANN401  (any JSON value)
     if items := as_list(value):
         return [_cut_texts(item, cap) for item in items]
     return value
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """Return a JSON object, or an empty one if the value is none."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """Return a JSON list, or an empty one if the value is none."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def as_text(value: object) -> str:
+    """Return a text, or "" if the value is none."""
+    return value if isinstance(value, str) else ""

@@ -14,13 +14,12 @@ from mudroom.permissions import Rule
 from mudroom.ports import HookCallback
 
 from .approver import HostApprover
-from .channel import ControlChannel, HostError
+from .channel import ControlChannel, HostError, as_list, as_object, as_text
 from .host_tools import HostToolSource
 from .hosted_session import HostedSession
-from .json_fields import as_list, as_object, as_text
 from .output import PROTOCOL_LEVEL, HostOutput
 from .prompt_loop import PromptLoop
-from .setup import HostSetup, PrepareSession, ServerOptions, SessionPlan
+from .setup import HostSetup, PrepareSession, SdkOptions, SdkSessionPlan
 
 
 class Host:
@@ -34,7 +33,7 @@ class Host:
         self,
         channel: ControlChannel,
         prepare: PrepareSession,
-        options: ServerOptions,
+        options: SdkOptions,
         setup: HostSetup,
         notify: Callable[[str], object],
     ) -> None:
@@ -54,7 +53,7 @@ class Host:
             HostToolSource(channel, name, setup.manifests.get(name)) for name in setup.servers
         )
         hooks = make_host_hooks(setup.hooks, options.hook_events, channel, output.send_hook, notify)
-        plan = SessionPlan(setup=setup, sources=sources)
+        plan = SdkSessionPlan(setup=setup, sources=sources)
         self.hosted = HostedSession(prepare, options, approver, hooks, output, plan, notify)
         self.prompts = PromptLoop(self.hosted, output, keeps_background=setup.keeps_background)
         servers = ServerRequests(self.hosted, lambda name: HostToolSource(channel, name))
@@ -270,14 +269,14 @@ class RequestTable:
 
     async def _stop_task(self, request: Mapping[str, Any]) -> Answer:
         task = str(request.get("task_id", ""))
-        if not task or not self._hosted.driver.session.cancel(task):
+        if not task or not self._hosted.driver.session.runs.cancel(task):
             raise UsageError(f"no task with the id {task!r} is running")
         return {}
 
     async def _detach_tasks(self, request: Mapping[str, Any]) -> Answer:
         call = request.get("tool_use_id")
         task = self._output.find_task(str(call)) if call else None
-        return {"backgrounded": self._hosted.driver.session.detach(task)}
+        return {"backgrounded": self._hosted.driver.session.runs.detach(task)}
 
     async def _cancel_line(self, request: Mapping[str, Any]) -> Answer:
         return {"cancelled": self._prompts.cancel_line(str(request.get("message_uuid", "")))}

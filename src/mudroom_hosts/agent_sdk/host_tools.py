@@ -14,8 +14,7 @@ from typing import Any
 from mudroom import Effect, ImageBlock, Tool, ToolResult, __version__
 from mudroom.ports import parse_sendable_image, time_limit
 
-from .channel import ControlChannel, HostError
-from .json_fields import as_list, as_object, as_text
+from .channel import ControlChannel, HostError, as_list, as_object, as_text
 
 PROTOCOL_VERSION = "2025-11-25"
 """Revision of MCP that the agent SDKs speak with their in-process servers."""

@@ -21,7 +21,7 @@ from .approver import HostApprover
 from .host_tools import HostToolSource
 from .output import HostOutput
 from .resume_point import ResumePoint
-from .setup import PlannedSession, PrepareSession, ServerOptions, SessionParts, SessionPlan
+from .setup import PlannedSession, PrepareSession, SdkOptions, SdkSessionPlan, SessionParts
 
 
 class HostedSession:
@@ -37,11 +37,11 @@ class HostedSession:
     def __init__(
         self,
         prepare: PrepareSession,
-        options: ServerOptions,
+        options: SdkOptions,
         approver: HostApprover,
         hooks: Mapping[str, Sequence[HookCallback]],
         output: HostOutput,
-        plan: SessionPlan,
+        plan: SdkSessionPlan,
         notify: Callable[[str], object],
     ) -> None:
         self.driver = SessionDriver(
@@ -93,7 +93,7 @@ class HostedSession:
         """Close the session, if it is open."""
         await self._stack.aclose()
 
-    def _make_session(self, plan: SessionPlan, start: SessionStart) -> Session:
+    def _make_session(self, plan: SdkSessionPlan, start: SessionStart) -> Session:
         if start.id is not None:
             plan = replace(plan, **{"resume": "", "id": "", **start.options})
         planned = self._prepare(plan, self._parts)
@@ -213,16 +213,16 @@ class HostedSession:
     async def restart_server(self, name: str) -> None:
         """Start an MCP server again. Raises UnknownName, and MudroomError if it cannot be used."""
         session = await self.driver.get_session()
-        known = [status.name for status in session.mcp_servers]
+        known = [status.name for status in session.mcp.servers]
         if name not in known:
             raise UnknownName("MCP server", name, [*(each.name for each in self.sources), *known])
-        await session.restart_mcp_server(name)
+        await session.mcp.restart(name)
 
     def _describe_servers(self, session: Session) -> list[dict[str, Any]]:
         own = [describe_source(source) for source in self.sources]
         names = [source.name for source in self.sources]
         scopes = self._get_planned().servers.scopes
-        others = describe_servers(session.mcp_servers, session.mcp_tools, scopes)
+        others = describe_servers(session.mcp.servers, session.mcp.tools, scopes)
         return [*own, *(each for each in others if each["name"] not in names)]
 
     def _get_planned(self) -> PlannedSession:

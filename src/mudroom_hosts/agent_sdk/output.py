@@ -28,7 +28,7 @@ from mudroom.views import (
 )
 
 from .resume_point import make_message_id
-from .setup import ServerOptions
+from .setup import SdkOptions
 
 PROTOCOL_LEVEL = "2.1.248"
 """Version of Claude Code whose protocol mudroom follows. The SDKs warn below 2.0.0."""
@@ -51,7 +51,7 @@ class HostOutput:
     def __init__(
         self,
         send: Callable[[Mapping[str, Any]], None],
-        options: ServerOptions,
+        options: SdkOptions,
         *,
         shows_child_text: bool,
     ) -> None:

@@ -16,8 +16,8 @@ from mudroom.driving import Turn
 from mudroom.errors import JournalError, MudroomError, UsageError
 
 from ..file_prompts import FilePrompt, fill_file_prompt, find_file_prompt
+from .channel import as_list, as_object, as_text
 from .hosted_session import HostedSession
-from .json_fields import as_list, as_object, as_text
 from .output import HostOutput
 
 
@@ -202,7 +202,7 @@ class PromptLoop:
             return False
         if line.text.startswith("/") and find_file_prompt(line.text, self._hosted.load_prompts()):
             return False
-        if not self._driver.session.send(turn.run_id, line.text):
+        if not self._driver.session.runs.send(turn.run_id, line.text):
             return False
         if line.uuid:
             self._uuids.append(line.uuid)

@@ -93,7 +93,7 @@ async def _end_interrupted(session: Session) -> None:
 
     def cancel(event: AnyEvent) -> None:
         if isinstance(event, RunResumed) and not is_child_id(event.run):
-            session.cancel()
+            session.runs.cancel()
 
     stop_watching = session.watch(cancel)
     try:

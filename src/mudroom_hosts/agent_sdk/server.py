@@ -13,7 +13,7 @@ from mudroom.errors import MudroomError, UsageError
 from .channel import ControlChannel
 from .host import Host
 from .prompt_loop import UserLine, parse_user_line
-from .setup import PrepareSession, ServerOptions, parse_setup
+from .setup import PrepareSession, SdkOptions, parse_setup
 
 _CHECK_SECONDS = 0.5
 """Seconds between two checks whether the host still reads, after it has closed its end."""
@@ -31,7 +31,7 @@ class AgentSdkServer:
     def __init__(
         self,
         prepare: PrepareSession,
-        options: ServerOptions,
+        options: SdkOptions,
         write: Callable[[bytes], None],
         notify: Callable[[str], object],
     ) -> None:

@@ -12,7 +12,7 @@ from mudroom.permissions import Rule
 from mudroom.ports import HookCallback
 
 from ..file_prompts import FilePrompt
-from .json_fields import as_list, as_object, as_text
+from .channel import as_list, as_object, as_text
 
 if TYPE_CHECKING:
     from mudroom import ServerSpec
@@ -52,7 +52,7 @@ class HostSetup(Struct, frozen=True, kw_only=True):
     unused: tuple[str, ...] = ()
 
 
-class SessionPlan(Struct, frozen=True, kw_only=True):
+class SdkSessionPlan(Struct, frozen=True, kw_only=True):
     """The session to open.
 
     Arguments:
@@ -126,11 +126,11 @@ class PlannedSession(Struct, frozen=True, kw_only=True):
     outputs: dict[str, Any] | None = None
 
 
-PrepareSession = Callable[[SessionPlan, SessionParts], PlannedSession]
+PrepareSession = Callable[[SdkSessionPlan, SessionParts], PlannedSession]
 """Function that makes the session of a plan from the flags and settings of the command line."""
 
 
-class ServerOptions(Struct, frozen=True, kw_only=True):
+class SdkOptions(Struct, frozen=True, kw_only=True):
     """Flags that concern only the protocol.
 
     Arguments:

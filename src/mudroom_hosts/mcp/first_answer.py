@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from mudroom import __version__
+from mudroom.driving import replace_private_file
 
 from ..line_streams import LineInput, LineOutput
-from .private_files import write_private_file
 from .tool_definitions import INSTRUCTIONS, TOOLS
 
 FILE = "mcp/first-answers.json"
@@ -108,7 +108,7 @@ class FirstAnswer:
         answers.pop(key, None)
         if result is not None:
             answers = {**dict(list(answers.items())[1 - _MAX_KEPT :]), key: result}
-        write_private_file(self._path, msgspec.json.encode(answers))
+        replace_private_file(self._path, msgspec.json.encode(answers))
 
 
 def _identify_package() -> tuple[str, int]:

@@ -18,12 +18,11 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from mudroom.driving import Question
+from mudroom.driving import Question, replace_private_file
 from mudroom.errors import MudroomError
 
 from .approver import CANNOT_ASK, read_answer
 from .host_tasks import HostTask, HostTasks, Owner
-from .private_files import write_private_file
 
 KEPT_SECONDS = 7 * 86_400
 """Time after the last change of a task in which its file is kept."""
@@ -253,7 +252,7 @@ class ProtocolTasks:
 
     def _store(self, record: TaskRecord) -> None:
         path = self._folder / f"{record.id}.json"
-        write_private_file(path, msgspec.json.encode(record))
+        replace_private_file(path, msgspec.json.encode(record))
 
     def _describe(self, record: TaskRecord) -> dict[str, Any]:
         state: dict[str, Any] = {

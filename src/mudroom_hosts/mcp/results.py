@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from mudroom import Reason
+from mudroom.driving import replace_private_file
 from mudroom.views import add_facts, format_words, quote, sanitize_line
 
 from .host_tasks import HostTask, is_success
-from .private_files import write_private_file
 
 MAX_TEXT = 24_000
 """Characters of a report: about 6,000 tokens; hosts warn at 10,000."""
@@ -137,7 +137,7 @@ class AnswerMaker:
             return text
         # A run may open files here that it was told of, and can guess the names of no others.
         path = Path(self._spill_folder, f"{task.run_id}-report-{os.urandom(8).hex()}.txt")
-        write_private_file(path, text.encode("utf-8", "replace"))
+        replace_private_file(path, text.encode("utf-8", "replace"))
         notice = f"[… cut: the whole report, {len(text):,} characters, is in {path}]"
         return f"{text[:limit]}\n{notice}"
 

@@ -33,7 +33,7 @@ _FIRST_SECONDS = 0.05
 """Longest time that the start waits for the first request, whose answer may be known."""
 
 
-class ServerOptions(Struct, frozen=True, kw_only=True):
+class McpOptions(Struct, frozen=True, kw_only=True):
     """Options of the server.
 
     Arguments:
@@ -64,7 +64,7 @@ class McpServer:
     def __init__(
         self,
         make_session: Callable[[Approver], Session],
-        options: ServerOptions,
+        options: McpOptions,
         notify: Callable[[str], object],
     ) -> None:
         self._make_session = make_session

@@ -13,10 +13,9 @@ from aiohttp import web
 
 from mudroom import Reason, Report, TextBlock
 from mudroom.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFinished
-from mudroom.ports import time_limit
 from mudroom.views import is_child_id, stream_events
 
-from ..event_stream import TimedWriter
+from ..event_stream import TimedWriter, wait_for_change
 from ..feed import SessionFeed
 from ..request_errors import ErrorBody, ErrorFields, RequestError, make_wrong_request
 from ..route import Call
@@ -48,6 +47,23 @@ class AnswerRoutes:
         self._parts = parts
         self._registry = registry
         self._closing = closing
+
+    async def _add_session(
+        self, call: Call, wanted: Wanted, kind: str
+    ) -> tuple[SessionRecord, Input]:
+        """Store a session and its prompt. Raises RequestError.
+
+        Clients expect 404 for a model that does not exist, and may choose another one then.
+        """
+        try:
+            session = wanted.make_session()
+            record, item, _ = await self._sessions.add_session(call, session, kind=kind)
+        except RequestError as error:
+            if error.code != "unknown_agent":
+                raise
+            raise RequestError(404, "model_not_found", error.message, param="model") from None
+        assert item
+        return record, item
 
     def _follow(self, record: SessionRecord, item: Input, wanted: Wanted) -> PromptFollower:
         """Return the follower of a prompt."""
@@ -93,9 +109,7 @@ async def _send_stream(
 
     Raises TimeoutError, ConnectionError if the client does not read.
     """
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **headers})
-    await response.prepare(call.request)
-    writer = TimedWriter(call.request, response, seconds)
+    writer = await TimedWriter.open(call, seconds, headers)
     try:
         async for line in lines:
             await writer.write(line)
@@ -105,7 +119,7 @@ async def _send_stream(
         await writer.write(encode_line(ErrorBody(fields)))
     finally:
         await lines.aclose()
-    return response
+    return writer.response
 
 
 def encode_line(value: object) -> bytes:
@@ -200,10 +214,7 @@ class PromptFollower:
             if self._closing.is_set():
                 message = "the server stops; the session continues when it is started again"
                 raise RequestError(503, "draining", f"{message}: {self._record.id}")
-            try:
-                async with time_limit(self._parts.options.keepalive_seconds):
-                    await change.wait()
-            except TimeoutError:
+            if not await wait_for_change(change, self._parts.options.keepalive_seconds):
                 yield ""
 
     async def _has_ended(self) -> bool:

@@ -20,8 +20,7 @@ class ChatRoutes(AnswerRoutes):
     async def complete(self, call: Call) -> web.StreamResponse:
         """Run a prompt and return its answer, or stream it."""
         request, wanted = parse_chat(call.body)
-        record, item, _ = await self._sessions.add_session(call, wanted.make_session(), kind="chat")
-        assert item
+        record, item = await self._add_session(call, wanted, "chat")
         follower = self._follow(record, item, wanted)
         base = {
             "id": f"chatcmpl-{record.id}",

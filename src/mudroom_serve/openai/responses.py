@@ -61,11 +61,7 @@ class ResponseRoutes(AnswerRoutes):
         self, call: Call, request: ResponseRequest, wanted: Wanted
     ) -> tuple[SessionRecord, Input]:
         if not request.previous_response_id:
-            record, item, _ = await self._sessions.add_session(
-                call, wanted.make_session(), kind="responses"
-            )
-            assert item
-            return record, item
+            return await self._add_session(call, wanted, "responses")
         record, previous = await self._find(call, request.previous_response_id)
         agent = record.choices.agent or DEFAULT_AGENT
         if request.model != agent:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 
 from mudroom import Reason
 
-from .state_file import StateFile
+from .server_state import ServerState, StateConnection
 
 State = Literal["waiting", "working", "done"]
 _COLUMNS = "number, session, key, digest, type, body, state, runs_before, result"
@@ -72,9 +71,9 @@ class Input(Struct, frozen=True, kw_only=True):
 
 
 class InputRecords:
-    """The events of a state file."""
+    """The events in the state of the server."""
 
-    def __init__(self, state: StateFile) -> None:
+    def __init__(self, state: ServerState) -> None:
         self._state = state
 
     async def add(
@@ -82,7 +81,7 @@ class InputRecords:
     ) -> tuple[Input, bool]:
         """Store an event unless one has the key; return it, and whether it is new."""
 
-        def insert(connection: sqlite3.Connection) -> tuple[tuple[Any, ...], bool]:
+        def insert(connection: StateConnection) -> tuple[tuple[Any, ...], bool]:
             statement = f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND key = ?"
             row = connection.execute(statement, (session, key)).fetchone()
             if row:  # an insert that is ignored would use up a number
@@ -175,7 +174,7 @@ class InputRecords:
 
 
 def insert_input(
-    connection: sqlite3.Connection,
+    connection: StateConnection,
     session: str,
     key: str,
     digest: bytes,
@@ -184,8 +183,8 @@ def insert_input(
 ) -> None:
     """Store an event unless one has the key."""
     connection.execute(
-        "INSERT OR IGNORE INTO inputs (session, key, digest, type, body, state)"
-        " VALUES (?, ?, ?, ?, ?, 'waiting')",
+        "INSERT INTO inputs (session, key, digest, type, body, state)"
+        " VALUES (?, ?, ?, ?, ?, 'waiting') ON CONFLICT DO NOTHING",
         (session, key, digest, type, msgspec.json.encode(body).decode()),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from msgspec import Struct
 from mudroom import Budget
 
 from .inputs import PROMPT, insert_input
-from .state_file import StateFile
+from .server_state import ServerState, StateConnection
 
 FIRST_KEY = "first"
 """Key of the prompt with which a session was created."""
@@ -63,9 +62,9 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
 
 
 class SessionRecords:
-    """The sessions of a state file."""
+    """The sessions in the state of the server."""
 
-    def __init__(self, state: StateFile) -> None:
+    def __init__(self, state: ServerState) -> None:
         self._state = state
 
     async def add(
@@ -82,7 +81,7 @@ class SessionRecords:
             first: its first prompt, which is stored with it under the key FIRST_KEY; None for none.
         """
 
-        def insert(connection: sqlite3.Connection) -> bool:
+        def insert(connection: StateConnection) -> bool:
             is_new = insert_session(connection, id, owner, digest, choices)
             if is_new and first is not None:
                 insert_input(connection, id, FIRST_KEY, digest, PROMPT, first)
@@ -110,8 +109,8 @@ class SessionRecords:
             before: number that all of them are below; 0 for no such limit.
         """
         rows = await self._state.list_rows(
-            f"SELECT {_COLUMNS} FROM sessions WHERE owner = ? AND (? = 0 OR number < ?)"
-            " ORDER BY number DESC LIMIT ?",
+            f"SELECT {_COLUMNS} FROM sessions WHERE owner = ?"
+            " AND (CAST(? AS BIGINT) = 0 OR number < ?) ORDER BY number DESC LIMIT ?",
             owner,
             before,
             before,
@@ -126,7 +125,7 @@ class SessionRecords:
     async def delete(self, id: str) -> None:
         """Remove a session and its inputs."""
 
-        def remove(connection: sqlite3.Connection) -> None:
+        def remove(connection: StateConnection) -> None:
             connection.execute("DELETE FROM sessions WHERE id = ?", (id,))
             connection.execute("DELETE FROM inputs WHERE session = ?", (id,))
 
@@ -134,15 +133,17 @@ class SessionRecords:
 
 
 def insert_session(
-    connection: sqlite3.Connection, id: str, owner: str, digest: bytes, choices: SessionChoices
+    connection: StateConnection, id: str, owner: str, digest: bytes, choices: SessionChoices
 ) -> bool:
     """Store a session unless one has the id; return whether it is new."""
     body = msgspec.json.encode(choices).decode()
-    cursor = connection.execute(
-        "INSERT OR IGNORE INTO sessions (id, owner, digest, body, created) VALUES (?, ?, ?, ?, ?)",
+    if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (id,)).fetchone():
+        return False
+    connection.execute(
+        "INSERT INTO sessions (id, owner, digest, body, created) VALUES (?, ?, ?, ?, ?)",
         (id, owner, digest, body, time.time()),
     )
-    return cursor.rowcount == 1
+    return True
 
 
 def _make_record(row: tuple[int, str, str, bytes, str, float, float, int, str]) -> SessionRecord:
@@ -171,7 +172,7 @@ class Amounts(Struct, frozen=True):
 
 
 class SpendingRecords:
-    """The spending of a state file; each event of a journal is charged once.
+    """The spending in the state of the server; each event of a journal is charged once.
 
     A day begins at 0:00 UTC.
 
@@ -179,7 +180,7 @@ class SpendingRecords:
         get_time: returns seconds since 1970.
     """
 
-    def __init__(self, state: StateFile, get_time: Callable[[], float] = time.time) -> None:
+    def __init__(self, state: ServerState, get_time: Callable[[], float] = time.time) -> None:
         self._state = state
         self._get_time = get_time
 
@@ -207,17 +208,18 @@ class SpendingRecords:
         """
         day = self._get_day()
 
-        def add(connection: sqlite3.Connection) -> None:
-            cursor = connection.execute(
-                "UPDATE sessions SET charged = ?, usd = usd + ?, tokens = tokens + ?"
-                " WHERE id = ? AND charged = ?",
-                (position, amounts.usd, amounts.tokens, session, after),
-            )
-            if cursor.rowcount == 0:
+        def add(connection: StateConnection) -> None:
+            query = "SELECT 1 FROM sessions WHERE id = ? AND charged = ?"
+            if connection.execute(query, (session, after)).fetchone() is None:
                 return
             connection.execute(
-                "INSERT INTO spending VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
-                " SET usd = usd + excluded.usd, tokens = tokens + excluded.tokens",
+                "UPDATE sessions SET charged = ?, usd = usd + ?, tokens = tokens + ? WHERE id = ?",
+                (position, amounts.usd, amounts.tokens, session),
+            )
+            connection.execute(
+                "INSERT INTO spending VALUES (?, ?, ?, ?) ON CONFLICT (owner, day) DO UPDATE"
+                " SET usd = spending.usd + excluded.usd,"
+                " tokens = spending.tokens + excluded.tokens",
                 (owner, day, amounts.usd, amounts.tokens),
             )
 

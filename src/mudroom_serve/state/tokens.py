@@ -14,14 +14,14 @@ from msgspec import Struct
 
 from mudroom.errors import UnknownName, UsageError, quote_value
 
-from .state_file import StateFile
+from .server_state import ServerState
 
 Scope = Literal["read", "run", "answer", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "run", "answer", "admin")
 DEFAULT_SCOPES: tuple[Scope, ...] = ("read", "run", "answer")
 _PREFIX = "mudroom"
 _FRESH_SECONDS = 1.0
-"""Seconds that a token is used before the file is read again."""
+"""Seconds that a token is used before it is read again."""
 
 
 class Token(Struct, frozen=True, kw_only=True):
@@ -51,9 +51,9 @@ _TOKEN = msgspec.json.Decoder(Token)
 
 
 class TokenRecords:
-    """The tokens of a state file."""
+    """The tokens in the state of the server."""
 
-    def __init__(self, state: StateFile) -> None:
+    def __init__(self, state: ServerState) -> None:
         self._state = state
         self._known: dict[str, tuple[float, tuple[Token, bytes] | None]] = {}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mudroom import Agent, Budget, Reason, ServerSpec, Session
+from mudroom import Agent, Budget, Integrations, Reason, ServerSpec, Session
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 
 from ...waiting import is_alive, wait_until
@@ -26,7 +26,7 @@ def open_session(folder: Path, script: Any, servers: Sequence[ServerSpec], **mor
         home=str(folder / "home"),
         environ={},
         sandbox="off",
-        mcp_servers=servers,
+        integrations=Integrations(mcp_servers=servers),
         **more,
     )
 
@@ -85,7 +85,7 @@ async def test_each_run_of_the_agent_has_a_process_that_ends_with_it(
         tmp_path, answer, [server], agents=[OWNER, OTHER], worker=worker, prompt_budget=budget
     ) as session:
         report = await session.run("Delegate.")
-        assert session.mcp_servers == ()
+        assert session.mcp.servers == ()
     assert report.ok
     assert pids == list_pids(log)
     assert len(set(pids)) == 2
@@ -107,7 +107,7 @@ async def test_the_process_ends_with_a_cancelled_run(tmp_path: Path, worker: str
     async with open_session(tmp_path, answer, [server], agents=[sleeper], worker=worker) as session:
         running = asyncio.create_task(session.run("Delegate."))
         await wait_until(lambda: "tools/call" in read_log(log))
-        session.cancel()
+        session.runs.cancel()
         report = await running
         await wait_until(lambda: not is_alive(list_pids(log)[0]))
     assert report.reason is Reason.CANCELLED
@@ -151,8 +151,8 @@ async def test_the_agent_of_the_prompts_keeps_its_process_until_the_session_ends
     async with open_session(tmp_path, answer, [server], agent=agent) as session:
         first = await session.run("Who?")
         second = await session.run("Who again?")
-        assert [status.state for status in session.mcp_servers] == ["ready"]
-        await session.restart_mcp_server("quick")
+        assert [status.state for status in session.mcp.servers] == ["ready"]
+        await session.mcp.restart("quick")
         third = await session.run("Who now?")
     assert first.text == second.text != third.text
     assert count_starts(log) == 2

@@ -193,6 +193,6 @@ async def test_the_end_of_the_run_withdraws_its_question(tmp_path: Path) -> None
     ) as session:
         running = asyncio.create_task(session.run("Ask."))
         await person.is_asked.wait()
-        session.cancel()
+        session.runs.cancel()
         assert (await running).reason is Reason.CANCELLED
         assert person.is_withdrawn

@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from mudroom._adapters.integrations.mcp_servers.connection import Connection, Link, ServerError
 from mudroom._adapters.integrations.mcp_servers.listing import ListedTool, Listing
+from mudroom._adapters.integrations.mcp_servers.server_connection import (
+    Connection,
+    Link,
+    ServerError,
+)
 from mudroom._adapters.integrations.mcp_servers.servers import McpServers
 
 from ...waiting import wait_until
@@ -51,7 +55,7 @@ async def test_the_next_session_remembers_the_era(tmp_path: Path) -> None:
     log = tmp_path / "log"
     for _ in range(2):
         async with open_session(tmp_path, [], [make_quick(log=log)]) as session:
-            await session.restart_mcp_server("quick")
+            await session.mcp.restart("quick")
     assert count_starts(log) == 2
     assert read_log(log).count("server/discover") == 1
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from mudroom import ServerSpec
-from mudroom._adapters.integrations.mcp_servers.connection import Connection, ServerError
 from mudroom._adapters.integrations.mcp_servers.listing import ListedTool, Listing
+from mudroom._adapters.integrations.mcp_servers.server_connection import Connection, ServerError
 from mudroom._adapters.integrations.mcp_servers.servers import McpServers
 from mudroom._adapters.integrations.mcp_servers.stored_logins import LoginFile, StoredLogin
 from mudroom._adapters.output_filters import Redactor

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.waiting import block_until, is_alive
 
-from mudroom import Session
+from mudroom import Integrations, Session
 from mudroom._adapters.journals.sessions import open_store
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.events import AnyEvent, ToolCallFinished
@@ -79,7 +79,7 @@ def test_a_call_of_a_killed_session_is_not_repeated(tmp_path: Path) -> None:
             resume=info.id,
             environ={},
             sandbox="off",
-            mcp_servers=[server],
+            integrations=Integrations(mcp_servers=[server]),
         ) as session:
             results: list[str] = []
 

@@ -26,8 +26,8 @@ from msgspec.structs import replace
 
 from mudroom import ServerSpec
 from mudroom._adapters.integrations.mcp_servers import oauth
-from mudroom._adapters.integrations.mcp_servers.connection import Connection, ServerError
 from mudroom._adapters.integrations.mcp_servers.listing import ListedTool
+from mudroom._adapters.integrations.mcp_servers.server_connection import Connection, ServerError
 from mudroom._adapters.integrations.mcp_servers.stored_logins import LoginFile
 from mudroom._cli.actions.programs import server_logins
 from mudroom._platform.connection_limits import ConnectionLimits

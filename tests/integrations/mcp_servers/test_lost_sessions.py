@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from mudroom._adapters.integrations.mcp_servers.connection import Connection, ServerError
 from mudroom._adapters.integrations.mcp_servers.listing import ListedTool, Listing
+from mudroom._adapters.integrations.mcp_servers.server_connection import Connection, ServerError
 from mudroom._adapters.integrations.mcp_servers.server_process import MAX_LINE
 
 from ...waiting import SECONDS, wait_until

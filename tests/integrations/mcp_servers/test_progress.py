@@ -41,7 +41,7 @@ async def watch_progress(folder: Path, worker: str) -> list[AnyEvent]:
         running = asyncio.create_task(session.run("Delegate."))
         async with asyncio.timeout(60):
             await has_progress.wait()
-        session.cancel()
+        session.runs.cancel()
         assert (await running).reason is Reason.CANCELLED
     return events
 

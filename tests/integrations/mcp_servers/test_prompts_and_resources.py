@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import Session
+from mudroom import Integrations, Session
 from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._cli.actions.prompts import fetch_prompt, list_prompts, prepare_prompt
 from mudroom._session.config import Settings
@@ -23,14 +23,14 @@ def open_session(folder: Path, fault: str = "offers") -> Session:
         home=str(folder / "home"),
         environ={},
         sandbox="off",
-        mcp_servers=[make_quick(fault=fault, log=folder / "log")],
+        integrations=Integrations(mcp_servers=[make_quick(fault=fault, log=folder / "log")]),
     )
 
 
 async def test_prompts_and_resources_are_fetched_for_a_line(tmp_path: Path) -> None:
     settings = Settings(home=str(tmp_path / "home"))
     async with open_session(tmp_path) as session:
-        assert session.mcp_prompts == session.mcp_resources == ()
+        assert session.mcp.prompts == session.mcp.resources == ()
         with pytest.raises(UnknownName, match="mcp__quick__sumarize"):
             await fetch_prompt(session, "/mcp__quick__sumarize", "")  # starts the server
         assert list_prompts(session) == [
@@ -52,10 +52,10 @@ async def test_prompts_and_resources_are_fetched_for_a_line(tmp_path: Path) -> N
         assert prepared.notes[0] == "@quick:docs://style: attached, 16 characters"
         assert prepared.notes[1].startswith("@quick:docs://none: not attached: server quick: ")
         with pytest.raises(UnknownName, match="absent"):
-            await session.read_mcp_resource("absent", "docs://style")
+            await session.mcp.read_resource("absent", "docs://style")
     async with open_session(tmp_path) as session:
-        assert [prompt.required for prompt in session.mcp_prompts] == [("topic",), ()]
-        assert [(each.uri, each.title, each.mention) for each in session.mcp_resources] == [
+        assert [prompt.required for prompt in session.mcp.prompts] == [("topic",), ()]
+        assert [(each.uri, each.title, each.mention) for each in session.mcp.resources] == [
             ("docs://style", "Style guide", "quick:docs://style"),
             ("docs://second", "second", "quick:docs://second"),
             ("docs://pages/{name}", "page", "quick:docs://pages/"),
@@ -67,10 +67,10 @@ async def test_pages_before_one_that_fails_are_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_session(tmp_path, "offers_one_page") as session:
-        await session.restart_mcp_server("quick")
-        await session.restart_mcp_server("quick")
-        assert [prompt.name for prompt in session.mcp_prompts] == ["mcp__quick__summarize"]
-        uris = [each.uri for each in session.mcp_resources]
+        await session.mcp.restart("quick")
+        await session.mcp.restart("quick")
+        assert [prompt.name for prompt in session.mcp.prompts] == ["mcp__quick__summarize"]
+        uris = [each.uri for each in session.mcp.resources]
         assert uris == ["docs://style", "docs://pages/{name}"]
     assert caplog.messages == [
         "server quick: the list of prompts broke off after 1: the index is broken; "
@@ -84,4 +84,4 @@ async def test_a_session_without_servers_has_no_prompts(tmp_path: Path) -> None:
     ) as session:
         assert await fetch_prompt(session, "/mcp__quick__summarize", "") is None
         with pytest.raises(MudroomError, match="mcp__x__y"):
-            await session.get_mcp_prompt("mcp__x__y")
+            await session.mcp.get_prompt("mcp__x__y")

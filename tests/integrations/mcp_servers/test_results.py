@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mudroom import Agent, ServerSpec
+from mudroom import Agent, ModelOptions, ServerSpec
 from mudroom._adapters.integrations.mcp_servers.listing import ListedTool, make_tool
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.tools import Effect
@@ -39,7 +39,12 @@ async def give(folder: Path, *given: dict[str, Any]) -> list[Any]:
 
     environ = {"TEST_TOKEN": SECRET}
     async with open_session(
-        folder, answer, [make_quick(fault="gives")], agent=agent, takes_images=True, environ=environ
+        folder,
+        answer,
+        [make_quick(fault="gives")],
+        agent=agent,
+        model_options=ModelOptions(takes_images=True),
+        environ=environ,
     ) as session:
         await session.run("Call.")
     return seen

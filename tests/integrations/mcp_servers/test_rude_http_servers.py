@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mudroom import ServerSpec
-from mudroom._adapters.integrations.mcp_servers.connection import Connection, ServerError
+from mudroom._adapters.integrations.mcp_servers.server_connection import Connection, ServerError
 
 from ...waiting import SECONDS
 

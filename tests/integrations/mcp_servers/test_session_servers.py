@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Agent, Permissions, Reason, ServerSpec, Session
+from mudroom import Agent, Integrations, ModelOptions, Permissions, Reason, ServerSpec, Session
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._engine.child_report import ParsedReport, parse_report
 from mudroom.events import RunStarted, ToolCallFinished, ToolCallStarted
@@ -36,7 +36,7 @@ def open_session(
         home=str(folder / "home"),
         environ={} if environ is None else environ,
         sandbox="off",
-        mcp_servers=servers,
+        integrations=Integrations(mcp_servers=servers),
         **more,
     )
 
@@ -343,7 +343,7 @@ def test_servers_that_are_not_used_cost_no_import_and_no_process(tmp_path: Path)
 import asyncio, sys
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from pathlib import Path
-from mudroom import Session
+from mudroom import Integrations, Session
 from mudroom._adapters.models.scripted import ScriptedModel
 from tests.integrations.mcp_servers.servers import make_quick
 
@@ -355,10 +355,10 @@ async def main():
     servers = [make_quick(name, log=Path({str(log)!r})) for name in ("one", "two", "three")]
     async with Session(
         model=ScriptedModel(["done"]), cwd={str(tmp_path)!r}, home={str(tmp_path / "home")!r},
-        environ={{}}, sandbox="off", mcp_servers=servers,
+        environ={{}}, sandbox="off", integrations=Integrations(mcp_servers=servers),
     ) as session:
         assert (await session.run("Do nothing.")).ok
-        assert {{each.state for each in session.mcp_servers}} == {{"not started"}}
+        assert {{each.state for each in session.mcp.servers}} == {{"not started"}}
 
 asyncio.run(main())
 assert not started, started
@@ -384,7 +384,9 @@ async def test_a_server_of_the_new_era_works(tmp_path: Path) -> None:
         seen.extend(request.results)
         return script[request.turn]
 
-    async with open_session(tmp_path, answer, [make_small()], takes_images=True) as session:
+    async with open_session(
+        tmp_path, answer, [make_small()], model_options=ModelOptions(takes_images=True)
+    ) as session:
         await session.run("Work.")
     assert seen[1].text == "42"
     assert seen[2].images[0].media_type == "image/png"
@@ -437,7 +439,7 @@ async def test_a_cancelled_run_in_a_worker_process_cancels_its_call(tmp_path: Pa
     ) as session:
         running = asyncio.create_task(session.run("Delegate."))
         await wait_until(lambda: "tools/call" in read_log(log))
-        session.cancel()
+        session.runs.cancel()
         report = await running
         await wait_until(lambda: "notifications/cancelled" in read_log(log))
     assert report.reason is Reason.CANCELLED

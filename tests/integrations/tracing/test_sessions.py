@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from mudroom import Permissions, Session
+from mudroom import Integrations, Permissions, Session
 from mudroom._adapters.integrations.tracing.writers import send_spans
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._projections.spans import ContentCapture, SessionSpans, Span
@@ -61,7 +61,8 @@ def answer(request: Request) -> Answer:
 
 
 def open_session(folder: Path, script: Any = answer, **more: Any) -> Session:
-    options: dict[str, Any] = {"tracing": Tracing(), "store": MemoryStore(), "environ": {}}
+    options: dict[str, Any] = {"store": MemoryStore(), "environ": {}}
+    options["integrations"] = Integrations(tracing=Tracing())
     return Session(
         model=ScriptedModel(script),
         cwd=str(folder),
@@ -115,7 +116,7 @@ def by_id(spans: list[dict[str, object]]) -> list[dict[str, object]]:
 async def test_live_spans_are_those_of_the_journal(tmp_path: Path, receiver: OtlpReceiver) -> None:
     store = MemoryStore()
     async with open_session(
-        tmp_path, store=store, tracing=Tracing(captures_content=True)
+        tmp_path, store=store, integrations=Integrations(tracing=Tracing(captures_content=True))
     ) as session:
         assert (await session.run("go")).ok
         assert (await session.run("go on")).ok
@@ -178,7 +179,7 @@ async def test_mcp_servers_get_the_span_of_the_call(tmp_path: Path, receiver: Ot
     async with open_session(
         tmp_path,
         answer,
-        mcp_servers=[make_quick(log=log)],
+        integrations=Integrations(tracing=Tracing(), mcp_servers=[make_quick(log=log)]),
         permissions=Permissions(rules=(Rule(Verdict.ALLOW, "mcp__quick__add"),)),
     ) as session:
         await session.run("go")
@@ -214,8 +215,8 @@ async def test_the_callers_provider_gets_the_spans_below_its_own(tmp_path: Path)
     tracing = Tracing(provider=provider, meter_provider=meters)
     with provider.get_tracer("app").start_as_current_span("request") as outer:
         async with (
-            open_session(tmp_path, tracing=tracing) as first,
-            open_session(tmp_path, tracing=tracing) as second,
+            open_session(tmp_path, integrations=Integrations(tracing=tracing)) as first,
+            open_session(tmp_path, integrations=Integrations(tracing=tracing)) as second,
         ):
             await asyncio.gather(first.run("go"), second.run("go"))
     spans = {span.name: span for span in exporter.get_finished_spans()}
@@ -232,11 +233,14 @@ async def test_the_callers_provider_gets_the_spans_below_its_own(tmp_path: Path)
 
 async def test_a_provider_of_another_kind_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Give a TracerProvider"):
-        async with open_session(tmp_path, tracing=Tracing(provider=trace.NoOpTracerProvider())):
+        async with open_session(
+            tmp_path,
+            integrations=Integrations(tracing=Tracing(provider=trace.NoOpTracerProvider())),
+        ):
             pass
     with pytest.raises(UsageError, match="Give a MeterProvider"):
         tracing = Tracing(provider=TracerProvider(shutdown_on_exit=False), meter_provider=object())
-        async with open_session(tmp_path, tracing=tracing):
+        async with open_session(tmp_path, integrations=Integrations(tracing=tracing)):
             pass
 
 
@@ -462,7 +466,9 @@ async def test_a_processor_of_the_caller_that_fails_costs_one_line(
 
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(Broken())
-    async with open_session(tmp_path, tracing=Tracing(provider=provider)) as session:
+    async with open_session(
+        tmp_path, integrations=Integrations(tracing=Tracing(provider=provider))
+    ) as session:
         assert (await session.run("go")).ok
     (line,) = [record.getMessage() for record in caplog.records]
     assert "Traces are not delivered: OSError" in line and SECRET not in caplog.text

@@ -15,11 +15,13 @@ class CuttingProxy:
         faults: what happens to the next messages with events: "before" drops one, "half" sends half
             of it, "after" sends it and drops the answer; then the connection is cut. "stall" holds
             it until the client gives up.
+        text: what the messages contain that the faults happen to; b"" for all messages.
         cuts: number of faults so far.
     """
 
     def __init__(self, port: int) -> None:
         self.faults: list[str] = []
+        self.text = b"COPY"
         self.cuts = 0
         self._target = port
         self._server: asyncio.Server | None = None
@@ -43,7 +45,7 @@ class CuttingProxy:
 
     def take_fault(self, chunk: bytes) -> str:
         """Return what happens to a message, "" for nothing."""
-        if b"COPY" not in chunk or not self.faults:
+        if self.text not in chunk or not self.faults:
             return ""
         self.cuts += 1
         return self.faults.pop(0)

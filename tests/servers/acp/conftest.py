@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tests.waiting import SECONDS
 
-from mudroom import Session
-from mudroom._cli.actions.acp.command_line import fetch_server_prompt, list_server_prompts
+from mudroom import Integrations, Session
+from mudroom._cli.actions.serve_acp import fetch_server_prompt, list_server_prompts
 from mudroom._core.agents import Mode
 from mudroom._core.budgets import Budget
 from mudroom._core.ports import Approver
@@ -23,8 +23,8 @@ from mudroom.testing import ScriptedModel
 from mudroom_hosts.acp.server import AcpServer
 from mudroom_hosts.acp.setup import (
     CommandLine,
+    EditorSessionPlan,
     RecordedSession,
-    SessionPlan,
 )
 from mudroom_hosts.file_prompts import FilePrompt
 
@@ -73,7 +73,7 @@ class Editor:
         self.model = ScriptedModel(script)
         self.lines: list[Line] = []
         self.notices: list[str] = []
-        self.plans: list[SessionPlan] = []
+        self.plans: list[EditorSessionPlan] = []
         self.requests: list[Line] = []
         self.answer: Callable[[Line], str | None] = lambda _: "allow"
         self.fill: Callable[[Line], Line] = lambda _: {"result": {"action": "decline"}}
@@ -90,7 +90,7 @@ class Editor:
         self._methods: dict[int, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def prepare(self, plan: SessionPlan, approver: Approver) -> Session:
+    def prepare(self, plan: EditorSessionPlan, approver: Approver) -> Session:
         """Make the session of a plan, as the command line does."""
         self.plans.append(plan)
         mode = Mode(plan.mode) if plan.mode else Mode.DEFAULT
@@ -103,7 +103,7 @@ class Editor:
             home=self.home,
             permissions=permissions,
             approver=approver,
-            mcp_servers=plan.servers,
+            integrations=Integrations(mcp_servers=plan.servers),
             resume=plan.resume,
             id=plan.id,
             environ={"HOME": str(self.folder)},

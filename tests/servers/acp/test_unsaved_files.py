@@ -11,7 +11,7 @@ from typing import Any
 from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom.errors import WorkspaceError
 from mudroom.testing import call
-from mudroom_hosts.acp.errors import RequestError
+from mudroom_hosts.acp.json_rpc import RequestError
 from mudroom_hosts.acp.unsaved_files import MAX_BYTES, UNSAVED_NOTE, UnsavedFiles
 
 from .conftest import Editor, Line, MakeEditor

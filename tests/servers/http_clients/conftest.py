@@ -23,12 +23,13 @@ from mudroom._core.ports import Approver, SessionStore
 from mudroom.driving import ServerAddress
 from mudroom.permissions.rules import Permissions
 from mudroom.testing import ScriptedModel
+from mudroom_postgres.connections import get_background_loop
 from mudroom_serve.server import HttpServer
 from mudroom_serve.setup import (
     CommandLine,
     ListedAgent,
-    ServerOptions,
-    SessionPlan,
+    ServedSessionPlan,
+    ServiceOptions,
 )
 from mudroom_serve.state.state_file import StateFile
 from mudroom_serve.state.tokens import TokenRecords
@@ -155,12 +156,12 @@ class Site:
     ) -> None:
         self.model = ScriptedModel(script)
         self.notices: list[str] = []
-        self.plans: list[SessionPlan] = []
+        self.plans: list[ServedSessionPlan] = []
         self.home = str(folder / "home")
         project = folder / "project"
         project.mkdir(exist_ok=True)
         self.project = project
-        base = ServerOptions(
+        base = ServiceOptions(
             home=self.home,
             workspaces={"default": str(project), "other": str(project)},
             port=0,
@@ -182,7 +183,7 @@ class Site:
         """Close the file with the tokens."""
         self._state.close()
 
-    def prepare(self, plan: SessionPlan, approver: Approver, store: SessionStore) -> Session:
+    def prepare(self, plan: ServedSessionPlan, approver: Approver, store: SessionStore) -> Session:
         """Make the session of a plan, as the command line does."""
         self.plans.append(plan)
         permissions = Permissions(mode=Mode(plan.mode) if plan.mode else Mode.DEFAULT, can_ask=True)
@@ -210,7 +211,8 @@ class Site:
             list_agents=lambda _: [ListedAgent(name="reader", description="It reads.")],
         )
         store = self.wrap_store(open_store(self.home))
-        self.server = HttpServer(command_line, self.options, store, self.notices.append)
+        state = StateFile(self.home)
+        self.server = HttpServer(command_line, self.options, store, self.notices.append, state)
         async with self.server.open() as address:
             yield address
 
@@ -223,6 +225,12 @@ class Site:
 
 
 MakeSite = Callable[..., Site]
+
+
+@pytest.fixture(scope="module")
+def database_loop() -> None:
+    """Start the thread of databases, which lives as long as the process, before the first test."""
+    get_background_loop()
 
 
 @pytest.fixture

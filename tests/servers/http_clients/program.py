@@ -13,7 +13,10 @@ from typing import Any
 
 from tests.waiting import SECONDS
 
+from mudroom_postgres.blocking import BlockingConnection
+from mudroom_serve.state.server_state import ServerState
 from mudroom_serve.state.state_file import StateFile
+from mudroom_serve.state.state_tables import StateTables
 from mudroom_serve.state.tokens import TokenRecords
 
 from .conftest import Client, Line
@@ -21,13 +24,17 @@ from .conftest import Client, Line
 
 @asynccontextmanager
 async def start_server(
-    folder: Path, model_url: str, *flags: str, port: int = 0
+    folder: Path, model_url: str, *flags: str, port: int = 0, home: str = "home"
 ) -> AsyncGenerator[tuple[Process, str]]:
-    """Start `mudroom serve`; yield the process and its address."""
+    """Start `mudroom serve`; yield the process and its address.
+
+    Arguments:
+        home: name of the state folder in `folder`; another machine has another one.
+    """
     environ = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
-        "MUDROOM_HOME": str(folder / "home"),
+        "MUDROOM_HOME": str(folder / home),
         "ANTHROPIC_API_KEY": "k",
         "ANTHROPIC_BASE_URL": model_url,
         "MUDROOM_MODEL": "anthropic:claude",
@@ -45,9 +52,12 @@ async def start_server(
         await process.wait()
 
 
-def make_token(folder: Path, owner: str = "ada") -> str:
-    """Make a token."""
-    state = StateFile(str(folder / "home"))
+def make_token(folder: Path, owner: str = "ada", store: str = "") -> str:
+    """Make a token, in a database if its address is given."""
+    state: ServerState = StateFile(str(folder / "home"))
+    if store:
+        state.close()
+        state = StateTables(BlockingConnection(store))
     try:
         return TokenRecords(state).add(owner)[1]
     finally:

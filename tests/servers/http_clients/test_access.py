@@ -17,7 +17,7 @@ from mudroom._platform.connection_limits import ConnectionLimits
 from mudroom.driving.listening import check_listen_options
 from mudroom.errors import UnknownName, UsageError
 from mudroom_serve.route import Route
-from mudroom_serve.setup import ServerOptions
+from mudroom_serve.setup import ServiceOptions
 from mudroom_serve.state.tokens import TokenRecords
 
 from ...half_open import check_half_open, open_half
@@ -222,7 +222,7 @@ async def test_a_proxy_has_its_names(make_site: MakeSite) -> None:
 )
 def test_an_address_without_protection_is_refused(values: dict[str, Any], remedy: str) -> None:
     with pytest.raises(UsageError, match=remedy):
-        check_listen_options(ServerOptions(home="h", workspaces={}, **values))
+        check_listen_options(ServiceOptions(home="h", workspaces={}, **values))
 
 
 async def test_requests_that_are_no_http_are_counted_and_not_logged(

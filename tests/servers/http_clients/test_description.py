@@ -123,6 +123,7 @@ async def test_the_description_has_each_status_and_says_when_a_body_is_needed(
         for path, method, status in (
             ("/v1/sessions", "post", "200"),
             ("/health", "get", "503"),
+            ("/ready", "get", "503"),
             ("/openapi.json", "get", "200"),
         ):
             responses = paths[path][method]["responses"]

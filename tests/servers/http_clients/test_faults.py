@@ -15,20 +15,17 @@ from yarl import URL
 
 from mudroom._adapters.journals.sessions import open_store
 from mudroom._core.ports import SessionStore
+from mudroom.errors import JournalError
 from mudroom.testing import Request
-from mudroom_postgres.connections import get_background_loop
+from mudroom_serve import information_routes
 from mudroom_serve.monitoring import Faults
 
 from .conftest import Client, Line, MakeSite, Site
 
+pytestmark = pytest.mark.usefixtures("database_loop")
+
 CLOSED = "127.0.0.1:1"
 """Address at which no program listens."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def database_loop() -> None:
-    """Start the thread of databases, which lives as long as the process, before the first test."""
-    get_background_loop()
 
 
 async def wait_until_closed(site: Site, session: str) -> None:
@@ -123,6 +120,47 @@ def wrap_store(site: Site) -> SlowStore:
     slow = SlowStore(open_store(site.home))
     site.wrap_store = lambda _: cast("Any", slow)
     return slow
+
+
+class FaultyStore:
+    """A store that answers, fails or hangs.
+
+    Arguments:
+        state: "well", "failed" or "silent".
+    """
+
+    def __init__(self, store: SessionStore, state: str) -> None:
+        self._store = store
+        self.state = state
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def find_writer(self, session: str) -> str:
+        if self.state == "failed":
+            raise JournalError("the database cannot be reached")
+        if self.state == "silent":
+            await asyncio.Event().wait()
+        return await self._store.find_writer(session)
+
+
+@pytest.mark.parametrize("state", ["failed", "silent"])
+async def test_ready_says_whether_the_store_can_be_used(
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    monkeypatch.setattr(information_routes, "_READY_SECONDS", 0.0)
+    site = make_site([])
+    store = FaultyStore(open_store(site.home), "well")
+    site.wrap_store = lambda _: cast("Any", store)
+    async with site.connect() as client:
+        client.headers = {}  # no token is needed
+        for each, answer in (("well", (200, "ready")), (state, (503, "unavailable"))):
+            store.state = each
+            status, body = await client.send("GET", "/ready")
+            assert (status, body["status"]) == answer
+        assert (await client.send("GET", "/health"))[0] == 200
+        store.state = "well"
+        assert (await client.send("GET", "/ready"))[0] == 200
 
 
 async def test_a_delete_goes_on_if_its_client_disconnects(make_site: MakeSite) -> None:

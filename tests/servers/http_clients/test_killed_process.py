@@ -32,6 +32,9 @@ async def read_until_cut(client: Client, session: str, events: list[Line]) -> No
         pass
 
 
+pytestmark = pytest.mark.usefixtures("database_loop")
+
+
 @pytest.fixture(scope="module", params=["files", "workers", "database"])
 def store_flags(request: pytest.FixtureRequest) -> list[str]:
     """Return flags for the store and the workers. A database server is there before the test."""
@@ -69,7 +72,8 @@ async def test_sessions_of_a_killed_server_continue_in_a_new_one(
         await asyncio.Event().wait()
         return ""
 
-    token = make_token(tmp_path)
+    is_database = "--store" in store_flags
+    token = make_token(tmp_path, store=store_flags[1] if is_database else "")
     body = {"prompt": "Ask."}
     connector = aiohttp.TCPConnector(limit=0)
     async with ModelServer(answer) as model, aiohttp.ClientSession(connector=connector) as http:

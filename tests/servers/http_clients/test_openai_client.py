@@ -146,8 +146,10 @@ async def test_models_are_agents(make_site: MakeSite) -> None:
         assert (await official.models.retrieve("reader")).id == "reader"
         answer = await official.chat.completions.create(model="reader", messages=ASK)
         assert answer.choices[0].message.content == "Read."
-        with pytest.raises(openai.BadRequestError, match="no agent 'gpt-5'"):
+        with pytest.raises(openai.NotFoundError, match="no agent 'gpt-5'"):
             await official.chat.completions.create(model="gpt-5", messages=ASK)
+        with pytest.raises(openai.NotFoundError, match="no agent 'gpt-5'"):
+            await official.responses.create(model="gpt-5", input="Ask.")
 
 
 async def test_a_conversation_of_the_client_is_one_prompt(make_site: MakeSite) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mudroom.errors import UsageError
-from mudroom_serve.proxy_login import ProxyLogin, make_proxy_login, parse_networks
-from mudroom_serve.setup import ServerOptions
+from mudroom_serve.server import ProxyLogin, make_proxy_login, parse_networks
+from mudroom_serve.setup import ServiceOptions
 
 from .conftest import Client, MakeSite, is_idle
 from .test_shares import spend
@@ -106,6 +106,6 @@ def test_networks_are_addresses_or_ranges() -> None:
     ],
 )
 def test_wrong_options_are_refused(changes: dict[str, Any], message: str) -> None:
-    options = ServerOptions(home="/x", workspaces={"default": "/x"}, **{**LOCAL, **changes})
+    options = ServiceOptions(home="/x", workspaces={"default": "/x"}, **{**LOCAL, **changes})
     with pytest.raises(UsageError, match=message):
         make_proxy_login(options)

@@ -306,7 +306,8 @@ async def test_a_server_lets_prompts_end(make_site: MakeSite, is_slow: bool) -> 
     def make_server() -> HttpServer:
         listed = [ListedAgent(name="reader", description="It reads.")]
         line = CommandLine(prepare=site.prepare, list_agents=lambda _: listed)
-        return HttpServer(line, site.options, open_store(site.home), site.notices.append)
+        state = StateFile(site.home)
+        return HttpServer(line, site.options, open_store(site.home), site.notices.append, state)
 
     server = make_server()
     serving = asyncio.create_task(server.serve(addresses.append))
@@ -338,8 +339,9 @@ async def test_a_server_lets_prompts_end(make_site: MakeSite, is_slow: bool) -> 
 
 async def check_draining(client: Client) -> None:
     """Check that a server that stops takes no more work, and says so."""
-    status, health = await client.send("GET", "/health")
-    assert (status, health["status"]) == (503, "draining")
+    for path in ("/health", "/ready"):
+        status, health = await client.send("GET", path)
+        assert (status, health["status"]) == (503, "draining")
     status, value = await client.send("POST", "/v1/sessions", {"prompt": "Three."})
     assert (status, value["error"]["code"]) == (503, "draining")
 

@@ -15,9 +15,10 @@ import pytest
 from tests.waiting import SECONDS
 
 from mudroom import MudroomError
-from mudroom_serve.state.state_file import StateError, StateFile
+from mudroom_serve.state.server_state import Rows, StateConnection, StateError
+from mudroom_serve.state.state_file import StateFile
 
-Work = Callable[[sqlite3.Connection], object]
+Work = Callable[[StateConnection], object]
 
 
 class Stop(BaseException):
@@ -32,7 +33,7 @@ def state(tmp_path: Path) -> Iterator[StateFile]:
         yield file
 
 
-def break_reference(connection: sqlite3.Connection) -> None:
+def break_reference(connection: StateConnection) -> None:
     """Write a row that the next commit refuses."""
     connection.execute("CREATE TABLE owners (name TEXT PRIMARY KEY)")
     connection.execute(
@@ -41,22 +42,22 @@ def break_reference(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO links VALUES ('nobody')")
 
 
-def count_tables(connection: sqlite3.Connection) -> int:
+def count_tables(connection: StateConnection) -> int:
     """Return the number of tables that the broken change would leave."""
     names = "SELECT count(*) FROM sqlite_schema WHERE name IN ('owners', 'links')"
     return int(connection.execute(names).fetchone()[0])
 
 
-def add_note(number: int, connection: sqlite3.Connection) -> None:
+def add_note(number: int, connection: StateConnection) -> None:
     connection.execute("INSERT INTO notes VALUES (?)", (number,))
 
 
-def add_wrong_note(number: int, connection: sqlite3.Connection) -> None:
+def add_wrong_note(number: int, connection: StateConnection) -> None:
     add_note(number, connection)
     connection.execute("INSERT INTO no_such_table VALUES (1)")
 
 
-def add_long_note(number: int, connection: sqlite3.Connection) -> None:
+def add_long_note(number: int, connection: StateConnection) -> None:
     """Add a note that is too long for the file. SQLite ends the transaction."""
     connection.execute("PRAGMA max_page_count = 1")  # the file keeps its size
     try:
@@ -65,7 +66,7 @@ def add_long_note(number: int, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA max_page_count = 1000000")
 
 
-def add_and_raise(error: BaseException, connection: sqlite3.Connection) -> NoReturn:
+def add_and_raise(error: BaseException, connection: StateConnection) -> NoReturn:
     add_note(7, connection)
     raise error
 
@@ -100,8 +101,8 @@ def check_errors(results: list[object], text: str) -> None:
     assert len(set(map(id, results))) == len(results)
 
 
-def list_notes(connection: sqlite3.Connection) -> list[int]:
-    return [number for (number,) in connection.execute("SELECT n FROM notes ORDER BY n")]
+def list_notes(connection: StateConnection) -> list[int]:
+    return [number for (number,) in connection.execute("SELECT n FROM notes ORDER BY n").fetchall()]
 
 
 def test_a_commit_that_fails_leaves_no_open_transaction(tmp_path: Path) -> None:
@@ -118,7 +119,7 @@ def test_a_commit_that_fails_leaves_no_open_transaction(tmp_path: Path) -> None:
 def test_an_error_of_a_change_is_told_though_sqlite_has_ended_the_transaction(
     tmp_path: Path,
 ) -> None:
-    def change(connection: sqlite3.Connection) -> None:
+    def change(connection: StateConnection) -> None:
         connection.execute("ROLLBACK")
         raise ValueError("the change failed")
 
@@ -133,8 +134,8 @@ def test_an_error_of_a_change_is_told_though_sqlite_has_ended_the_transaction(
 
 async def test_changes_that_wait_share_a_transaction(state: StateFile) -> None:
     statements: list[str] = []
-    await state.run(lambda connection: connection.set_trace_callback(statements.append))
-    statements.clear()
+    assert isinstance(state._connection, sqlite3.Connection)
+    state._connection.set_trace_callback(statements.append)
     await run_together(state, [partial(add_note, number) for number in range(100)])
     assert statements.count("COMMIT") == 1
     assert await state.read(list_notes) == [*range(100)]
@@ -158,7 +159,7 @@ async def test_a_wrong_statement_undoes_only_its_change(state: StateFile) -> Non
 
 
 async def test_an_unfinished_statement_undoes_only_its_change(state: StateFile) -> None:
-    def add(connection: sqlite3.Connection) -> sqlite3.Cursor:
+    def add(connection: StateConnection) -> Rows:
         return connection.execute("INSERT INTO notes VALUES (2), (3) RETURNING n")
 
     results = await run_together(state, [partial(add_note, 1), add, partial(add_note, 4)])
@@ -170,7 +171,7 @@ async def test_an_unfinished_statement_undoes_only_its_change(state: StateFile) 
 async def test_no_change_runs_twice(state: StateFile) -> None:
     begun: list[int] = []
 
-    def add(number: int, connection: sqlite3.Connection) -> None:
+    def add(number: int, connection: StateConnection) -> None:
         begun.append(number)
         add_note(number, connection)
 
@@ -219,7 +220,7 @@ async def test_all_changes_fail_when_the_disk_is_full(state: StateFile) -> None:
 async def test_a_change_that_ended_the_transaction_gets_its_error(state: StateFile) -> None:
     error = ValueError("the change failed")
 
-    def change(connection: sqlite3.Connection) -> None:
+    def change(connection: StateConnection) -> None:
         connection.execute("ROLLBACK")
         raise error
 
@@ -230,7 +231,7 @@ async def test_a_change_that_ended_the_transaction_gets_its_error(state: StateFi
 
 
 async def test_a_change_that_hides_the_end_of_the_transaction_fails(state: StateFile) -> None:
-    def change(connection: sqlite3.Connection) -> None:
+    def change(connection: StateConnection) -> None:
         connection.execute("ROLLBACK")
 
     results = await run_together(state, [partial(add_note, 1), change, partial(add_note, 2)])
@@ -253,7 +254,7 @@ async def test_a_change_that_is_cancelled_while_it_runs_stops_no_other(state: St
     has_begun = threading.Event()
     may_end = threading.Event()
 
-    def add_slowly(connection: sqlite3.Connection) -> None:
+    def add_slowly(connection: StateConnection) -> None:
         has_begun.set()
         assert may_end.wait(SECONDS)
         add_note(2, connection)

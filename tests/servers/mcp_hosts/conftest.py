@@ -21,13 +21,13 @@ from mcp.shared.message import SessionMessage
 from tests.waiting import SECONDS
 
 from mudroom import Permissions, Session
-from mudroom._cli.actions.programs.serve_mcp import find_owner
+from mudroom._cli.actions.serve_mcp import find_owner
 from mudroom._core.agents import Mode
 from mudroom._core.ports import Approver
 from mudroom.driving import ListenOptions, ServerAddress
 from mudroom.testing import ScriptedModel
 from mudroom_hosts.line_streams import LineInput, LineOutput
-from mudroom_hosts.mcp.server import McpServer, Pipes, ServerOptions
+from mudroom_hosts.mcp.server import McpOptions, McpServer, Pipes
 from mudroom_hosts.mcp.stdio import MessageWriter
 from mudroom_serve.state.state_file import StateFile
 from mudroom_serve.state.tokens import TokenRecords
@@ -46,7 +46,7 @@ class McpHost:
     """
 
     def __init__(
-        self, folder: Path, script: Any, options: ServerOptions, mode: str, **more: Any
+        self, folder: Path, script: Any, options: McpOptions, mode: str, **more: Any
     ) -> None:
         self.permissions = Permissions(mode=Mode(mode), can_ask=True)
         self.model = ScriptedModel(script)
@@ -335,7 +335,7 @@ def make_host(tmp_path: Path) -> MakeHost:
     def make(script: Any, mode: str = "default", session: Any = None, **options: Any) -> McpHost:
         folder = tmp_path / "project"
         folder.mkdir(exist_ok=True)
-        return McpHost(folder, script, ServerOptions(**options), mode, **(session or {}))
+        return McpHost(folder, script, McpOptions(**options), mode, **(session or {}))
 
     return make
 

@@ -11,6 +11,7 @@ import pytest
 from tests.integrations.mcp_servers.test_elicitation import FORM, make_asking
 from tests.waiting import SECONDS
 
+from mudroom import Integrations
 from mudroom.testing import Request, call
 
 from .conftest import ERAS, MakeHost, RawHost, get_text, get_values
@@ -167,7 +168,9 @@ async def test_the_form_of_a_server_of_the_task_reaches_the_user(
             return call("mcp_call", tool="mcp__quick__ask", arguments={})
         return request.results[0].text
 
-    host = make_host(answer, "bypassPermissions", {"mcp_servers": [make_asking(FORM)]})
+    host = make_host(
+        answer, "bypassPermissions", {"integrations": Integrations(mcp_servers=[make_asking(FORM)])}
+    )
     async with host.connect(era, elicitation_callback=answer_form) as client:
         result = await client.call_tool("task", {"prompt": "Ask."})
     assert asked == ["MCP server quick asks: Which color?"]

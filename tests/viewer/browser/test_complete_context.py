@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.session.test_request_heads import delegate, read_request
 from tests.viewer.sessions import SessionBuilder
 
-from mudroom import Session
+from mudroom import Integrations, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom.events import RunStarted, StoredEvent, TurnFinished
 from mudroom.testing.model_server import ModelServer, ServerRequest
@@ -42,7 +42,7 @@ async def record_session(folder: Path) -> tuple[list[StoredEvent], list[ServerRe
     async with ModelServer(delegate) as server:
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
         options: dict[str, Any] = {"cwd": str(folder / "work"), "home": str(folder / "home")}
-        options["agent_files"] = True
+        options["integrations"] = Integrations(agent_files=True)
         model = "anthropic:claude-sonnet-4-5"
         async with Session(**options, model=model, environ=environ, journal=journal) as session:
             await session.run("DELEGATE this.")

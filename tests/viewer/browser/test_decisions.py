@@ -10,7 +10,7 @@ from tests.integrations.mcp_servers.servers import make_quick
 from tests.integrations.mcp_servers.test_elicitation import FORM
 from tests.viewer.sessions import SessionBuilder
 
-from mudroom import ApprovalDecision, ApprovalRequest, Permissions, Session
+from mudroom import ApprovalDecision, ApprovalRequest, Integrations, Permissions, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.events import InputAnswered
@@ -78,10 +78,9 @@ async def record(folder: Path) -> SessionBuilder:
         environ={},
         journal=journal,
         sandbox="off",
-        mcp_servers=[server],
+        integrations=Integrations(mcp_servers=[server], hooks=hooks),
         approver=Person(),
         permissions=Permissions(rules=RULES),
-        hooks=hooks,
     ) as session:
         await session.run("Release it.")
     return SessionBuilder(session=session.id, events=list(journal.events))

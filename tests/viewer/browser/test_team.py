@@ -57,7 +57,7 @@ async def record(folder: Path, *, is_rewound: bool = False, message: str = "") -
     async with Session(**options, model=model, environ={}, journal=journal) as session:
         await session.run("PROMPT one")
         if message:
-            assert await session.send_durably("alice", message)
+            assert await session.runs.send_durably("alice", message)
             return SessionBuilder(session=session.id, events=list(journal.events))
         removed = await session.run("PROMPT two")
         if is_rewound:

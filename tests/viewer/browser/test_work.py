@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.workspaces.git_projects import make_repository
 
-from mudroom import Session
+from mudroom import Isolation, Session
 from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._cli.main import run
@@ -167,8 +167,7 @@ async def test_checks_are_in_the_transcript_and_returned_work_has_the_title_of_i
         cwd=str(project),
         home=str(home),
         environ={},
-        isolate=True,
-        check="echo looked; test ! -e one.txt",
+        isolation=Isolation(each_child=True, check="echo looked; test ! -e one.txt"),
     ) as session:
         await session.run("PARENT")
     async with open_viewer(StoredSessions(SqliteStore(home), str(home)), port=0) as address:

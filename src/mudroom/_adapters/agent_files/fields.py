@@ -179,11 +179,11 @@ def _handle_model(draft: AgentDraft, value: JsonValue, line: int) -> None:
         model = read_models(map(_read_text, names))
     else:
         model = _read_text(value)
-    if model.endswith("[1m]"):
+    if model.lower().endswith("[1m]"):
         draft.diagnostics.add_warning(
             line, f"model {model}: [1m] has no effect: the whole window of a model is always used"
         )
-        model = model.removesuffix("[1m]")
+        model = model[: -len("[1m]")]
     # Claude Code's word for its most capable model, and for the next one if there is no access.
     model = "fable,opus" if model == "best" else model
     is_inherited = model.lower() in ("inherit", "auto", "default")

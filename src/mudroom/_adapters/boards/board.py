@@ -12,7 +12,7 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -40,18 +40,14 @@ class TaskBoard:
 
     Arguments:
         path: its file, created if missing.
-        read_clock: returns seconds since 1970, for the log.
         lock_name: name of the lock for claims, if another object holds it.
 
     Methods raise BoardError if the file cannot be used and UsageError for wrong arguments.
     """
 
-    def __init__(
-        self, path: Path, read_clock: Callable[[], float] = time.time, lock_name: str = ""
-    ) -> None:
+    def __init__(self, path: Path, lock_name: str = "") -> None:
         self.path = path
         self._connection = connect(path)
-        self._read_clock = read_clock
         self._lock: OwnerLock | None = None
         self.lock_name = lock_name
 
@@ -199,16 +195,16 @@ class TaskBoard:
             self.write_log(sql, task.id, "completed", task.owner)
             return self._list_unblocked(sql, task.id)
 
-    def mark_done(self, task_id: int, report: str = "") -> list[int]:
+    def mark_done(self, task_id: int) -> list[int]:
         """Complete a task no process is working on; return the ids of tasks that became ready."""
         self.return_abandoned()
         task = self.get(task_id)
         with self.change() as sql:
             update = (
-                "UPDATE task SET status = 'completed', report = ?, revision = revision + 1 "
+                "UPDATE task SET status = 'completed', report = '', revision = revision + 1 "
                 f"WHERE id = ? AND status <> 'completed' AND lock = '' AND NOT {_OPEN_BLOCKER}"
             )
-            if not sql.execute(update, (clean_text(report), task_id)).rowcount:
+            if not sql.execute(update, (task_id,)).rowcount:
                 raise UsageError(self._explain_refusal(task_id), where=str(self.path))
             self.write_log(sql, task_id, "completed", task.owner)
             return self._list_unblocked(sql, task_id)
@@ -299,7 +295,7 @@ class TaskBoard:
         self, sql: sqlite3.Connection, task_id: int, change: str, owner: str = ""
     ) -> None:
         """Append a line to the board's log, in the transaction of the change."""
-        row = (self._read_clock(), task_id, change, owner)
+        row = (time.time(), task_id, change, owner)
         sql.execute("INSERT INTO log (at, task, change, owner) VALUES (?, ?, ?, ?)", row)
 
     def edit_metadata(self, task_id: int, changes: Mapping[str, Any]) -> None:

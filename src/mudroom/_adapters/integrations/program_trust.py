@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from ..._platform.private_files import make_private_folder, replace_private_file
+from ..._platform.private_files import replace_private_file
 from ..._platform.regular_files import is_missing, read_regular_file
 from ...errors import UsageError
 from .config_files import make_digest
@@ -49,7 +49,6 @@ def trust_programs(home: str, place: str, digests: Iterable[str]) -> None:
     trusted.pop(place, None)
     if chosen := frozenset(digests):
         trusted[place] = chosen
-    make_private_folder(Path(home))
     table = {place: sorted(trusted[place]) for place in sorted(trusted)}
     data = msgspec.json.format(msgspec.json.encode(table)) + b"\n"
     replace_private_file(Path(home, TRUST_FILE), data)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -21,22 +23,52 @@ from ..._projections.session_summary import (
 )
 from ...errors import JournalError
 
+_DATABASES = {"postgresql": "mudroom_postgres", "postgres": "mudroom_postgres"}
+"""The package of each kind of database, by the scheme of its addresses. The first one explains what
+is wrong with any other address."""
+
 
 def open_store(home: str, address: str = "") -> SessionStore:
     """Open the store of session files below a state folder, or that of a database.
 
     Arguments:
         home: mudroom's state folder.
-        address: postgresql://USER@HOST:PORT/DATABASE, or "" for files.
+        address: such as postgresql://USER@HOST:PORT/DATABASE, or "" for files.
 
     Raises UsageError for an unusable address.
     """
     if address:
-        # A guest is loaded by its name, so that nothing of the core depends on it.
-        return import_module("mudroom_postgres.store").PostgresStore(address)
+        return _load_database(address).open_store(address)
     from .sqlite.store import SqliteStore
 
     return SqliteStore(home)
+
+
+def check_address(address: str) -> None:
+    """Raise UsageError for an address of a database that cannot be used. Connects to nothing."""
+    _load_database(address).check_url(address)
+
+
+def hide_password(address: str) -> str:
+    """Remove the password from the address of a database, usable or not, for messages."""
+    return _load_database(address).hide_password(address)
+
+
+def open_connection(address: str) -> Any:  # noqa: ANN401  (of the package)
+    """Open a connection to a database for tables beside the sessions.
+
+    It is lazy: nothing is connected yet. Raises UsageError for an unusable address.
+    """
+    return _load_database(address).open_connection(address)
+
+
+def _load_database(address: str) -> ModuleType:
+    """Return the package of the database with an address, which has four functions.
+
+    It is a guest, loaded by its name, so that nothing of the core depends on it.
+    """
+    scheme = address.partition("://")[0]
+    return import_module(_DATABASES.get(scheme, _DATABASES["postgresql"]))
 
 
 async def stream_events(

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..._core.budgets import choose_smaller
@@ -57,12 +57,15 @@ class RequestPrefix(Struct, frozen=True):
 
     Arguments:
         facts: what was known about the model when the bytes were made.
+        limited: the bytes with another output limit, for the last limit that was asked for.
+            Children ask for the same one turn after turn.
     """
 
     data: bytes
     names: ToolNames
     config: RequestConfig
     facts: ModelFacts
+    limited: dict[int, bytes] = field(default_factory=dict[int, bytes])
 
 
 class WireModel(ABC):
@@ -84,14 +87,14 @@ class WireModel(ABC):
         WIRE: name of the wire.
         BASE_URL: address of the provider that defines the wire.
         TOOLS_OFF: the JSON field that forbids tool calls.
-        SERVER_TOOLS: tools the provider runs, by name, in the form of the wire.
+        PROVIDER_TOOLS: tools the provider runs, by name, in the form of the wire.
         HAS_SYSTEM_MESSAGE: true if the system prompt is sent as the first message.
     """
 
     WIRE: str
     BASE_URL: str
     TOOLS_OFF: bytes
-    SERVER_TOOLS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    PROVIDER_TOOLS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     HAS_SYSTEM_MESSAGE = False
 
     def __init__(
@@ -146,7 +149,7 @@ class WireModel(ABC):
             config.temperature,
             config.top_p,
             config.max_tokens,
-            config.server_tools,
+            config.provider_tools,
             config.effort,
             config.cache_key,
         )
@@ -180,9 +183,9 @@ class WireModel(ABC):
         remember_facts(self.model, self.base_url, facts)
 
     @property
-    def server_tools(self) -> tuple[str, ...]:
+    def provider_tools(self) -> tuple[str, ...]:
         """Names of the tools the provider runs for this model."""
-        return tuple(name for name in self.SERVER_TOOLS if name in self.facts.server_tools)
+        return tuple(name for name in self.PROVIDER_TOOLS if name in self.facts.provider_tools)
 
     def get_effort(self, config: RequestConfig) -> str | None:
         """Return the requested effort, None if the model has no such setting."""
@@ -195,10 +198,10 @@ class WireModel(ABC):
             return {}
         return {CACHE_KEY: sha256(config.cache_key.encode()).hexdigest()[:32]}
 
-    def encode_server_tools(self, config: RequestConfig) -> list[dict[str, Any]]:
+    def encode_provider_tools(self, config: RequestConfig) -> list[dict[str, Any]]:
         """Encode the requested tools that the provider runs."""
-        names = [name for name in config.server_tools if name in self.server_tools]
-        return [dict(self.SERVER_TOOLS[name]) for name in names]
+        names = [name for name in config.provider_tools if name in self.provider_tools]
+        return [dict(self.PROVIDER_TOOLS[name]) for name in names]
 
     @property
     def context_window(self) -> int:
@@ -266,7 +269,7 @@ class WireModel(ABC):
         """Merge two messages the server does not accept in a row; None if it accepts them.
 
         Arguments:
-            last: the preceding message, encoded; empty if any message may follow it.
+            last: the preceding message, encoded.
         """
         return None
 
@@ -305,7 +308,7 @@ class WireConversation:
         content = tuple([each for each in message.content if not isinstance(each, ProviderBlock)])
         if len(content) == len(message.content):
             return message
-        is_offered = self._model.encode_server_tools(self._prefix.config)
+        is_offered = self._model.encode_provider_tools(self._prefix.config)
         return message if is_offered else replace(message, content=content)
 
     def request_answer(
@@ -351,13 +354,18 @@ class WireConversation:
         limit = choose_smaller(self._room, max_tokens)
         if limit is None:
             return prefix.data
-        own = prefix.facts.choose_max_tokens(prefix.config.max_tokens)
-        config = replace(prefix.config, max_tokens=choose_smaller(own, limit))
-        return self._model.encode_prefix(self._model.fit_config(config), prefix.names)
+        start = prefix.limited.get(limit)
+        if start is None:
+            own = prefix.facts.choose_max_tokens(prefix.config.max_tokens)
+            config = replace(prefix.config, max_tokens=choose_smaller(own, limit))
+            start = self._model.encode_prefix(self._model.fit_config(config), prefix.names)
+            prefix.limited.clear()
+            prefix.limited[limit] = start
+        return start
 
     def _make_end(self, *, tools: bool) -> bytes:
         config = self._prefix.config
-        if tools or not (config.tools or self._model.encode_server_tools(config)):
+        if tools or not (config.tools or self._model.encode_provider_tools(config)):
             return b"]}"
         if "tool_choice" in self._prefix.facts.refused:
             return b"]}"
@@ -380,7 +388,7 @@ class WireConversation:
             refusal = failure.error.message
             from .refusals.repairs import PATTERNS, learn_facts  # only a refusal needs it
 
-            room_change = self._fit_room(refusal)
+            room_change = self._fit_room(refusal) or self._remove_refused(refusal)
             learnt = None if room_change else learn_facts(model.facts, refusal)
             if learnt:
                 facts, change = learnt
@@ -392,8 +400,25 @@ class WireConversation:
             else:
                 return None
         self._prefix = model.get_prefix(self._prefix.config)
-        self._fit_entries()
+        self._replace_entries(self._decode_entries())
         return Remedy(change=f"sent again: {change}. {failure.error.message}")
+
+    def _remove_refused(self, refusal: str) -> str:
+        """Leave out earlier reasoning or images that the provider refused; return the change."""
+        from .refusals.history import find_removal, takes_no_images
+
+        found = find_removal(refusal)
+        if found is None:
+            return ""
+        remove, change = found
+        entries = self._decode_entries()
+        kept = [each for entry in entries if (each := remove(entry)) is not None]
+        if kept == entries:
+            return ""
+        if takes_no_images(refusal):
+            self._model.takes_images = False
+        self._replace_entries(kept)
+        return change
 
     def _name_tools_with_patterns(self) -> str:
         from .refusals.repairs import remove_patterns
@@ -419,8 +444,8 @@ class WireConversation:
 
     def append_entry(self, entry: dict[str, Any]) -> None:
         model = self._model
-        last = self._messages[self._last_start :] if model.facts.needs_short_ids else b""
-        if joined := model.join_entry(last, entry):
+        last = self._messages[self._last_start :] if model.facts.alternates else b""
+        if last and (joined := model.join_entry(last, entry)):
             del self._messages[self._last_start :]
             entry = joined
         elif self._messages:
@@ -428,8 +453,11 @@ class WireConversation:
         self._last_start = len(self._messages)
         self._messages += encode(model.fit_entry(entry))
 
-    def _fit_entries(self) -> None:
-        entries: list[dict[str, Any]] = msgspec.json.decode(b"[%b]" % self._messages)
+    def _decode_entries(self) -> list[dict[str, Any]]:
+        return msgspec.json.decode(b"[%b]" % self._messages)
+
+    def _replace_entries(self, entries: list[dict[str, Any]]) -> None:
+        """Replace all messages, each adapted to what the server is now known to accept."""
         self._messages.clear()
         self._last_start = 0
         for entry in entries:

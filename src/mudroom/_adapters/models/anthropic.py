@@ -30,10 +30,11 @@ from ..._core.ports import RequestConfig, RetryNotice, StreamChunk
 from ..._core.tools import Tool
 from ..._projections.web_searches import FOUND, read_anthropic_step
 from ...errors import ModelGarbled
+from ._cache_marks import MarkedConversation, get_cache_mark
 from ._http import CONTEXT_FULL, WINDOW_IS_FULL, StreamCut, StreamError, make_stream_error
 from ._json import clean, encode, make_decoder, parse_arguments, read_arguments
 from ._tool_names import ILLEGAL_CHARACTERS, ToolNames
-from ._wire import WireConversation, WireModel, describe_stop, get_sampling
+from ._wire import WireModel, describe_stop, get_sampling
 
 WIRE = "anthropic"
 
@@ -280,13 +281,13 @@ class AnthropicReader:
         """Replace the counts that are set: each event reports totals and may leave some out."""
         if usage is None:
             return
-        *counts, details, server_tools, writes = astuple(usage)
+        *counts, details, searched, writes = astuple(usage)
         for name, count in zip(_COUNT_NAMES, counts, strict=True):
             if count is not None:
                 self._counts[name] = count
         if details and (thinking := details.get("thinking_tokens")) is not None:
             self._counts["thinking"] = thinking
-        if server_tools and (searches := server_tools.get("web_search_requests")) is not None:
+        if searched and (searches := searched.get("web_search_requests")) is not None:
             self._counts["searches"] = searches
         if writes and (tokens := writes.get("ephemeral_1h_input_tokens")) is not None:
             self._counts["hour"] = tokens
@@ -329,18 +330,6 @@ _API_VERSION = "2023-06-01"
 _PAUSE = "pause_turn"
 # Times that an answer is continued.
 _MAX_PAUSES = 8
-_CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
-_CACHE_MARK_JSON = b',"cache_control":{"type":"ephemeral"}'
-_HOUR_MARK_JSON = b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
-# Seconds that cache entries live after their last use, without and with a lifetime of an hour.
-_SHORT_LIFE = 300.0
-_LONG_LIFE = 3600.0
-# In prices of input tokens: what writing an expired prompt again costs more than reading it, and
-# what writing it for an hour costs more than writing it for five minutes.
-_PRICE_OF_LOSS = 1.25 - 0.1
-_PRICE_OF_HOUR = 2.0 - 1.25
-# Block types on which the API accepts no cache mark.
-_UNMARKABLE_BLOCKS = frozenset({"thinking", "redacted_thinking"})
 
 
 class AnthropicModel(WireModel):
@@ -350,7 +339,7 @@ class AnthropicModel(WireModel):
     BASE_URL = "https://api.anthropic.com"
     TOOLS_OFF = b'"tool_choice":{"type":"none"}'
     # Later versions of the tool also run code, and few models have them.
-    SERVER_TOOLS = MappingProxyType(
+    PROVIDER_TOOLS = MappingProxyType(
         {"web_search": {"type": "web_search_20250305", "name": "web_search"}}
     )
 
@@ -374,14 +363,15 @@ class AnthropicModel(WireModel):
         }
         if effort := self.get_effort(config):
             fields["output_config"] = {"effort": effort}
+        mark = get_cache_mark(self.facts)
         tools = [_encode_tool(tool, names) for tool in config.tools]
-        tools += self.encode_server_tools(config)
+        tools += self.encode_provider_tools(config)
         if tools:
-            tools[-1] |= _CACHE_MARK
+            tools[-1] |= mark
             fields["tools"] = tools
         system = clean(config.system)
         if system.strip():
-            fields["system"] = [{**_encode_text(system), **_CACHE_MARK}]
+            fields["system"] = [{**_encode_text(system), **mark}]
         return encode(fields)[:-1] + b',"messages":['
 
     def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
@@ -397,61 +387,36 @@ class AnthropicModel(WireModel):
         return AnthropicReader(self.model, names, self.wire)
 
 
-class AnthropicConversation(WireConversation):
-    """A conversation with cache marks on its last message and on that of the request before.
-
-    The API looks for an earlier entry in the 20 blocks before a mark. A turn with more than nine
-    calls has more blocks, so the second mark is where the request before wrote its entry.
-
-    A conversation that lost its cache in a long wait, for children say, keeps later entries for an
-    hour, as long as the prompt it has paid twice costs more than the dearer writes.
-    """
+class AnthropicConversation(MarkedConversation):
+    """A conversation that continues answers the API pauses for a long search."""
 
     _paused: AssistantMessage | None = None
     _paused_at = 0
     _pauses = 0
-    _last_end = 0
-    _answered_end = 0
-    _asked_at = 0.0
-    _asked_size = 0
-    _lost_size = 0
-    _keeps_hour = False
     _ends_before_pause = (0, 0)
 
-    def build_body(self, *, tools: bool = True, max_tokens: int | None = None) -> bytes:
-        self._keeps_hour = self._choose_hour()
-        mark = _HOUR_MARK_JSON if self._keeps_hour else _CACHE_MARK_JSON
-        messages = memoryview(self._messages)
-        parts: list[bytes | memoryview] = [self._make_start(max_tokens)]
-        start = 0
-        for end in (self._answered_end, self._last_end):
-            if end > start:
-                parts += (messages[start:end], mark)
-                start = end
-        parts += (messages[start:], self._make_end(tools=tools))
-        return b"".join(parts)
-
     def append(self, message: Message) -> None:
-        self._forget_pause()
+        if self._paused:
+            self._forget_pause()
         super().append(message)
 
     def request_answer(
         self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        self._forget_pause()
+        if self._paused:
+            self._forget_pause()
         return super().request_answer(tools=tools, max_tokens=max_tokens)
 
     def _check_answer(self, answer: AssistantMessage) -> AssistantMessage | None:
         """Continue an answer that the API paused for a long search, by sending it back as it is."""
+        pauses = self._pauses
         if before := self._paused:
             content = (*before.content, *answer.content)
             answer = replace(answer, content=content, usage=before.usage + answer.usage)
-        if answer.provider_stop_reason != _PAUSE or self._pauses >= _MAX_PAUSES:
             self._forget_pause()
+        if answer.provider_stop_reason != _PAUSE or pauses >= _MAX_PAUSES:
             return super()._check_answer(answer)
-        pauses = self._pauses + 1
         ends = (self._last_end, self._answered_end)
-        self._forget_pause()
         self._paused_at = len(self._messages)
         names = self._prefix.names
         blocks = _encode_assistant_message(answer, names, self._model.wire, is_paused=True)
@@ -459,43 +424,20 @@ class AnthropicConversation(WireConversation):
             return super()._check_answer(answer)
         self.append_entry({"role": "assistant", "content": blocks})
         self._paused = answer
-        self._pauses = pauses
+        self._pauses = pauses + 1
         self._ends_before_pause = ends
         return None
 
+    def _remove_refused(self, refusal: str) -> str:
+        # The API wants the paused part of an answer back unchanged.
+        return "" if self._paused else super()._remove_refused(refusal)
+
     def _forget_pause(self) -> None:
         """Remove the sent part of a paused answer: the whole answer will be appended."""
-        if self._paused is None:
-            return
         del self._messages[self._paused_at :]
         self._last_end, self._answered_end = self._ends_before_pause
         self._paused = None
         self._pauses = 0
-
-    def append_entry(self, entry: dict[str, Any]) -> None:
-        if entry["role"] == "assistant":
-            self._answered_end = self._last_end
-        super().append_entry(entry)
-        is_markable = entry["content"][-1]["type"] not in _UNMARKABLE_BLOCKS
-        # A mark belongs into the last block: before the closing "}]}" of the message.
-        self._last_end = len(self._messages) - 3 if is_markable else 0
-
-    def _make_start(self, max_tokens: int | None) -> bytes:
-        start = super()._make_start(max_tokens)
-        # No text can contain the mark: its quotes would be escaped.
-        return start.replace(_CACHE_MARK_JSON, _HOUR_MARK_JSON) if self._keeps_hour else start
-
-    def _choose_hour(self) -> bool:
-        """Return whether entries written for an hour would have cost less so far."""
-        now = self._model.http.clock.monotonic()
-        wait = now - self._asked_at
-        if _SHORT_LIFE < wait < _LONG_LIFE:
-            self._lost_size += self._asked_size
-        self._asked_at = now
-        self._asked_size = len(self._messages) + len(self._prefix.data)
-        if not self._model.facts.keeps_cache_hour:
-            return False
-        return self._lost_size * _PRICE_OF_LOSS > self._asked_size * _PRICE_OF_HOUR
 
 
 def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:

@@ -49,9 +49,9 @@ class FallbackModel:
         return getattr(self.models[0], "context_window", 0)
 
     @property
-    def server_tools(self) -> tuple[str, ...]:
+    def provider_tools(self) -> tuple[str, ...]:
         """Names of the tools the first model's provider runs."""
-        return getattr(self.models[0], "server_tools", ())
+        return getattr(self.models[0], "provider_tools", ())
 
     async def close(self) -> None:
         """Do nothing: the registry closes the models."""

@@ -36,7 +36,7 @@ from ._images import make_image_label
 from ._json import clean, encode, make_decoder, parse_arguments, read_arguments
 from ._tool_names import ToolNames
 from ._wire import WireConversation, WireModel, describe_stop, get_sampling
-from .model_facts import find_facts
+from .model_facts import NO_SIGNATURE, find_facts
 
 WIRE = "google"
 # Kind of the block with an answer's sources. It is never sent back.
@@ -303,9 +303,6 @@ def _to_usage(usage: _Usage) -> Usage:
     )
 
 
-# Gemini 3 refuses a call that another model made without a signature, but accepts this value in
-# its place.
-_NO_SIGNATURE = "skip_thought_signature_validator"
 _SAMPLING_NAMES = {"temperature": "temperature", "top_p": "topP"}
 
 
@@ -315,7 +312,7 @@ class GoogleModel(WireModel):
     WIRE = WIRE
     BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
     TOOLS_OFF = b'"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}'
-    SERVER_TOOLS = MappingProxyType({"web_search": {"googleSearch": {}}})
+    PROVIDER_TOOLS = MappingProxyType({"web_search": {"googleSearch": {}}})
 
     def normalize_model(self, model: str) -> str:
         return model.removeprefix("models/")
@@ -335,7 +332,7 @@ class GoogleModel(WireModel):
         if config.tools:
             declarations = [_encode_tool(tool, names) for tool in config.tools]
             tools.append({"functionDeclarations": declarations})
-        if tools := tools + self.encode_server_tools(config):
+        if tools := tools + self.encode_provider_tools(config):
             fields["tools"] = tools
         sampling = get_sampling(config, self.facts)
         generation: dict[str, Any] = {
@@ -384,7 +381,7 @@ class GoogleModel(WireModel):
                 signature = {"thoughtSignature": block.signature}
             if isinstance(block, ToolCallBlock):
                 if is_signature_missing and not signature:
-                    signature = {"thoughtSignature": _NO_SIGNATURE}
+                    signature = {"thoughtSignature": NO_SIGNATURE}
                 is_signature_missing = False
                 yield _encode_call(block, names) | signature
             elif isinstance(block, ThinkingBlock):
@@ -399,7 +396,7 @@ class _GoogleConversation(WireConversation):
 
     def _make_end(self, *, tools: bool) -> bytes:
         config = self._prefix.config
-        if not self._model.encode_server_tools(config):
+        if not self._model.encode_provider_tools(config):
             return super()._make_end(tools=tools)
         # Without this field, searches together with functions are refused.
         settings: dict[str, Any] = {"includeServerSideToolInvocations": True}

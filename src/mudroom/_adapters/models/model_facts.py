@@ -10,6 +10,9 @@ from msgspec import Struct
 _SAMPLING = frozenset({"temperature", "top_p"})
 # Tokens; a shorter answer would be useless.
 MIN_OUTPUT = 256
+# Gemini 3 refuses a call that another model made without a signature, but accepts this value in
+# its place.
+NO_SIGNATURE = "skip_thought_signature_validator"
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
@@ -26,13 +29,16 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
         encrypts_reasoning: the Responses API returns encrypted reasoning on request.
         takes_unsigned_calls: Gemini accepts calls without a thought signature.
         max_call_id: longest call id in Chat Completions; 0 if unknown.
-        needs_short_ids: call ids must have nine letters or digits, and no user message may follow
-            a tool message.
+        needs_short_ids: call ids must have nine letters or digits.
+        alternates: no user message may follow a tool message or another user message.
+        takes_system: the first message may be a system prompt; otherwise it is a user message.
         absent_reasoning: `reasoning_content` for answers with calls that have none of their own,
             such as another model's; None sends no such field.
         tells_price: the host states the price of an answer on request.
         takes_images: the model accepts images.
-        server_tools: tools the provider runs for the model, such as "web_search".
+        provider_tools: tools the provider runs for the model, such as "web_search".
+        marks_cache: the host caches a prompt of Chat Completions only up to parts marked with
+            `cache_control`.
         keeps_cache_hour: the host keeps cache entries for an hour on request.
         takes_cache_key: the host takes a key that leads requests with the same start to one cache.
         bills_cache_writes: writing to the cache costs more than input, and entries end only where
@@ -57,10 +63,13 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     takes_unsigned_calls: bool = False
     max_call_id: int = 0
     needs_short_ids: bool = False
+    alternates: bool = False
+    takes_system: bool = True
     absent_reasoning: str | None = None
     tells_price: bool = False
     takes_images: bool = False
-    server_tools: frozenset[str] = frozenset()
+    provider_tools: frozenset[str] = frozenset()
+    marks_cache: bool = False
     keeps_cache_hour: bool = False
     takes_cache_key: bool = False
     bills_cache_writes: bool = False
@@ -104,14 +113,15 @@ _OPENAI = (
 )
 _REASONING = _START + r"(o\d|gpt-([5-9]|\d\d))"
 _NO_SAMPLING: dict[str, Any] = {"refused": _SAMPLING}
-_SEARCH: dict[str, Any] = {"server_tools": frozenset({"web_search"})}
+_MISTRAL: dict[str, Any] = {"needs_short_ids": True, "alternates": True}
+_SEARCH: dict[str, Any] = {"provider_tools": frozenset({"web_search"})}
 
 # A later row overrides the facts of earlier ones; refused fields add up.
 _ROWS = (
     _make_row("gpt-oss", usual_window=131_072, max_output=32_000, takes_effort=True),
     _make_row("deepseek-reasoner", max_output=32_000),
     # Local servers check the ids as well: https://github.com/ml-explore/mlx-lm/issues/1375.
-    _make_row("tral", r"(?i)(mis|minis|mix|codes|devs|magis|pix)tral", needs_short_ids=True),
+    _make_row("tral", r"(?i)(mis|minis|mix|codes|devs|magis|pix)tral", **_MISTRAL),
     _make_row(pattern="kimi-|glm-", max_output=16_384),
     # A local server decides how long the window of an open model is.
     _make_row(host=r"^(127\.|localhost|\[::1\])", usual_window=0),
@@ -195,9 +205,7 @@ _ROWS = (
         limit_field="max_completion_tokens",
     ),
     _make_row("gpt-", r"gpt-(5\.[6-9]|[6-9]|\d\d)", host=_OPENAI, bills_cache_writes=True),
-    _make_row(
-        host=r"^api\.mistral\.ai", needs_short_ids=True, refused=frozenset({"stream_options"})
-    ),
+    _make_row(host=r"^api\.mistral\.ai", refused=frozenset({"stream_options"}), **_MISTRAL),
     # They refuse calls of other models that lack the field their own calls have.
     _make_row(
         "deepseek-",
@@ -212,6 +220,21 @@ _ROWS = (
         absent_reasoning="",
     ),
     _make_row(host=r"^openrouter\.ai/", tells_price=True),
+    # https://openrouter.ai/docs/guides/best-practices/prompt-caching
+    _make_row(
+        "claude-",
+        r"^~?anthropic/",
+        host=r"^openrouter\.ai/",
+        marks_cache=True,
+        keeps_cache_hour=True,
+    ),
+    # https://www.alibabacloud.com/help/en/model-studio/context-cache
+    _make_row(
+        "qwen",
+        r"^(qwen/)?qwen(4|[\w.]*-(\w+-)?(max|plus|flash))",
+        host=r"^openrouter\.ai/|^(dashscope[\w-]*|[\w.-]+\.maas)\.aliyuncs\.com/compatible-mode",
+        marks_cache=True,
+    ),
     # The default port of vLLM, which refuses a limit that does not fit beside the prompt.
     _make_row(host=r"^(127\.0\.0\.1|localhost):8000/", max_output=4_096),
 )

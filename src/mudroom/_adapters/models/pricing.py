@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from ..._core.json_values import get_decoder
 from ..._core.messages import Usage
-from ..._platform.private_files import make_private_folder, replace_private_file
+from ..._platform.private_files import replace_private_file
 from .providers import find_model
 
 _FREE_PROVIDERS = {"offline", "scripted", "ollama", "lmstudio", "vllm", "llamacpp"}
@@ -261,7 +261,6 @@ class PriceFile:
             del content.tables[old]
             content.windows.pop(old, None)
         with suppress(OSError):
-            make_private_folder(self.path.parent)
             replace_private_file(self.path, msgspec.json.encode(content))
         return calculate_cost(model, usage)
 

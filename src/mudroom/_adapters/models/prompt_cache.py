@@ -1,5 +1,7 @@
 """A simulator of the prompt caches of Anthropic, OpenAI and Google.
 
+Chat Completions with Anthropic's marks, as OpenRouter and Alibaba take them, follow its rules.
+
 It reads request bodies and tells what the provider would have read from its cache and written to
 it, by the rules in the providers' documentation. Tokens are estimated: four bytes each.
 """
@@ -60,16 +62,18 @@ class PromptCache:
         """
         fields: dict[str, Any] = json.loads(body)
         model = fields.get("model") or model
-        blocks = list(_SPLIT[self._dialect](fields))
+        is_marked = self._dialect == "openai" and b'"cache_control"' in body
+        dialect = "marked" if is_marked else self._dialect
+        blocks = list(_SPLIT[dialect](fields))
         prefix = _Prefix(blocks, f"{model}{fields.get('prompt_cache_key', '')}")
-        if self._dialect == "anthropic":
+        if dialect in _MARKED_DIALECTS:
             if fields.get("cache_control") and blocks:
                 # Automatic caching: the API places the mark.
                 blocks[-1].mark = _read_mark(fields)
             _check_marks(blocks)
             reads = _list_anthropic_reads(blocks)
             writes = {place: block.mark for place, block in enumerate(blocks) if block.mark}
-        elif self._dialect != "google" and self._writes_cost:
+        elif dialect != "google" and self._writes_cost:
             marked = [place for place, block in enumerate(blocks) if block.mark]
             inputs = [place for place, block in enumerate(blocks) if block.is_input]
             # The ends of earlier requests count as breakpoints, too.
@@ -79,14 +83,15 @@ class PromptCache:
             writes = dict.fromkeys([*marked[-3:], *inputs[-1:]], 30 * _MINUTE)
         else:
             reads = list(range(len(blocks)))
-            life = 5 * _MINUTE if self._dialect == "google" else 10 * _MINUTE
+            life = 5 * _MINUTE if dialect == "google" else 10 * _MINUTE
             writes = dict.fromkeys(reads, life)
         smallest = find_smallest_prompt(model)
         hit = self._find_longest(prefix, reads, smallest, now)
         read = prefix.sizes[hit] if hit is not None else 0
-        if self._dialect.startswith("openai") and not self._writes_cost:
+        if dialect.startswith("openai") and not self._writes_cost:
             read -= read % _STEP
-        return self._write(prefix, writes, smallest, read, now)
+        bills = dialect in _MARKED_DIALECTS or self._writes_cost
+        return self._write(prefix, writes, smallest, read, now, bills=bills)
 
     def _find_longest(
         self, prefix: _Prefix, places: list[int], smallest: int, now: float
@@ -99,7 +104,14 @@ class PromptCache:
         return None
 
     def _write(
-        self, prefix: _Prefix, writes: dict[int, float], smallest: int, read: int, now: float
+        self,
+        prefix: _Prefix,
+        writes: dict[int, float],
+        smallest: int,
+        read: int,
+        now: float,
+        *,
+        bills: bool,
     ) -> Usage:
         written = hour = 0
         end = read
@@ -114,7 +126,6 @@ class PromptCache:
                 end = size
             self._lifetimes[key] = max(lifetime, self._lifetimes.get(key, 0.0))
             self._expires[key] = now + self._lifetimes[key]
-        bills = self._dialect == "anthropic" or self._writes_cost
         total = prefix.sizes[-1] if prefix.sizes else 0
         return Usage(
             input_tokens=total,
@@ -218,6 +229,17 @@ def _split_chat(body: dict[str, Any]) -> Iterator[_Block]:
         yield _make_block(message, is_input=message["role"] in ("user", "tool"))
 
 
+def _split_marked_chat(body: dict[str, Any]) -> Iterator[_Block]:
+    yield _Block(_encode(body.get("tools") or []))
+    for message in body["messages"]:
+        content: Any = message.get("content") or []
+        parts = [{"text": content}] if isinstance(content, str) else content
+        for part in (*parts, *message.get("tool_calls", ())):
+            made = _make_block(part)
+            made.data = _encode([message["role"], message.get("tool_call_id")]) + made.data
+            yield made
+
+
 def _split_responses(body: dict[str, Any]) -> Iterator[_Block]:
     head: list[Any] = [body.get("tools") or [], body.get("instructions") or ""]
     yield _Block(_encode(head))
@@ -232,8 +254,10 @@ def _split_google(body: dict[str, Any]) -> Iterator[_Block]:
         yield _make_block(content)
 
 
+_MARKED_DIALECTS = frozenset({"anthropic", "marked"})
 _SPLIT = {
     "anthropic": _split_anthropic,
+    "marked": _split_marked_chat,
     "openai": _split_chat,
     "openai-responses": _split_responses,
     "google": _split_google,

@@ -55,7 +55,6 @@ def _make_compatible(
     model: str = "",
     prefixes: tuple[str, ...] = (),
     key_vars: tuple[str, ...] = (),
-    url_vars: tuple[str, ...] = (),
     describes_models: bool = False,
 ) -> Provider:
     """Make a provider that speaks the OpenAI protocol; one on loopback needs no key."""
@@ -64,7 +63,7 @@ def _make_compatible(
         aliases=aliases,
         base_url=base_url,
         key_vars=key_vars or (f"{name.upper()}_API_KEY",),
-        url_vars=url_vars or (f"{name.upper()}_BASE_URL",),
+        url_vars=(f"{name.upper()}_BASE_URL",),
         model_vars=(f"{name.upper()}_MODEL",),
         default_model=model,
         model_prefixes=prefixes,
@@ -220,9 +219,8 @@ _SHORTCUTS = {
     for short, model in provider.shortcuts.items()
 }
 
-
 # Suffix with which Claude Code asks for a window of a million tokens.
-LONG_WINDOW = "[1m]"
+_LONG_WINDOW = "[1m]"
 
 
 def find_model(name: str) -> tuple[str, str] | None:
@@ -232,7 +230,9 @@ def find_model(name: str) -> tuple[str, str] | None:
     Code's suffix "[1m]" is dropped: the whole window of a model is used anyway. The model is ""
     for a provider without a default one.
     """
-    name = name.strip().removesuffix(LONG_WINDOW)
+    name = name.strip()
+    if name.lower().endswith(_LONG_WINDOW):
+        name = name[: -len(_LONG_WINDOW)]
     start, _, model = _split_name(name)
     if provider := _BY_ANY_NAME.get(start.lower()):
         return provider.name, provider.shortcuts.get(model, model) or provider.default_model
@@ -440,3 +440,14 @@ def _parse_ollama_host(text: str) -> str:
     port = "" if has_port else {"https": ":443"}.get(scheme, ":11434")
     path = path.removesuffix("v1").rstrip("/")
     return f"{scheme}://{address}{port}{'/' + path if path else ''}"
+
+
+def list_address_variables() -> list[str]:
+    """List the variables with providers' addresses and default models; none is secret."""
+    names = [name for provider in _TABLE for name in (*provider.url_vars, *provider.model_vars)]
+    return [*names, *(f"MUDROOM_{name}" for name in names), "MUDROOM_MODEL"]
+
+
+def list_header_variables() -> list[str]:
+    """List the variables with providers' additional headers, which may hold secrets."""
+    return [name for provider in _TABLE for name in provider.header_vars]

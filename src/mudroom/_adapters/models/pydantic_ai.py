@@ -287,8 +287,10 @@ def _convert_parameters(config: RequestConfig, names: ToolNames) -> ModelRequest
 
 def _convert_settings(config: RequestConfig, facts: ModelFacts) -> dict[str, Any]:
     max_tokens = facts.choose_max_tokens(config.max_tokens)
-    # Retries are counted and announced here, not hidden in the provider's package.
-    return {"max_tokens": max_tokens, "max_retries": 0, **get_sampling(config, facts)}
+    sampling = get_sampling(config, facts)
+    # Retries are counted and announced here, not hidden in the provider's package, which marks
+    # prompts for the caches that need it: Claude's and Nova's at Bedrock.
+    return {"max_tokens": max_tokens, "max_retries": 0, "cache": True, **sampling}
 
 
 _STOP_REASONS = {

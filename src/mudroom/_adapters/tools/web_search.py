@@ -18,5 +18,5 @@ def make_web_search_tool() -> Tool:
         parse=dict,
         run=_refuse,
         category=ToolCategory.NETWORK,
-        is_server_tool=True,
+        is_provider_tool=True,
     )

@@ -102,7 +102,9 @@ def _sum_answers(
             usage += answer.usage
             model = answer.answered_by or models.get(event.run, "")
             prices.append(
-                services.compute_price(model, answer.usage, uses_table=services.reports_costs)
+                services.compute_price(
+                    model, answer.usage, uses_table=services.model_options.prices
+                )
             )
     known = [price for price in prices if price is not None]
     return usage, round(sum(known), 6) if len(known) == len(prices) else None
@@ -134,17 +136,23 @@ async def end_past_run(services: SessionServices, grant: Grant, reason: Reason) 
     """Return the report of a run that was cancelled before it began or continued.
 
     If a child began in an earlier process, its costs are charged, and its end is recorded,
-    because its parent reads the report. A run without a parent can be resumed again.
+    because its parent reads the report; one that never began does not count. A run without a
+    parent can be resumed again.
     """
     run_id, past = grant.run_id, services.past_events
     events = past.get(run_id, ())
     recorded = find_report(events)
     report = recorded or make_past_report(services, past, run_id, reason)
     if not events and reason in LIMIT_REASONS:
-        return replace(report, error=NOT_BEGUN)
-    if not events or not find_parent_id(run_id):
+        report = replace(report, error=NOT_BEGUN)
+    if not find_parent_id(run_id):
         return report
-    charge_past_run(services.meters.get(grant), past, report)
+    meter = services.meters.get(grant)
+    if not events:
+        if not meter.member.is_part:
+            meter.withdraw()
+        return report
+    charge_past_run(meter, past, report)
     if recorded is None:
         if has_effects(_list_unfinished_calls(events), services.toolbox):
             report = replace(report, unknown_changes=UNKNOWN_AFTER_CRASH)

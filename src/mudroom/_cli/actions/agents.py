@@ -180,7 +180,7 @@ def _resolve_rules(
     agents |= {agent.name: agent for agent in loaded.agents}
     settings = load_settings(cwd)
     origin = settings.get_persistent_origin("child_model")
-    return resolve_child_models(settings.child_model, agents, origin, notices)
+    return resolve_child_models(settings.children.model, agents, origin, notices)
 
 
 def _restrict(agent: Agent, loaded: LoadedAgents, *, trusts_folder: bool) -> Agent:

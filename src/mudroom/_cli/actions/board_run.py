@@ -119,7 +119,7 @@ class BoardRunner:
         """Stop all runs. Their tasks become pending again."""
         self._is_stopped = True
         self._changed.set()
-        self._session.cancel()
+        self._session.runs.cancel()
         return True
 
     def _claim(self) -> BoardTask | None:

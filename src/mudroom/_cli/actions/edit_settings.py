@@ -24,7 +24,7 @@ def print_settings(name: str | None) -> int:
         [
             (
                 setting,
-                _describe_setting(setting, getattr(settings, setting)),
+                _describe_setting(setting, settings.get(setting)),
                 settings.get_origin(setting),
             )
             for setting in names
@@ -35,9 +35,9 @@ def print_settings(name: str | None) -> int:
 
 def _describe_setting(setting: str, value: object) -> str:
     if setting == "store" and value:
-        from mudroom_postgres.driver import hide_password
+        from ..._adapters.journals import sessions  # slow to import
 
-        return hide_password(str(value))
+        return sessions.hide_password(str(value))
     return _format_value(value)
 
 
@@ -59,9 +59,9 @@ def change_setting(name: str, value: str) -> int:
     Raises UsageError for a setting or a value that cannot be used.
     """
     if name == "store" and value:
-        from mudroom_postgres.driver import check_url
+        from ..._adapters.journals import sessions  # slow to import
 
-        check_url(value)
+        sessions.check_address(value)
     path = config.find_user_file(os.environ)
     try:
         config.write_setting(path, name, value)

@@ -17,7 +17,7 @@ from ..output.json_output import print_json
 from ..output.listing import format_row, print_entry
 from ..output.text import format_costs, format_tokens
 from .load_settings import load_settings, require_folder
-from .user_store import describe_store, is_database, open_store
+from .user_store import describe_store, get_address, open_store
 
 # Columns of a line if stdout is not a terminal.
 WIDTH_WITHOUT_TERMINAL = 200
@@ -61,7 +61,7 @@ def _read_summaries(
     home: str, folder: str | None, limit: int, show: Callable[[SessionSummary], None]
 ) -> list[SessionSummary]:
     """Read the newest summaries, and show each as soon as it is read."""
-    if not is_database():  # without asyncio, which takes a third of the time to the first line
+    if not get_address():  # without asyncio, which takes a third of the time to the first line
         from ..._adapters.journals.sqlite.summaries import read_summaries
 
         summaries: list[SessionSummary] = []

@@ -7,9 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
 from ..._session import config
+from ..._session.options import change_options
 from ...errors import UsageError, suggest_names
 from ..output.progress import print_notice
 from ..output.theme import use_theme
@@ -84,7 +83,11 @@ def _resolve_replayed(settings: config.Settings, cwd: str) -> config.Settings:
 
     Raises UnknownName or UsageError if there is no such session.
     """
-    models = (settings.model, settings.fallback_model, str(settings.child_model))
+    models = (
+        settings.model,
+        settings.model_options.fallback,
+        str(settings.children.model),
+    )
     # Most command lines end here, without reading the store.
     if not any("replay:" in model for model in models):
         return settings
@@ -96,13 +99,13 @@ def _resolve_replayed(settings: config.Settings, cwd: str) -> config.Settings:
     def resolve(model: str) -> str:
         return asyncio.run(resolve_replayed(open_store(settings.home), cwd, model))
 
-    rules = parse_child_models(settings.child_model)
-    return replace(
-        settings,
-        model=resolve(settings.model),
-        fallback_model=resolve(settings.fallback_model),
-        child_model={agent: resolve(model) for agent, model in rules.items()},
-    )
+    rules = parse_child_models(settings.children.model)
+    resolved = {
+        "model": resolve(settings.model),
+        "fallback_model": resolve(settings.model_options.fallback),
+        "child_model": {agent: resolve(model) for agent, model in rules.items()},
+    }
+    return change_options(settings, resolved)
 
 
 def prepare_start(

@@ -30,7 +30,7 @@ from ..output.signals import handle_signals
 from .load_permissions import LoadedPermissions, is_trusted, load_permissions
 from .open_session import create_session, name_session
 from .programs.load_programs import list_server_names, load_programs
-from .prompts import prepare_prompt, run_prepared
+from .prompts import MANY_TOKENS, prepare_prompt, run_prepared
 from .session_start import SessionStart, StartOptions, describe_continued
 from .session_store import delete_expired_sessions
 
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 
 MAX_STDIN_BYTES = 10 * 1024 * 1024
-
-# Tokens of piped text from which a line says how large it is: each request sends it again.
-MANY_TOKENS = 50_000
 
 # Seconds to wait for the first byte: many programs neither write to their pipe nor close it.
 STDIN_TIMEOUT = 3.0
@@ -298,7 +295,7 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
         # A long session's events are not needed while the prompt runs.
         recorded.clear()
         signals_handled = handle_signals(
-            session.cancel, session.pause, exits_after=True, must_end=True
+            session.runs.cancel, session.pause, exits_after=True, must_end=True
         )
         with signals_handled as signals, reporter.screen, show_log(reporter.print_notice):
             try:

@@ -11,6 +11,7 @@ from ..._adapters.integrations.tracing.spec import Tracing
 from ..._core.agents import Agent
 from ..._core.budgets import Budget
 from ..._session.config import Settings
+from ..._session.options import SessionOptions, gather_options
 from ..._session.session import Session
 from .load_permissions import LoadedPermissions, is_trusted
 from .session_start import NEW_SESSION, SessionStart
@@ -37,7 +38,7 @@ def create_session(
 
     Arguments:
         programs: MCP servers and hooks of files, from `load_programs`.
-        options: session options that replace those of the settings.
+        options: session options that replace those of the settings, by their flat names.
 
     Other arguments as for `make_session_options`.
     """
@@ -59,9 +60,9 @@ def create_session(
     # Servers of --agents belong to single agents, and are used besides those of files.
     servers = [*of_settings["mcp_servers"], *options.get("mcp_servers", ())]
     options = {**of_settings, **options, "mcp_servers": servers}
-    session = Session(**options)
+    session = Session(**gather_options(options, SessionOptions()))
     # Of the settings, only the flags are the choice of this command line.
-    flags = {name for name in of_settings if settings.get_origin(name) == "flag"}
+    flags = {name for name, origin in settings.origins.items() if origin == "flag"}
     # The session works in the folder whose permissions and settings it has, also if it was recorded
     # in another one.
     session.chosen_options = frozenset({*flags, *given, "cwd"})
@@ -77,9 +78,10 @@ def make_session_options(
     notices: list[str],
     start: SessionStart = NEW_SESSION,
 ) -> dict[str, Any]:
-    """Return the fields of SessionOptions for these settings.
+    """Return the session options for these settings, by their flat names.
 
-    A setting that is named like a session option is passed on; only the others are listed here.
+    A setting that is named like a session option is passed on, and so are groups; only the others
+    are listed here.
 
     Arguments:
         cwd: the session's folder. loaded: its permissions. start: the session to continue.
@@ -97,8 +99,10 @@ def make_session_options(
     return {
         **settings.to_options(),
         "output_style": output_style,
-        "output_style_origin": style_origin,
-        "child_model_origin": settings.get_persistent_origin("child_model"),
+        "origins": {
+            "output_style": style_origin,
+            "child_model": settings.get_persistent_origin("child_model"),
+        },
         "resume": start.resume,
         "fork": start.fork,
         "id": start.id,

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from ..._adapters.tools._image_files import MAX_IMAGE_BYTES, parse_image
 from ..._core.listings import count_noun, format_size
-from ..._core.messages import ImageBlock, TextBlock
+from ..._core.messages import ImageBlock, TextBlock, estimate_tokens
 from ..._core.ports.servers import ServerPrompt
 from ..._core.runs import Report
 from ..._core.tool_names import SERVER_PREFIX
@@ -119,6 +119,9 @@ def begins_with_path(line: str) -> bool:
 
 # Bytes of a text file that is attached; the model reads parts of a larger one itself.
 MAX_TEXT_BYTES = 100_000
+
+# Tokens of an input from which its size is shown before it is sent: each request sends it again.
+MANY_TOKENS = 50_000
 
 # A word of a line, in quotes or not. Each character is looked at a bounded number of times, because
 # a line may be one word of a million characters, as in Chinese.
@@ -292,10 +295,10 @@ async def fetch_prompt(session: Session, command: str, words: str) -> str | None
     Raises MudroomError if an argument is missing, or the server cannot be used.
     """
     name = command.removeprefix("/")
-    if not name.startswith(SERVER_PREFIX) or not session.mcp_servers:
+    if not name.startswith(SERVER_PREFIX) or not session.mcp.servers:
         return None
-    prompt = await session.find_mcp_prompt(name)
-    return await session.get_mcp_prompt(name, _assign(prompt, words))
+    prompt = await session.mcp.find_prompt(name)
+    return await session.mcp.get_prompt(name, _assign(prompt, words))
 
 
 def _assign(prompt: ServerPrompt, words: str) -> dict[str, str]:
@@ -339,7 +342,7 @@ async def fetch_resources(session: Session, line: str, notes: list[str]) -> tupl
     Arguments:
         notes: a line is added for each resource.
     """
-    servers = {status.name for status in session.mcp_servers}
+    servers = {status.name for status in session.mcp.servers}
     parts: list[str] = []
     words: list[str] = []
     for word in dict.fromkeys(find_mentions(line)):
@@ -347,7 +350,7 @@ async def fetch_resources(session: Session, line: str, notes: list[str]) -> tupl
         if not colon or not uri or server not in servers:
             continue
         try:
-            text = await session.read_mcp_resource(server, uri)
+            text = await session.mcp.read_resource(server, uri)
         except MudroomError as error:
             notes.append(f"@{word}: not attached: {error}")
             continue
@@ -361,7 +364,7 @@ async def fetch_resources(session: Session, line: str, notes: list[str]) -> tupl
 
 def list_prompts(session: Session) -> list[tuple[str, str]]:
     """List the slash commands of the known prompts with their descriptions."""
-    return [(f"/{prompt.name}", prompt.description) for prompt in session.mcp_prompts]
+    return [(f"/{prompt.name}", prompt.description) for prompt in session.mcp.prompts]
 
 
 class PreparedPrompt(Struct):
@@ -407,6 +410,10 @@ async def prepare_prompt(
     )
     hints = describe_unknown_mentions(line, folder=session.cwd, agents=agents, teammates=teammates)
     files = attachments.text + resources
+    if (tokens := estimate_tokens(files)) >= MANY_TOKENS:
+        attachments.notes.append(
+            f"the attached files have about {tokens:,} tokens together, which each request sends"
+        )
     return PreparedPrompt(text, files, attachments.images, [*attachments.notes, *hints])
 
 

@@ -29,18 +29,18 @@ def open_store(home: str) -> SessionStore:
     return sessions.open_store(home, _address)
 
 
-def is_database() -> bool:
-    """Return whether the user's sessions are in a database, not in files."""
-    return bool(_address)
+def get_address() -> str:
+    """Return the address of the database with the user's sessions, "" for session files."""
+    return _address
 
 
 def describe_store(home: str) -> str:
     """Return where the sessions are, without a password."""
     if not _address:
         return home
-    from mudroom_postgres.driver import hide_password
+    from ..._adapters.journals import sessions  # slow to import
 
-    return hide_password(_address)
+    return sessions.hide_password(_address)
 
 
 def require_files(command: str) -> None:

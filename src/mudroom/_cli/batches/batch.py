@@ -229,7 +229,7 @@ class Batch:
     def cancel(self) -> None:
         """Start no further lines, and stop those that run. The next process runs them again."""
         self.stop("cancelled")
-        self._session.cancel()
+        self._session.runs.cancel()
 
     def pause(self) -> None:
         """Start no further lines, and pause those that run. The next process continues them."""

@@ -92,8 +92,8 @@ def _parse_other(number: int, text: bytes) -> BatchLine:
     try:
         value: Any = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        if text.startswith(BOM_UTF8):
-            raise LineError("it begins with a byte order mark; save the file without it") from error
+        if text.startswith(BOM_UTF8):  # of a file that spreadsheet programs write
+            return parse_line(number, text.removeprefix(BOM_UTF8))
         raise LineError(f"no JSON: {error}") from error
     except UnicodeDecodeError as error:
         raise LineError("no UTF-8 text; save the file as UTF-8") from error
@@ -248,6 +248,9 @@ def _check_budget(value: object) -> dict[str, Any] | None:
         Budget(**limits)
     except UsageError as error:
         raise LineError(error.message) from error
+    for name, limit in limits.items():
+        if limit == 0 and name not in ("children", "depth"):
+            raise LineError(f"the budget has {name} 0, with which no run can work")
     return limits
 
 

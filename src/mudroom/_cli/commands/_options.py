@@ -57,6 +57,19 @@ def switch_option(name: str, help_text: str) -> Decorator:
     return click.option(name, is_flag=True, default=None, help=help_text)
 
 
+sandbox_option = click.option(
+    "--sandbox",
+    type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),
+    help='Sandbox for shell commands ("off" disables it).',
+)
+
+
+def rules_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options --allowed-tools and --disallowed-tools."""
+    command = rules_option("disallowed", 'Never allow: "Bash(git push:*)".')(command)
+    return rules_option("allowed", 'Allow without asking: "Bash(git diff:*),Edit".')(command)
+
+
 def rules_option(word: str, help_text: str) -> Decorator:
     """Make the option --allowed-tools or --disallowed-tools. `word`: "allowed", "disallowed"."""
     return click.option(

@@ -27,12 +27,10 @@ def acp(
     An editor starts this command. It shows children as sessions of their own, if it can.
     """
     flags = {"model": model, "permission_mode": permission_mode, "trust": trust}
+    from ..actions.serve_acp import check_setup, serve_acp
+
     if is_check:
-        from ..actions.acp.command_line import check_setup
-
         return check_setup(flags)
-    from ..actions.acp.serve import serve_acp
-
     return serve_acp(flags, reads_unsaved=unsaved, quiet=quiet)
 
 

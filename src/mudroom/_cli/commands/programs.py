@@ -6,8 +6,105 @@ from typing import Any
 
 import click
 
-from ._options import CONTEXT_SETTINGS, folder_option, json_option, plugin_dir_option
-from .mcp_server import serve
+from ._options import (
+    AMOUNT,
+    CONTEXT_SETTINGS,
+    COUNT,
+    MODES,
+    complete_folders,
+    folder_option,
+    json_option,
+    listen_details,
+    plugin_dir_option,
+    quiet_option,
+    rules_options,
+    sandbox_option,
+    switch_option,
+    value_option,
+)
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@click.option(
+    "-C", "cwd", metavar="DIR", shell_complete=complete_folders, help="Work in this folder."
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Serve over HTTP at this address; the next five flags need it.",
+)
+@listen_details
+@click.option(
+    "--allow-origin",
+    "allowed_origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Let pages of this site connect, such as https://app.example.com.",
+)
+@value_option("-m --model", "MODEL", "provider:model, e.g. anthropic:claude-sonnet-4-5, offline.")
+@value_option("--child-model", "MODEL", "Model of the runs below a task (default: as the task).")
+@value_option("--agents", "JSON", 'More agents: {"name": {"description": …, "prompt": …}}.')
+@value_option("--parallel", "N", "Tasks at the same time; more wait (default: 16).", COUNT)
+@value_option("--max-turns", "N", "Maximum model calls of a task; one more for a summary.", COUNT)
+@value_option("--max-minutes", "N", "Time limit of a task in minutes.", AMOUNT)
+@value_option("--max-tokens", "N", "Token limit of a task (input + output).", COUNT)
+@value_option("--max-budget-usd", "USD", "Spending limit of a task.", AMOUNT)
+@value_option("--total-tokens", "N", "Token limit of all tasks together.", COUNT)
+@value_option("--total-usd", "USD", "Spending limit of all tasks together.", AMOUNT)
+@sandbox_option
+@switch_option("--allow-net", "Let commands and web tools reach the network.")
+@switch_option("--isolate", "Give children that may change files own copies.")
+@click.option(
+    "--permission-mode",
+    type=click.Choice(MODES),
+    help="Permission mode when no rule matches (default: the user of the host is asked).",
+)
+@rules_options
+@switch_option("--trust", "Trust the agent files, MCP servers and hooks of this folder.")
+@quiet_option
+@click.pass_obj
+def serve(
+    group_cwd: str,
+    cwd: str | None,
+    listen: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    behind_proxy: bool,
+    host_names: tuple[str, ...],
+    allowed_origins: tuple[str, ...],
+    parallel: int | None,
+    total_tokens: int | None,
+    total_usd: float | None,
+    quiet: bool,
+    **flags: object,
+) -> int:
+    """Be an MCP server: a host gives tasks to mudroom's agents.
+
+    The host starts this command and talks to its stdin and stdout. With --listen, hosts connect
+    to an address and need a token. Limits that a host requests can only lower those of the
+    command. It needs the extra mcp.
+
+    \b
+    mudroom mcp serve -C ~/project --max-budget-usd 2 --total-usd 20
+    mudroom serve token add alice
+    mudroom mcp serve --listen 127.0.0.1:8701
+    """
+    from ..actions.serve_mcp import McpServeFlags, serve_mcp
+
+    chosen = McpServeFlags(
+        listen=listen or "",
+        tls_cert=tls_cert or "",
+        tls_key=tls_key or "",
+        is_behind_proxy=behind_proxy,
+        host_names=host_names,
+        allowed_origins=allowed_origins,
+        parallel=parallel,
+        total_tokens=total_tokens,
+        total_usd=total_usd,
+        is_quiet=quiet,
+    )
+    return serve_mcp(cwd or group_cwd, flags, chosen)
+
 
 _scope_option = click.option(
     "--scope",
@@ -218,7 +315,7 @@ def plugins(ctx: click.Context, cwd: str, plugin_dirs: str | None) -> int | None
 @json_option
 def list_plugins(as_json: bool) -> int:
     """List the plugins of settings files and of --plugin-dir (the default)."""
-    from ..actions.programs.print_plugins import print_plugins
+    from ..actions.programs.print_programs import print_plugins
 
     return print_plugins(*click.get_current_context().obj, as_json=as_json)
 
@@ -229,7 +326,7 @@ def list_plugins(as_json: bool) -> int:
 @click.pass_obj
 def show_plugin(obj: tuple[str, str | None], name: str, as_json: bool) -> int:
     """Show the parts of a plugin, the size of its listing, and the programs it may start."""
-    from ..actions.programs.print_plugins import print_plugin
+    from ..actions.programs.print_programs import print_plugin
 
     return print_plugin(obj[0], name, obj[1], as_json=as_json)
 

@@ -13,8 +13,10 @@ from ._options import (
     json_option,
     listen_details,
     quiet_option,
-    rules_option,
+    rules_options,
+    sandbox_option,
     store_option,
+    switch_option,
     value_option,
     worker_option,
 )
@@ -68,23 +70,12 @@ from ._options import (
 @value_option("--max-tokens", "N", "Token limit of a prompt (input + output).", COUNT)
 @value_option("--max-budget-usd", "USD", "Spending limit of a prompt.", AMOUNT)
 @worker_option("children")
-@click.option(
-    "--sandbox",
-    type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),
-    help='Sandbox for shell commands ("off" disables it).',
-)
-@click.option(
-    "--allow-net", is_flag=True, default=None, help="Let commands and web tools reach the network."
-)
-@click.option(
-    "--isolate", is_flag=True, default=None, help="Give children that may change files own copies."
-)
+@sandbox_option
+@switch_option("--allow-net", "Let commands and web tools reach the network.")
+@switch_option("--isolate", "Give children that may change files own copies.")
 @click.option("--permission-mode", type=click.Choice(MODES), help="Permission mode of sessions.")
-@rules_option("allowed", 'Allow without asking: "Bash(git diff:*),Edit".')
-@rules_option("disallowed", 'Never allow: "Bash(git push:*)".')
-@click.option(
-    "--trust", is_flag=True, default=None, help="Trust agent files, MCP servers and hooks."
-)
+@rules_options
+@switch_option("--trust", "Trust agent files, MCP servers and hooks.")
 @store_option
 @quiet_option
 @click.pass_context
@@ -117,7 +108,7 @@ def serve(
     """
     if ctx.invoked_subcommand:
         return None
-    from ..actions.http.serve import ServeFlags, serve_http
+    from ..actions.serve_http import ServeFlags, serve_http
 
     chosen = ServeFlags(
         listen=listen,
@@ -161,33 +152,36 @@ def token() -> None:
 @click.option(
     "--workspace", "workspaces", multiple=True, metavar="NAME", help="Allow this workspace only."
 )
+@store_option
 @json_option
-def add_token(owner: str, as_json: bool, **fields: object) -> int:
+def add_token(owner: str, as_json: bool, store: str | None, **fields: object) -> int:
     """Make a token for OWNER, the name of a user or a program, and print it once.
 
     Sessions belong to owners: tokens of the same owner see the same sessions.
     """
-    from ..actions.http import tokens
+    from ..actions import service_tokens as tokens
 
-    return tokens.add_token(owner, as_json=as_json, **fields)
+    return tokens.add_token(owner, as_json=as_json, store=store, **fields)
 
 
 @token.command("list", context_settings=CONTEXT_SETTINGS)
+@store_option
 @json_option
-def list_tokens(as_json: bool) -> int:
+def list_tokens(as_json: bool, store: str | None) -> int:
     """List the tokens without their secrets."""
-    from ..actions.http import tokens
+    from ..actions import service_tokens as tokens
 
-    return tokens.list_tokens(as_json=as_json)
+    return tokens.list_tokens(as_json=as_json, store=store)
 
 
 @token.command("remove", context_settings=CONTEXT_SETTINGS)
 @click.argument("token_id", metavar="ID")
-def remove_token(token_id: str) -> int:
+@store_option
+def remove_token(token_id: str, store: str | None) -> int:
     """Remove a token; its owner keeps the sessions."""
-    from ..actions.http import tokens
+    from ..actions import service_tokens as tokens
 
-    return tokens.remove_token(token_id)
+    return tokens.remove_token(token_id, store=store)
 
 
 COMMANDS: dict[str, click.Command] = {"serve": serve}

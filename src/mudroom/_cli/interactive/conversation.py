@@ -189,7 +189,7 @@ class Conversation:
             self._list_agent_names,
             self._list_prompt_files,
             self.list_teammate_names,
-            lambda: [each.mention for each in self.session.mcp_resources],
+            lambda: [each.mention for each in self.session.mcp.resources],
         )
         self.lines = InputLines(self.driver)
         self.resources = AsyncExitStack()
@@ -268,7 +268,7 @@ class Conversation:
     async def _send_message(self, name: str, text: str, approve: bool | None) -> None:
         # Without a prompt at work, no run is there to deliver the message.
         waits = not (self.is_busy or self.session.interrupted_run)
-        if not await self.session.send_durably(name, text, approve=approve):
+        if not await self.session.runs.send_durably(name, text, approve=approve):
             reason = "has no open plan" if approve is not None else "cannot work again"
             self.print_text(f"Nothing was sent: {name} {reason}. /team shows its state.", "yellow")
             return
@@ -470,7 +470,7 @@ class Conversation:
             self.writer.hide_message(text)
         run = self._last_root
         part_count = len(self._prompt_parts)
-        if run and await self.session.send_durably(run.run_id, text):
+        if run and await self.session.runs.send_durably(run.run_id, text):
             del self._prompt_parts[:part_count]
         else:
             self.lines.begin(lambda turn: self._execute(turn, line), line=line)

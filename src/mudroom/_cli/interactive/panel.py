@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ..._core.events import AnyEvent, Delta, RunFinished, StoredEvent
 from ..._core.listings import count_noun
+from ..._core.runs import InboxMessage
 from ..._projections.run_tree import RunTree, list_idle, list_unread
 from ..._projections.run_view import RunView
-from ..._projections.safe_text import sanitize_line
+from ..._projections.safe_text import sanitize, sanitize_line
 from ..output.child_names import make_child_name
 from ..output.live_tree import MAX_IDLE, MAX_RUNS
-from ..output.text import Glyphs, Line, truncate
-from ..output.tree_lines import TreeStyle, format_command, format_tree_by_run
+from ..output.text import Glyphs, Line, truncate, wrap, wrap_line
+from ..output.transcript_lines import format_transcript
+from ..output.tree_lines import MAX_OUTPUT_LINES, TreeStyle, format_command, format_tree_by_run
 from .questions.choice import Choice
 from .status_line import StatusLine
 
 if TYPE_CHECKING:
     from .questions.approvals import ApprovalPrompt
-    from .transcript_pager import TranscriptPager
 
 # Between two pictures of the spinner.
 SPINNER_SECONDS = 0.125
@@ -235,7 +236,6 @@ class Panel:
         Arguments:
             events: of a run that has ended; None follows a run that works.
         """
-        from .transcript_pager import TranscriptPager
 
         if not self.conversation:
             return
@@ -304,10 +304,6 @@ class Panel:
         rows = range(len(self._shown_run_ids))
         working = [row for row in rows if not self.is_idle(self._shown_run_ids[row])]
         return (working or rows)[-1]
-
-    @property
-    def has_selectable_child(self) -> bool:
-        return bool(self._shown_run_ids) and self.choice is None
 
     def format_lines(self, columns: int, height: int) -> list[Line]:
         """Return all lines: at most `height` of them, each at most `columns` wide."""
@@ -382,3 +378,54 @@ class Panel:
                 return
             text = f"  queued: {sanitize_line(line)}"
             yield [(truncate(text, columns, self._glyphs.more), "dim")]
+
+
+class TranscriptPager:
+    """The transcript of one run and the position in it.
+
+    Arguments:
+        events: events of this run; more may be appended later.
+        list_unread: returns the messages that the run has not read; they follow the transcript.
+    """
+
+    def __init__(
+        self,
+        run: RunView,
+        events: list[StoredEvent],
+        list_unread: Callable[[], list[InboxMessage]] = list,
+    ) -> None:
+        self.run = run
+        self.lines_from_end = 0
+        self._events = events
+        self._list_unread = list_unread
+        self._drawn: tuple[int, int] = (-1, 0)
+        self._body: list[Line] = []
+
+    def format_lines(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
+        """Return the lines to show: the end, or a part `lines_from_end` lines before it."""
+        # Formatting a long transcript is slow, and most drawings show the same one.
+        if self._drawn != (len(self._events), columns):
+            self._drawn = (len(self._events), columns)
+            lines = format_transcript(self.run, self._events, columns=columns, glyphs=glyphs)
+            self._body = [part for line in lines for part in wrap_line(line, columns)]
+        streaming: list[Line] = [
+            [(f"  {part}", "")]
+            for line in self.run.streamed_tail.splitlines()
+            for part in wrap(line, columns - 2)
+        ]
+        for row in self.run.output_tail.splitlines()[-MAX_OUTPUT_LINES:]:
+            streaming += wrap_line([(f"    {sanitize(row).expandtabs(4)}", "dim")], columns)
+        lines = [*self._body, *streaming, *self._format_unread(columns)]
+        self.lines_from_end = max(0, min(self.lines_from_end, len(lines) - height))
+        end = len(lines) - self.lines_from_end
+        return lines[max(0, end - height) : end]
+
+    def _format_unread(self, columns: int) -> Iterator[Line]:
+        for message in self._list_unread():
+            sender = sanitize_line(message.name or message.sender)
+            for line in (
+                [("", "")],
+                [(f"message from {sender}, not read yet", "bold yellow")],
+                *([(f"    {row}", "")] for row in sanitize(message.text).split("\n")),
+            ):
+                yield from wrap_line(line, columns)

@@ -11,16 +11,18 @@ from ..._core.events import (
     Compacted,
     Delta,
     MessageSent,
+    ModelCallRetried,
     PermissionDecided,
     RunFinished,
     RunStarted,
     ToolCallFinished,
     ToolCallStarted,
+    TurnFailed,
     TurnFinished,
     TurnStarted,
 )
 from ..._core.listings import count_noun
-from ..._core.messages import ToolCallBlock
+from ..._core.messages import AssistantMessage, ThinkingBlock, ToolCallBlock
 from ..._core.runs import InboxMessage, is_child_id
 from ..._core.tools import ToolResult
 from ..._projections.run_tree import RunTree
@@ -28,11 +30,17 @@ from ..._projections.run_view import RunState, RunView
 from ..._projections.safe_text import make_call_title, sanitize, sanitize_line
 from ..._projections.transcript import find_rules, is_marked
 from ..output.answer_stream import AnswerStream
-from ..output.call_group import CallGroup
 from ..output.markdown import format_unfinished, render_markdown
 from ..output.scrollback import Scrollback
-from ..output.text import Line, format_tokens, truncate, wrap
-from ..output.thinking_fold import ThinkingFold
+from ..output.text import (
+    Glyphs,
+    Line,
+    format_tokens,
+    measure_width,
+    truncate,
+    wrap,
+    wrap_last_lines,
+)
 from ..output.tool_call_lines import (
     format_finished_command,
     format_task,
@@ -303,3 +311,98 @@ class ScrollbackWriter:
             self._scrollback.write_lines([(text, "bold")], [("", "")])
         self._task_total = 0
         self._outcomes = Counter()
+
+
+# From this many calls on, a group replaces their lines.
+MIN_GROUPED_CALLS = 4
+
+
+class CallGroup:
+    def __init__(self) -> None:
+        self._calls: list[tuple[str, str, Line]] = []
+
+    def add(self, name: str, title: str, line: Line) -> None:
+        """Add a call: the name of its tool, its title, and its line."""
+        self._calls.append((name, title, line))
+
+    def take_lines(self, columns: int, glyphs: Glyphs) -> list[Line]:
+        """Remove all calls and return their lines, or those of the group."""
+        lines = self.format_lines(columns, glyphs)
+        self._calls.clear()
+        return lines
+
+    def format_lines(self, columns: int, glyphs: Glyphs) -> list[Line]:
+        """Return a line for each call, or for many: the counts and the first titles."""
+        if len(self._calls) < MIN_GROUPED_CALLS:
+            return [line for _, _, line in self._calls]
+        counts = Counter(name for name, _, _ in self._calls)
+        names = ", ".join(f"{name} {count}" for name, count in counts.most_common())
+        head = f"{glyphs.head}{count_noun(len(self._calls), 'call')}: {names}"
+        stem = f"  {glyphs.hook}"
+        titles = ", ".join(dict.fromkeys(title for _, title, _ in self._calls if title))
+        room = columns - measure_width(stem)
+        return [
+            [(truncate(head, columns, glyphs.more), "")],
+            [(stem, "dim"), (truncate(titles, room, glyphs.more), "dim")],
+        ]
+
+
+# Rows shown of thinking that streams.
+STREAMED_ROWS = 2
+
+
+class ThinkingFold:
+    """Folds the root run's events into its thinking.
+
+    Attributes:
+        is_latest: true if no result came after the last thinking.
+    """
+
+    def __init__(self) -> None:
+        self.is_latest = False
+        self._streamed = ""
+        self._complete = ""
+        self._is_folded = False
+
+    def apply(self, event: AnyEvent) -> str:
+        """Add the next event; return the line of a thinking that is complete now, "" for none."""
+        match event:
+            case TurnStarted():
+                self._is_folded = False
+                self._streamed = ""
+            case Delta(kind="thinking"):
+                self._streamed += event.text
+            case Delta():
+                return self._fold(self._streamed)
+            case TurnFinished():
+                return self._fold(self._streamed or _join_thinking(event.message))
+            case TurnFailed() | ModelCallRetried():
+                self._streamed = ""
+            case _:
+                pass
+        return ""
+
+    def format_lines(self, columns: int, glyphs: Glyphs) -> list[Line]:
+        """Return the end of the thinking that streams."""
+        rows = wrap_last_lines(sanitize(self._streamed), columns - 2, STREAMED_ROWS)
+        return [[(f"  {row}", "dim")] for row in rows]
+
+    def format_full(self, columns: int) -> list[Line]:
+        lines = sanitize(self._complete).strip().splitlines()
+        return [[(row, "dim")] for line in lines for row in wrap(line, columns)]
+
+    def _fold(self, text: str) -> str:
+        self._streamed = ""
+        if self._is_folded or not text.strip():
+            return ""
+        self._is_folded = True
+        self.is_latest = True
+        self._complete = text
+        lines = text.strip().splitlines()
+        size = count_noun(len(lines), "line")
+        return f"Thought ({size}, ctrl+o): {sanitize_line(lines[0])}"
+
+
+def _join_thinking(message: AssistantMessage) -> str:
+    blocks = [block for block in message.content if isinstance(block, ThinkingBlock)]
+    return "\n".join(block.text for block in blocks if block.text)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
+from ..._adapters.models.pricing import get_context_window
+from ..._adapters.models.providers import choose_default_model
 from ..._projections.run_view import RunView
 from ..._projections.safe_text import sanitize
 from ..._session.config import Settings
@@ -16,7 +20,6 @@ from ..._session.session import Session
 from ...driving import SessionStart as DriverStart
 from ..actions.load_permissions import LoadedPermissions, load_permissions
 from ..actions.open_session import create_session, name_session
-from ..actions.preload import preload_context_windows
 from ..actions.programs.load_programs import list_server_names, load_programs
 from ..actions.session_start import SessionStart, StartOptions
 from ..actions.session_store import delete_expired_sessions
@@ -125,7 +128,8 @@ class _SessionMaker:
         if plan.model is not None:
             options["model"] = plan.model
         if plan.output_style is not None:
-            options |= {"output_style": plan.output_style, "output_style_origin": ""}
+            origins = {"child_model": settings.get_persistent_origin("child_model")}
+            options |= {"output_style": plan.output_style, "origins": origins}
         programs = self._programs
         return create_session(
             settings, self._cwd, self._loaded, start, programs=programs, **options
@@ -230,3 +234,16 @@ def list_amounts(roots: Sequence[RunView]) -> list[str]:
     )
     costs = format_total_costs(usd, is_least=is_least)
     return [*figures, *filter(None, [costs]), format_seconds(seconds)]
+
+
+def preload_context_windows(model: str) -> None:
+    """Load the sizes of context windows in the background, if a session will show its model's.
+
+    Arguments:
+        model: a model string, or "auto".
+    """
+    if model == "auto":
+        model = choose_default_model(os.environ) or "offline"
+    if not model.startswith(("offline", "replay:")):
+        # A daemon, so that a command that ends at once does not wait for the import.
+        Thread(target=get_context_window, args=(model,), daemon=True).start()

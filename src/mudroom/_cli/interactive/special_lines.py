@@ -95,7 +95,7 @@ async def _run_fork(conversation: PromptScreen, call: PromptCall, filled: Filled
 async def run_server_prompt(conversation: PromptScreen, name: str, arguments: str) -> bool:
     """Send the prompt of a server. Return False if there is none of this name."""
     session = conversation.session
-    if not session.mcp_servers:
+    if not session.mcp.servers:
         return False
     fetched = await conversation.run_stoppable(fetch_prompt(session, name, arguments))
     if fetched is None:

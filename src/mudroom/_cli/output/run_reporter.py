@@ -134,7 +134,7 @@ class RunReporter:
         self._model_line = OFFLINE_LINE if is_offline and not quiet else ""
         streams_json = self._format == "stream-json"
         # A reader of events that has gone cannot want the rest of the run.
-        self._output = StandardOutput(session.cancel) if streams_json else StandardOutput()
+        self._output = StandardOutput(session.runs.cancel) if streams_json else StandardOutput()
         # On the same terminal, a drawn tree and the lines of JSON would overwrite each other.
         plain = settings.screen == "plain" or (streams_json and sys.stdout.isatty())
         self.screen = open_progress(settings.color, verbose=verbose, quiet=quiet, plain=plain)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -70,8 +70,6 @@ class Board(Protocol):
 
 
 Status = Literal["pending", "in_progress", "completed"]
-
-STATUSES: tuple[Status, ...] = get_args(Status)
 
 BoardOffer = Literal["", "request", "all"]
 """Which runs get the board's tools: none, those whose agent names one, or all."""

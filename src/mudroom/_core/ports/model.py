@@ -19,7 +19,7 @@ class RequestConfig(Struct, frozen=True, kw_only=True):
         tools: tools in order. Equal configs give equal bytes, which providers can cache.
         temperature, top_p: None means the provider's default.
         max_tokens: maximum tokens of one answer, if the model allows that many; always sent.
-        server_tools: names of tools the provider runs, such as "web_search". A model without such
+        provider_tools: names of tools the provider runs, such as "web_search". A model without such
             a tool ignores its name.
         effort: how thoroughly the model thinks, "low" to "max"; None means the provider's default.
         cache_key: names the requests that start alike, those of one agent in a session. Providers
@@ -31,7 +31,7 @@ class RequestConfig(Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None
-    server_tools: tuple[str, ...] = ()
+    provider_tools: tuple[str, ...] = ()
     effort: str | None = None
     cache_key: str = ""
 

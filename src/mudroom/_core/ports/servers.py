@@ -30,7 +30,7 @@ class ServerStatus(Struct, frozen=True):
         left_out: why tools, prompts or resources of it are not used, "" if all are.
 
     Example:
-        statuses: tuple[ServerStatus, ...] = session.mcp_servers
+        statuses: tuple[ServerStatus, ...] = session.mcp.servers
         print([status.name for status in statuses if status.state == "failed"])
     """
 
@@ -56,7 +56,7 @@ class ServerPrompt(Struct, frozen=True):
         required: names of those that must be given.
 
     Example:
-        prompts: tuple[ServerPrompt, ...] = session.mcp_prompts
+        prompts: tuple[ServerPrompt, ...] = session.mcp.prompts
         print([prompt.name for prompt in prompts])
     """
 
@@ -77,7 +77,7 @@ class ServerResource(Struct, frozen=True):
             `docs://pages/{name}`.
 
     Example:
-        resources: tuple[ServerResource, ...] = session.mcp_resources
+        resources: tuple[ServerResource, ...] = session.mcp.resources
         print([f"@{resource.server}:{resource.uri}" for resource in resources])
     """
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._core.agents import Agent, Mode, WorkspaceKind, WorkspaceSpec, choose_child_model
-from ..._core.budgets import Grant
+from ..._core.budgets import Grant, limit_turns
 from ..._core.events import RunStarted, WorkMerged
 from ..._core.runs import Brief, InboxMessage
 from ..._core.tool_names import (
@@ -100,7 +100,7 @@ async def allocate(run: RunContext, run_id: str, agent: Agent, turns: int | None
     return await run.services.meters.allocate(
         run.meter,
         run_id,
-        requested.with_defaults(run.services.child_budget),
+        requested.with_defaults(limit_turns(run.services.children.turns)),
         run.timer.age,
     )
 
@@ -296,7 +296,12 @@ def _choose_workspace(
     kind = agent.workspace
     if isolation and kind is not WorkspaceKind.COPY:
         kind = WorkspaceKind(isolation)
-    if kind is None and may_write and run.services.isolate and run.environment.isolation:
+    if (
+        kind is None
+        and may_write
+        and run.services.isolation.each_child
+        and run.environment.isolation
+    ):
         kind = WorkspaceKind.ISOLATED
     if kind is WorkspaceKind.ISOLATED:
         return WorkspaceSpec(

@@ -56,7 +56,7 @@ def make_start_result(run_id: str) -> ToolResult:
 async def find_refusal(run: RunContext, brief: Brief, grant: Grant) -> str:
     """Return the reason why a hook refuses a child, "" if it may start.
 
-    Closes the grant of a child that does not start. Raises UsageError if its price is not known.
+    Withdraws the grant of a child that does not start. Raises UsageError if its price is not known.
     """
     refusal = ""
     try:
@@ -64,10 +64,10 @@ async def find_refusal(run: RunContext, brief: Brief, grant: Grant) -> str:
         if hooks := run.services.hooks:
             refusal = await hooks.on_child_start(run.brief, brief)
     except BaseException:
-        run.services.meters.close(grant)
+        run.services.meters.withdraw(grant)
         raise
     if refusal:
-        run.services.meters.close(grant)
+        run.services.meters.withdraw(grant)
     return refusal
 
 
@@ -105,7 +105,6 @@ class ChildRun:
         self._merged: WorkMerged | None = None
         self._next: tuple[Brief, Grant] | None = None
         self._returns = 0
-        self._below = 0
         self.title = f"{brief.agent.name}: {brief.description}"
         self._start()
 
@@ -152,8 +151,6 @@ class ChildRun:
         """Return the result of the call, after the end of the child."""
         report, text, spill = self._format()
         detail: dict[str, Any] = {"run": self._id}
-        if self._below:
-            detail["below"] = self._below
         changes: tuple[str, ...] = ()
         if self._merged:
             detail["merge"] = self._merged.state
@@ -239,14 +236,14 @@ class ChildRun:
             run.services.meters.close(self._grant)
 
     async def _finish(self) -> Report:
-        """Return the report of the run, which has ended, and count the runs below it."""
+        """Return the report of the run, which has ended, and close its grant."""
         run = self._context.run
         try:
             report = await self._handle.report()
             if hooks := run.services.hooks:
                 await hooks.on_child_end(run.brief, self._brief, report)
         finally:
-            self._below += run.services.meters.close(self._grant).children
+            run.services.meters.close(self._grant)
         return report
 
     async def _prepare_return(self, merged: WorkMerged) -> WorkMerged:
@@ -258,7 +255,7 @@ class ChildRun:
         assert self._report is not None
         may_return = (
             self._report.ok
-            and self._returns < run.services.max_returns
+            and self._returns < run.services.isolation.max_returns
             and run.control.phase is Phase.RUNNING
             and not (self._team and self._team.members.is_stopping(self._brief.name))
         )
@@ -281,12 +278,11 @@ class ChildRun:
             except ValueError:
                 return False
         if run.control.phase is not Phase.RUNNING:
-            run.services.meters.close(self._next[1])
+            run.services.meters.withdraw(self._next[1])
             return False
         self._brief, self._grant = self._next
         self._next = None
         self._returns += 1
-        self._below += 1
         self._start()
         run.background.replace_handle(self._id, self._handle)
         return True

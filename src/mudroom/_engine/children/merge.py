@@ -192,7 +192,7 @@ async def choose_check(run: RunContext, brief: Brief) -> Check | None:
     Raises MudroomError if the task of the board cannot be read.
     """
     services = run.services
-    command = brief.agent.check or services.check
+    command = brief.agent.check or services.isolation.check
     is_from_user = False
     if brief.board_task:
         if services.board is None:
@@ -202,8 +202,8 @@ async def choose_check(run: RunContext, brief: Brief) -> Check | None:
         is_from_user = command == task.check and not task.is_imported
     if not command:
         return None
-    is_from_user = is_from_user or command == services.check
-    return Check(command, services.check_seconds, is_from_user)
+    is_from_user = is_from_user or command == services.isolation.check
+    return Check(command, services.isolation.check_seconds, is_from_user)
 
 
 def find_recorded_merge(run: RunContext, child: str = "", call: str = "") -> WorkMerged | None:
@@ -426,7 +426,7 @@ class MergeQueue:
         services = self._run.services
         for event in reversed(services.past_events.get(self._run.run_id, ())):
             if isinstance(event, CheckFinished) and event.is_green and run_id in event.children:
-                return Check(event.command, services.check_seconds, is_from_user=True)
+                return Check(event.command, services.isolation.check_seconds, is_from_user=True)
         return None
 
     async def _restore_batch(self, first: MergeRequest) -> list[MergeRequest]:

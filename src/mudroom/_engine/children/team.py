@@ -216,10 +216,10 @@ class Team:
         try:
             await self.members.record(name, teammate.first_run, message)
         except BaseException:
-            self._run.services.meters.close(grant)
+            self._run.services.meters.withdraw(grant)
             raise
         if not self._next_runs.may_start:
-            self._run.services.meters.close(grant)
+            self._run.services.meters.withdraw(grant)
             return TeamReply(f"{name} reads it with its next run: its parent is ending now.")
         self._next_runs.start(brief, grant, teammate.first_run)
         return TeamReply(f"Sent to {name}, who works again with it (run {brief.run_id}).")

@@ -112,6 +112,8 @@ async def _make_compacted(
 async def record_user_compaction(run: RunContext, notes: str, thresholds: Thresholds) -> None:
     """Record the compaction of a root run that the user started: the next run continues from it.
 
+    It is stored with the end of the run: no process finds a compaction whose run may be stopped.
+
     Arguments:
         notes: the answer of the run.
     """
@@ -119,7 +121,7 @@ async def record_user_compaction(run: RunContext, notes: str, thresholds: Thresh
         return  # by an earlier process
     before = run.estimate_request_tokens()
     event = await _make_compacted(run, ConversationRecord(run), "user", notes, thresholds)
-    await run.recorder.record(replace(event, before=before))
+    run.recorder.record_later(replace(event, before=before))
 
 
 def _remove_prompt(run: RunContext, messages: Sequence[Message]) -> Sequence[Message]:

@@ -151,6 +151,10 @@ class Meter:
         child._change_granted(1)
         return child
 
+    def withdraw(self) -> None:
+        """Take back the count of a child that did not begin."""
+        self.add_usage(NO_USAGE, 0.0, children=-1)
+
     def end_request(self) -> None:
         """End the request of this run that is under way; nothing if there is none."""
         if self.permit is not None:
@@ -355,6 +359,14 @@ class Meter:
             if is_used(state.spent, state.maximum, fraction):
                 return state
         return self.parent.find_shared_limit(fraction) if self.parent else None
+
+    def has_others_below(self, state: LimitState) -> bool:
+        """Return whether other runs have begun that share a limit with this one."""
+        for meter in self.walk_up():
+            account = meter.accounts.get(state.name)
+            if account and account.maximum == state.maximum and meter.pool:
+                return any(run is not self for run in meter.pool.runs)
+        return True
 
     def compute_amount_left(self, limit: Limit) -> float | None:
         """Return the amount of a shared limit that this run may spend; None if there is no limit.

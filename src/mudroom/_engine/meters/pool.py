@@ -56,11 +56,13 @@ class AnsweredRequest(Struct, frozen=True):
     Arguments:
         costs: its amounts by limit. sent: the same without the answer.
         size: its tokens, estimated from above before it was sent.
+        is_cached: true if the provider read from its cache, or wrote to it.
     """
 
     costs: Mapping[Limit, float]
     sent: Mapping[Limit, float]
     size: int
+    is_cached: bool
 
 
 class Member(Struct):
@@ -227,7 +229,8 @@ class Pool:
             limit: max(0, amount - forecast.prices.get(limit, 0) * usage.output_tokens)
             for limit, amount in costs.items()
         }
-        run.member.last = AnsweredRequest(costs, sent, forecast.size)
+        is_cached = usage.cache_read_tokens + usage.cache_write_tokens > 0
+        run.member.last = AnsweredRequest(costs, sent, forecast.size, is_cached)
         if self._is_surprising(costs, forecast):
             # The others that wait for their first answers will be surprised as much.
             for other, unknown in list(self.runs.items()):

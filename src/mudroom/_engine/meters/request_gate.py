@@ -421,6 +421,11 @@ class Meters:
     def get(self, grant: Grant) -> Meter:
         return self._meters[grant.run_id]
 
+    def withdraw(self, grant: Grant) -> None:
+        """Remove the meter of a child that did not begin: it does not count."""
+        self.get(grant).withdraw()
+        self.close(grant)
+
     def close(self, grant: Grant) -> Meter:
         """Remove and return the meter of a run that ended, and release its reservation."""
         meter = self._meters.pop(grant.run_id)

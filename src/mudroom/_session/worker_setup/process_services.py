@@ -41,7 +41,6 @@ from ..._adapters.workers.remote.session_calls import (
     RemoteTeams,
     make_session_tool,
 )
-from ..._core.budgets import Budget
 from ..._core.json_values import make_binary_decoder
 from ..._core.ports import Board, RunLink
 from ..._core.tools import Tool
@@ -162,7 +161,7 @@ def _collect_tools(
     permissions = setup.permissions
     tools = collect_tools(
         (
-            *make_web_tools(permissions, allow_net=setup.options.allow_net),
+            *make_web_tools(permissions, allow_net=setup.allow_net),
             *make_board_tools(board, setup.board_offer),
             *own,
         ),
@@ -170,7 +169,7 @@ def _collect_tools(
         setup.skills,
         ask=environments.shared.sandbox.tier == "ask",
         isolation=True,
-        isolate=setup.options.isolate,
+        isolate=setup.isolation.each_child,
         limits=setup.listing_limits,
     )
     return {name: tool for name, tool in tools.items() if not permissions.denies_tool(name)}
@@ -191,7 +190,7 @@ def _open_environments(
         home=config.home,
         user_home=setup.user_home,
         sandbox=setup.sandbox,
-        allow_net=setup.options.allow_net,
+        allow_net=setup.allow_net,
         can_ask=setup.can_ask,
         readable=tuple(skill.folder for skill in setup.skills.values()),
         spill_folder=setup.spill_folder,
@@ -243,7 +242,6 @@ def build_worker_services(
     setup = _DECODER.decode(config.setup)
     if config.has_own_files:
         config, setup = _adapt_to_node(config, setup)
-    options = setup.options
     environ = get_environ(setup)
     clock = SystemClock(setup.clock_start)
     models = _open_models(setup, link, environ, clock)
@@ -270,14 +268,10 @@ def build_worker_services(
         environment_text=setup.environment_text,
         context_texts=setup.context_texts,
         child_models=setup.child_models,
-        max_output_tokens=options.max_output_tokens,
-        child_budget=Budget(turns=options.child_turns),
-        isolate=options.isolate,
-        check=options.check,
-        check_seconds=options.check_seconds,
-        max_returns=options.max_returns,
+        children=setup.children,
+        isolation=setup.isolation,
+        model_options=setup.model_options,
         compute_price=prices.calculate_cost,
-        reports_costs=setup.prices,
         past_events=past_events,
         watchers=Watchers((link.show,)),
         hooks=RemoteHooks(link) if setup.has_hooks else None,
@@ -285,7 +279,7 @@ def build_worker_services(
         live_overlaps=LiveOverlaps(clock),
         output_checks=RemoteOutputChecks(link),
         teams=RemoteTeams(link),
-        context_policy=make_context_policy(models, options, config.home, prices),
+        context_policy=make_context_policy(models, setup.compaction, config.home, prices),
         board=board,
         trace_ids=setup.trace_ids,
     )
@@ -311,7 +305,7 @@ def _open_models(
         environ,
         clock,
         lambda name: RemoteModel(link, name),
-        takes_images=setup.options.takes_images,
+        takes_images=setup.model_options.takes_images,
         windows=setup.windows,
         images=setup.images,
         make_rate_limiter=lambda provider: RemoteRateLimiter(link, provider),

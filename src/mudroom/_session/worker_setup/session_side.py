@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from ..._adapters import agent_files
@@ -23,7 +22,7 @@ from ..._platform.time_limits import SystemClock
 from ...errors import UsageError
 from ...permissions.policy import RulePolicy
 from ..model_registry import ModelRegistry
-from ..options import SessionOptions, SharedOptions, choose_worker
+from ..options import SessionOptions, choose_worker
 from .setup import ProcessSetup, leave_secrets_out
 from .transports import connect
 
@@ -68,8 +67,8 @@ async def open_process_worker(
         session=services.session,
         folder=services.environments.shared.workspace.root,
         home=home,
-        max_children=options.max_children,
-        isolated_bytes=options.isolated_mb << 20,
+        max_children=options.children.parallel,
+        isolated_bytes=options.isolation.max_mb << 20,
         server_agents=tuple(each.agent for each in setup.own_servers),
         import_path=tuple(map(os.path.abspath, sys.path)) if tools else (),
         tool_references=tuple(tool.reference for tool in tools if tool.reference),
@@ -95,8 +94,11 @@ def _make_setup(
 ) -> ProcessSetup:
     environ = options.environ
     return ProcessSetup(
-        options=msgspec.convert(options, SharedOptions, from_attributes=True),
-        prices=options.prices,
+        children=options.children,
+        isolation=options.isolation,
+        compaction=options.compaction,
+        model_options=options.model_options,
+        allow_net=options.allow_net,
         sandbox=str(options.sandbox),
         permissions=options.permissions,
         can_ask=options.approver is not None,
@@ -110,7 +112,7 @@ def _make_setup(
         images=models.images,
         bridged_models=() if isinstance(options.model, str) else (options.model.name,),
         servers=describe_servers(services.servers) if services.servers else None,
-        own_servers=[each for each in options.mcp_servers if each.agent],
+        own_servers=[each for each in options.integrations.mcp_servers if each.agent],
         session_tools=describe_tools(tools),
         has_hooks=services.hooks is not None,
         spill_folder=services.spill_folder,
@@ -147,8 +149,8 @@ def _refuse_unsendable(
 
 
 def _refuse_objects(options: SessionOptions, tools: Sequence[Tool]) -> None:
-    has_objects = options.tool_sources or options.workspace
-    if has_objects or not isinstance(options.sandbox, str):
+    is_text = isinstance(options.sandbox, str) and isinstance(options.cwd, str)
+    if options.integrations.tool_sources or not is_text:
         raise UsageError(
             "worker processes cannot use tool source, workspace or sandbox objects of the caller",
             where="worker",
@@ -175,7 +177,7 @@ def _refuse_objects(options: SessionOptions, tools: Sequence[Tool]) -> None:
 
 def _refuse_secrets_of_servers(options: SessionOptions, services: SessionServices) -> None:
     """Refuse servers of one agent with secrets: such a server starts on the machine of its run."""
-    for server in options.mcp_servers:
+    for server in options.integrations.mcp_servers:
         line = "\n".join((server.command, *server.args, server.url, server.headers_helper))
         has_values = server.env or server.headers or "client_secret" in server.oauth
         if server.agent and (has_values or services.redact(line) != line):

@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from ..._adapters import agent_files
 from ..._adapters.integrations.mcp_servers.spec import ServerSpec
-from ..._adapters.models.sent_variables import list_address_variables, list_header_variables
+from ..._adapters.models.providers import list_address_variables, list_header_variables
 from ..._adapters.output_filters import is_secret_name
 from ..._adapters.workers.remote.session_calls import ServersState, SessionToolSpec
 from ..._core.agents import Agent
 from ..._core.listings import ListingLimits
+from ..._core.options import Children, Compaction, Isolation, ModelOptions
 from ..._core.ports.board import BoardOffer
 from ..._projections.trace_ids import TraceIds
 from ...permissions.rules import Permissions
-from ..options import SharedOptions
 
 
 class ProcessSetup(Struct, frozen=True, kw_only=True):
@@ -29,8 +29,8 @@ class ProcessSetup(Struct, frozen=True, kw_only=True):
     and these may have changed.
 
     Arguments:
-        options: the options of the session that have values; the objects stay in its process.
-        prices, sandbox, permissions: further options.
+        children, isolation, compaction, model_options, allow_net, sandbox, permissions: options of
+            the session that have values; the objects stay in its process.
         can_ask: whether the session has an approver.
         environ: variables with keys and addresses; None: those of the process.
         own_variables: variables that the process takes from its own environment, if `environ` has
@@ -51,8 +51,11 @@ class ProcessSetup(Struct, frozen=True, kw_only=True):
         clock_start: see SystemClock; None for a process that may be on another machine.
     """
 
-    options: SharedOptions
-    prices: bool
+    children: Children
+    isolation: Isolation
+    compaction: Compaction
+    model_options: ModelOptions
+    allow_net: bool
     sandbox: str
     permissions: Permissions
     can_ask: bool

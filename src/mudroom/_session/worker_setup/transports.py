@@ -29,8 +29,8 @@ async def connect(
 
     Raises UsageError.
     """
-    if options.workers is not None:
-        return _connect_to_workers(options.workers)
+    if not isinstance(options.worker, str):
+        return _connect_to_workers(options.worker)
     return await _open_transport(choose_worker(options), environ, RUN_PROGRAM)
 
 
@@ -83,7 +83,7 @@ class Workers:
 
     Example:
         async with Workers("process:4") as workers:
-            async with Session(workers=workers) as first, Session(workers=workers) as second:
+            async with Session(worker=workers) as first, Session(worker=workers) as second:
                 reports = await asyncio.gather(first.task("..."), second.task("..."))
     """
 
@@ -97,7 +97,7 @@ class Workers:
             raise UsageError(
                 'the worker "local" has no processes',
                 where="Workers",
-                remedy='Use "process" or "ray", or sessions without the option `workers`.',
+                remedy='Use "process" or "ray", or sessions without the option `worker`.',
             )
         self._environ: Mapping[str, str] = os.environ if environ is None else environ
         self._processes: SharedProcesses | None = None
@@ -138,7 +138,7 @@ class Workers:
         if self._processes is None:
             raise UsageError(
                 "the worker processes are not open",
-                where="workers",
+                where="worker",
                 remedy="Open the session inside `async with Workers(...) as workers:`.",
             )
         return SharedTransport(self._processes), self._processes.size
@@ -147,7 +147,7 @@ class Workers:
 def _connect_to_workers(workers: WorkerProcesses) -> tuple[WorkerTransport, int]:
     if not isinstance(workers, Workers):
         raise UsageError(
-            f"workers is no mudroom.Workers, but {type(workers).__name__}",
+            f"worker is no mudroom.Workers, but {type(workers).__name__}",
             where="Session",
             remedy="Pass what `async with Workers(...) as workers:` gives.",
         )

@@ -31,13 +31,12 @@ from ...._core.ports import (
 from ...._core.tool_names import make_server_pattern, make_server_tool_name
 from ...._core.tools import Tool, ToolResult
 from ...._platform.private_files import (
-    make_private_folder,
     replace_private_file,
     write_private_file,
 )
 from ....errors import UnknownName
-from .connection import Connection
 from .listing import Content, ListedTool, Listing, RunCall, ServerResult, make_tool, select_listed
+from .server_connection import Connection
 from .spec import MakeRedact, ServerSpec, list_secrets
 from .stored_logins import LOGINS, LoginFile
 
@@ -530,7 +529,6 @@ class ListingCache:
     def store(self, spec: ServerSpec, cached: CachedListing) -> None:
         """Store a listing, unless the cache cannot be written."""
         try:
-            make_private_folder(self._folder)
             replace_private_file(self._locate(spec), msgspec.json.encode(cached))
         except OSError:
             pass

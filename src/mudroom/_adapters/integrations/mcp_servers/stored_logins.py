@@ -76,7 +76,6 @@ class LoginFile:
 
     def store(self, login: StoredLogin) -> None:
         """Replace the login atomically. Raises OSError."""
-        make_private_folder(self._path.parent)
         replace_private_file(self._path, msgspec.json.encode(login))
 
     def remove(self) -> bool:

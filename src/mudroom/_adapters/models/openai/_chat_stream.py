@@ -68,6 +68,7 @@ class _Choice(Struct):
 class _PromptDetails(Struct):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
 
 
 class _CompletionDetails(Struct):
@@ -310,7 +311,7 @@ def _to_usage(usage: _Usage) -> Usage:
     """Convert the usage; tokens found only in the total are output.
 
     xAI and Gemini's compatible endpoint count reasoning outside `completion_tokens`. Moonshot has
-    `cached_tokens` at the top level.
+    `cached_tokens` at the top level, and Alibaba calls writes to its cache as Anthropic does.
     """
     prompt = usage.prompt_tokens_details or _PromptDetails()
     completion = usage.completion_tokens_details or _CompletionDetails()
@@ -319,7 +320,7 @@ def _to_usage(usage: _Usage) -> Usage:
         input_tokens=sent,
         output_tokens=max(usage.completion_tokens or 0, (usage.total_tokens or 0) - sent),
         cache_read_tokens=prompt.cached_tokens or usage.cached_tokens or 0,
-        cache_write_tokens=prompt.cache_write_tokens or 0,
+        cache_write_tokens=prompt.cache_write_tokens or prompt.cache_creation_input_tokens or 0,
         reasoning_tokens=completion.reasoning_tokens or 0,
         usd=_read_price(usage),
     )

@@ -25,11 +25,13 @@ from ...._core.messages import (
 from ...._core.ports import RequestConfig
 from ...._core.tools import Tool
 from ....errors import ModelRefused
+from .._cache_marks import MarkedConversation
 from .._images import has_images, make_data_url, make_image_label
 from .._json import clean, encode, make_decoder, read_arguments
 from .._tool_names import ToolNames, fit_call_id
 from .._wire import (
     REFUSED_CALLS,
+    WireConversation,
     WireModel,
     format_result_text,
     get_sampling,
@@ -59,6 +61,11 @@ class OpenAIModel(WireModel):
     def build_url(self, base_url: str) -> str:
         return f"{base_url}/chat/completions"
 
+    def make_conversation(self, config: RequestConfig) -> WireConversation:
+        if self.facts.marks_cache:
+            return _MarkedChat(self, config)
+        return super().make_conversation(config)
+
     def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
         fields: dict[str, Any] = {"model": self.model, "stream": True}
         facts = self.facts
@@ -83,8 +90,12 @@ class OpenAIModel(WireModel):
         return _encode_assistant_message(message, names, self.wire)
 
     def fit_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Adapt ids and the reasoning field to what the server expects."""
+        """Adapt roles, contents, ids and the reasoning field to what the server expects."""
         facts = self.facts
+        if entry["role"] == "system" and not facts.takes_system:
+            entry["role"] = "user"
+        if facts.marks_cache and entry["role"] != "assistant":
+            entry["content"] = _list_items(entry["content"])
         if facts.needs_short_ids:
             _fit_ids(entry, "[A-Za-z0-9]{9}", 9)
         elif limit := facts.max_call_id:
@@ -95,15 +106,15 @@ class OpenAIModel(WireModel):
         return entry
 
     def join_entry(self, last: bytes | bytearray, entry: dict[str, Any]) -> dict[str, Any] | None:
-        """Merge a user message into the preceding tool message, where the server demands it.
+        """Merge a user message into the preceding tool or user message, if the server demands it.
 
         The two may come from different turns: if a turn fails after its tools, or its answer is
-        empty, the tool message stays the last one.
+        empty, the earlier message stays the last one.
         """
-        if not last or entry["role"] != "user":
+        if entry["role"] != "user":
             return None
         result: dict[str, Any] = msgspec.json.decode(last)
-        if result["role"] != "tool":
+        if result["role"] not in ("tool", "user"):
             return None
         content, added = result["content"], entry["content"]
         if isinstance(content, str) and isinstance(added, str):
@@ -137,6 +148,14 @@ class OpenAIModel(WireModel):
             model=self.model,
             wire=self.wire,
         )
+
+
+class _MarkedChat(MarkedConversation):
+    """A conversation with a provider that caches prompts only up to marks."""
+
+    def is_markable(self, entry: dict[str, Any]) -> bool:
+        """Return whether the last item is a text, the only kind that takes a mark everywhere."""
+        return entry["role"] != "assistant" and entry["content"][-1]["type"] == "text"
 
 
 def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:

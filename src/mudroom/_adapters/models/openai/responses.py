@@ -27,7 +27,7 @@ from ...._core.messages import (
 )
 from ...._core.ports import RequestConfig, StreamChunk
 from ...._core.tools import Tool
-from ...._projections.web_searches import read_responses_search
+from ...._projections.web_searches import get_search_action, read_responses_search
 from ....errors import ModelGarbled
 from .._http import StreamCut, make_stream_error
 from .._images import make_data_url
@@ -45,7 +45,7 @@ class _Part(Struct):
 
 
 class _ItemType(Struct):
-    type: str = ""
+    type: Any = ""
 
 
 class _Item(Struct):
@@ -54,11 +54,11 @@ class _Item(Struct):
     type: str = ""
     id: str | None = None
     status: str | None = None
-    action: dict[str, Any] | None = None
+    action: Any = None
     content: list[_Part] | None = None
     summary: list[_Part] | None = None
     encrypted_content: str | None = None
-    phase: str | None = None
+    phase: Any = None
     call_id: str | None = None
     name: str | None = None
     arguments: Raw = Raw()
@@ -218,8 +218,10 @@ _SUMMARY_SEPARATOR = "\n\n"
 def _read_item(raw: Raw) -> _Item | None:
     """Decode an item; None for types that are not used, whatever their fields contain."""
     data = bytes(raw)
-    is_used = data not in (b"", b"null") and _decode_type(data).type in _USED_ITEMS
-    return _decode_item(data) if is_used else None
+    if data in (b"", b"null"):
+        return None
+    kind = _decode_type(data).type
+    return _decode_item(data) if isinstance(kind, str) and kind in _USED_ITEMS else None
 
 
 def _to_block(item: _Item) -> TextBlock | ThinkingBlock | ProviderBlock | None:
@@ -231,7 +233,8 @@ def _to_block(item: _Item) -> TextBlock | ThinkingBlock | ProviderBlock | None:
     parts = item.content or []
     if item.type == "message":
         text = clean("".join(part.text or part.refusal for part in parts))
-        return TextBlock(text, item.phase or "") if text else None
+        phase = item.phase if isinstance(item.phase, str) else ""
+        return TextBlock(text, phase) if text else None
     if item.type == "web_search_call":
         return _to_search_block(item)
     if item.type != "reasoning":
@@ -248,8 +251,8 @@ def _to_search_block(item: _Item) -> ProviderBlock:
 
 def _count_searches(items: Sequence[_Item]) -> int:
     """Count the searches; opening a page is not one."""
-    actions = [item.action or {} for item in items if item.type == "web_search_call"]
-    return sum(action.get("type", "search") == "search" for action in actions)
+    actions = [item.action for item in items if item.type == "web_search_call"]
+    return sum(get_search_action(each).get("type", "search") == "search" for each in actions)
 
 
 def _find_stop_reason(response: _Response, items: Sequence[_Item]) -> str:
@@ -290,7 +293,7 @@ class ResponsesModel(WireModel):
     WIRE = WIRE
     BASE_URL = "https://api.openai.com/v1"
     TOOLS_OFF = b'"tool_choice":"none"'
-    SERVER_TOOLS = MappingProxyType({"web_search": {"type": "web_search"}})
+    PROVIDER_TOOLS = MappingProxyType({"web_search": {"type": "web_search"}})
 
     def build_url(self, base_url: str) -> str:
         return f"{base_url}/responses"
@@ -312,7 +315,7 @@ class ResponsesModel(WireModel):
         if system.strip() and not self.facts.bills_cache_writes:
             fields["instructions"] = system
         tools = [_encode_tool(tool, names) for tool in config.tools]
-        tools += self.encode_server_tools(config)
+        tools += self.encode_provider_tools(config)
         if tools:
             fields["tools"] = tools
         return encode(fields)[:-1] + b',"input":['

@@ -1,7 +1,7 @@
 """Refusals of providers: what they mean, and what to change in the next request.
 
-classifier.py  the meaning of any refusal, and whether to wait, stop or try something else
-waits.py       how long a refusal asks to wait
+classifier.py  the meaning of any refusal: wait and for how long, stop, or try something else
 overflow.py    refusals of requests that are too long
 repairs.py     another request that avoids what was refused
+history.py     the conversation without the part that was refused
 """

@@ -20,10 +20,13 @@ _NO_SEARCH = compile_later(
 )
 _FIELD = compile_later(
     r"\b(max_completion_tokens|max_tokens|temperature|top_p|stream_options|tool_choice"
-    r"|reasoning_effort|prompt_cache_key|prompt_cache_breakpoint|effort"
-    r"|output_config|thinking_?[lL]evel)\b"
+    r"|reasoning_effort|prompt_cache_key|prompt_cache_breakpoint|cache_control|effort"
+    r"|output_config|[tT]hinking[_ ]?[lL]evel)\b"
 )
-_EFFORT_FIELDS = frozenset({"reasoning_effort", "output_config", "thinkingLevel", "thinking_level"})
+_EFFORT_FIELDS = frozenset({"reasoning_effort", "output_config"})
+_NO_SEALED_REASONING = compile_later(
+    r"(?i)encrypted[ _]content\b.{0,40}\b(not|un)[ -]?(supported|available|permitted|allowed)"
+)
 _MISSING_REASONING = compile_later(
     r"(?i)reasoning_content\b.{0,60}"
     r"\b(passed back|missing|required|must be (set|provided|included))"
@@ -35,8 +38,8 @@ PATTERNS = "pattern"
 _REFUSED_PATTERN = compile_later(
     r"(?i)failed to (parse|compile) (the )?grammar|failed to initialize samplers"
     r"|look-?(ahead|behind|around)|(invalid|unsupported|unknown) (regex|regular expression|format)"
-    r"|\b(pattern|format|regex)\b.{0,60}\b(not (valid|supported|permitted|allowed)|unsupported"
-    r"|invalid)"
+    r"|\bformat: only|\b(pattern|format|regex)\b.{0,60}"
+    r"\b(not (valid|supported|permitted|allowed)|unsupported|invalid)"
 )
 # These only narrow strings, so leaving them out makes a schema looser but not wrong.
 _ANNOTATIONS = frozenset({"pattern", "format"})
@@ -47,6 +50,10 @@ _VALUES = frozenset({"enum", "const", "default", "examples"})
 _ROLES = compile_later(
     r"(?i)unexpected role '?user'? after role '?tool|tool call id was .{0,80}must be a-z"
 )
+# Errors of the chat templates that llama.cpp, vLLM and others run, some of them with HTTP 500.
+_ALTERNATION = r"roles must alternate"
+_NO_SYSTEM = r"system (role|message|prompt)s? (is |are )?not supported"
+TEMPLATE_ERROR = compile_later(rf"(?i){_ALTERNATION}|{_NO_SYSTEM}")
 _OUTPUT_CAPS = (
     compile_later(r"at most (\d+) completion tokens"),
     compile_later(r"> (\d+), which is the maximum allowed number of output tokens"),
@@ -96,13 +103,28 @@ def _learn_shape(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | No
         # Some servers count an empty field as missing.
         absent = "" if facts.absent_reasoning is None else _BLANK
         return replace(facts, absent_reasoning=absent), "each call has a reasoning_content"
-    if _ROLES.search(refusal) and not facts.needs_short_ids:
-        return replace(facts, needs_short_ids=True), "ids are short, and results hold the next text"
+    if _ROLES.search(refusal) and not (facts.needs_short_ids and facts.alternates):
+        facts = replace(facts, needs_short_ids=True, alternates=True)
+        return facts, "ids are short, and results hold the next text"
+    if TEMPLATE_ERROR.search(refusal):
+        return _learn_template(facts, refusal)
     if PATTERNS not in facts.refused and _REFUSED_PATTERN.search(refusal):
         facts = replace(facts, refused=facts.refused | {PATTERNS})
         return facts, "the schemas of the tools have no patterns and formats"
-    if facts.server_tools and _NO_SEARCH.search(refusal):
-        return replace(facts, server_tools=frozenset()), "the model does not search the web"
+    if facts.encrypts_reasoning and _NO_SEALED_REASONING.search(refusal):
+        return replace(facts, encrypts_reasoning=False), "encrypted reasoning is not asked for"
+    if facts.provider_tools and _NO_SEARCH.search(refusal):
+        return replace(facts, provider_tools=frozenset()), "the model does not search the web"
+    return None
+
+
+def _learn_template(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | None:
+    """Learn which roles the server's chat template takes, and in which order."""
+    if facts.takes_system and re.search(f"(?i){_NO_SYSTEM}", refusal):
+        facts = replace(facts, takes_system=False, alternates=True)
+        return facts, "the system prompt is part of the first message"
+    if not facts.alternates:
+        return replace(facts, alternates=True), "neighbouring messages of the user are one"
     return None
 
 
@@ -113,7 +135,7 @@ def _learn_field(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | No
     field = match[1]
     if field == "reasoning_effort" and "tools" in refusal and not facts.tool_effort:
         return replace(facts, tool_effort="none"), "the model does not reason beside tools"
-    if field in _EFFORT_FIELDS:
+    if field in _EFFORT_FIELDS or field.lower().startswith("thinking"):
         field = "effort"
         if not facts.takes_effort:
             return None

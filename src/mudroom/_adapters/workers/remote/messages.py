@@ -343,7 +343,7 @@ class ModelStart(Struct, frozen=True, tag=True):
     temperature: float | None
     top_p: float | None
     max_tokens: int | None
-    server_tools: tuple[str, ...] = ()
+    provider_tools: tuple[str, ...] = ()
     effort: str | None = None
     cache_key: str = ""
 

@@ -295,7 +295,7 @@ class RemoteModel:
                 config.temperature,
                 config.top_p,
                 config.max_tokens,
-                config.server_tools,
+                config.provider_tools,
                 config.effort,
                 config.cache_key,
             )

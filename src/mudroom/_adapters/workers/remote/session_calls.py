@@ -40,7 +40,7 @@ from .messages import CallReply, CallSession
 from .remote_services import SessionLink
 from .tree_transfer import TREE_ARGUMENTS, TravellingFiles, list_targets
 
-LOAD_TOOLS = "load_server_tools"
+LOAD_TOOLS = "load_mcp_tools"
 CALL_TOOL = "call_server_tool"
 
 

@@ -106,7 +106,7 @@ class ModelBridge:
             temperature=message.temperature,
             top_p=message.top_p,
             max_tokens=message.max_tokens,
-            server_tools=message.server_tools,
+            provider_tools=message.provider_tools,
             effort=message.effort,
             cache_key=message.cache_key,
         )

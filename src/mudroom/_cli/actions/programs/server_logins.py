@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, cast
 
-from ...._adapters.integrations.mcp_servers.connection import load_package
+from ...._adapters.integrations.mcp_servers.server_connection import load_package
 from ...._adapters.integrations.mcp_servers.spec import ServerSpec
 from ...._adapters.integrations.mcp_servers.stored_logins import LOGINS, LoginFile
 from ...._platform.connection_limits import ConnectionLimits, LimitedConnections

@@ -28,7 +28,7 @@ async def servers(conversation: Conversation, arguments: str) -> None:
 
 
 async def _show_servers(conversation: Conversation) -> None:
-    rows = [row for status in conversation.session.mcp_servers for row in _list_status_rows(status)]
+    rows = [row for status in conversation.session.mcp.servers for row in _list_status_rows(status)]
     rows += await asyncio.to_thread(_list_others, conversation)
     if not rows:
         conversation.print_text("This session has no MCP servers. To add one: mudroom mcp add")
@@ -51,7 +51,7 @@ def _list_status_rows(status: ServerStatus) -> list[tuple[str, str]]:
 def _list_others(conversation: Conversation) -> list[tuple[str, str]]:
     """Return the servers of single agents, and those of files that the session does not use."""
     programs = load_programs(conversation.settings, conversation.session.cwd)
-    used = {status.name for status in conversation.session.mcp_servers}
+    used = {status.name for status in conversation.session.mcp.servers}
     return [
         (
             escape_line(item.spec.name),
@@ -67,7 +67,7 @@ def _list_others(conversation: Conversation) -> list[tuple[str, str]]:
 def _show_server(conversation: Conversation, name: str) -> None:
     status = _find_status(conversation, name)
     rows = [(escape_line(name), describe_status(status))]
-    rows += list_tool_rows(conversation.session.mcp_tools, name)
+    rows += list_tool_rows(conversation.session.mcp.tools, name)
     rows += [("error output", escape_line(line)) for line in status.last_lines.splitlines()]
     conversation.ui.scrollback.write_table(rows)
 
@@ -75,14 +75,14 @@ def _show_server(conversation: Conversation, name: str) -> None:
 async def _restart(conversation: Conversation, name: str) -> None:
     if not name:
         raise UsageError("/mcp restart needs the name of a server", remedy=_USAGE)
-    await conversation.session.restart_mcp_server(name)
+    await conversation.session.mcp.restart(name)
     conversation.ui.scrollback.write_table(
         [(escape_line(name), describe_status(_find_status(conversation, name)))]
     )
 
 
 def _find_status(conversation: Conversation, name: str) -> ServerStatus:
-    statuses = {status.name: status for status in conversation.session.mcp_servers}
+    statuses = {status.name: status for status in conversation.session.mcp.servers}
     if name not in statuses:
         raise UnknownName("MCP server", name, statuses, remedy="List them: /mcp")
     return statuses[name]

@@ -144,7 +144,7 @@ async def reject(conversation: Conversation, arguments: str) -> None:
 async def _answer_plan(conversation: Conversation, arguments: str, *, is_approved: bool) -> None:
     name, _, text = arguments.partition(" ")
     if not name:
-        mates = conversation.session.teammates
+        mates = conversation.session.runs.teammates
         waiting = [mate.name for mate in mates if mate.state is TeammateState.WAITS_FOR_APPROVAL]
         raise UsageError(
             "the name of a child is missing",

@@ -7,19 +7,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mudroom_hosts.acp.setup import SessionPlan
+from mudroom_hosts.acp.setup import EditorSessionPlan
 
-from ...._core.ports import Approver
-from ...._session.session import Session
-from ...output.notices.start import select_new_notices
-from ..load_permissions import load_permissions
-from ..load_settings import load_settings
-from ..open_session import create_session
-from ..programs.load_programs import load_programs
-from ..session_start import SessionStart
+from ..._core.ports import Approver
+from ..._session.session import Session
+from ..output.notices.start import select_new_notices
+from .load_permissions import load_permissions
+from .load_settings import load_settings
+from .open_session import create_session
+from .programs.load_programs import load_programs
+from .session_start import SessionStart
 
 
-def prepare_session(flags: Mapping[str, object], plan: SessionPlan, approver: Approver) -> Session:
+def prepare_session(
+    flags: Mapping[str, object], plan: EditorSessionPlan, approver: Approver
+) -> Session:
     """Make the session of a plan. Raises UsageError.
 
     Arguments:

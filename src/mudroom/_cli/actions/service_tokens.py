@@ -8,24 +8,25 @@ from contextlib import contextmanager
 
 from msgspec.structs import asdict
 
-from mudroom_serve.state.state_file import StateFile
 from mudroom_serve.state.tokens import Token, TokenRecords
 
-from ...._projections.safe_text import sanitize_line
-from ...output.json_output import print_json
-from ...output.listing import print_rows
-from ...output.progress import print_notice
-from ..load_settings import load_settings
+from ..._projections.safe_text import sanitize_line
+from ..output.json_output import print_json
+from ..output.listing import print_rows
+from ..output.progress import print_notice
+from .load_settings import load_settings
+from .server_state import open_state
 
 
-def add_token(owner: str, *, as_json: bool, **fields: object) -> int:
+def add_token(owner: str, *, as_json: bool, store: str | None, **fields: object) -> int:
     """Make a token and print it.
 
     Arguments:
+        store: address of the database with the sessions, None for that of the settings.
         fields: those of Token; None and () are left out.
     """
     given = {name: value for name, value in fields.items() if value not in (None, ())}
-    with _open_tokens() as tokens:
+    with _open_tokens(store) as tokens:
         token, text = tokens.add(owner, **given)
     if as_json:
         print_json({**asdict(token), "token": text})
@@ -36,9 +37,9 @@ def add_token(owner: str, *, as_json: bool, **fields: object) -> int:
     return 0
 
 
-def list_tokens(*, as_json: bool) -> int:
+def list_tokens(*, as_json: bool, store: str | None) -> int:
     """Print the tokens without their secrets."""
-    with _open_tokens() as tokens:
+    with _open_tokens(store) as tokens:
         known = tokens.list()
     if as_json:
         print_json({"tokens": [asdict(token) for token in known]})
@@ -49,9 +50,9 @@ def list_tokens(*, as_json: bool) -> int:
     return 0
 
 
-def remove_token(id: str) -> int:
+def remove_token(id: str, *, store: str | None) -> int:
     """Remove a token. Raises UnknownName."""
-    with _open_tokens() as tokens:
+    with _open_tokens(store) as tokens:
         token = tokens.remove(id)
     print_notice(f"Token {token.id} of {token.owner} is removed; open streams end within 15 s.")
     return 0
@@ -75,8 +76,8 @@ def describe_token(token: Token) -> str:
 
 
 @contextmanager
-def _open_tokens() -> Generator[TokenRecords]:
-    state = StateFile(load_settings(".").home)
+def _open_tokens(store: str | None) -> Generator[TokenRecords]:
+    state = open_state(load_settings(".", store=store).home)
     try:
         yield TokenRecords(state)
     finally:

@@ -6,27 +6,31 @@ import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from mudroom_serve.server import HttpServer
-from mudroom_serve.setup import ServerOptions
-from mudroom_serve.state.state_file import StateFile
+from mudroom_serve.setup import CommandLine, ListedAgent, ServedSessionPlan, ServiceOptions
 from mudroom_serve.state.tokens import TokenRecords
 
-from ...._core.ports import WorkerProcesses
-from ...._platform.event_loop import run_event_loop
-from ...._session.config import Settings
-from ....driving import ServerAddress
-from ....errors import UsageError
-from ...output.notices.log import show_log
-from ...output.progress import print_notice
-from ...output.signals import handle_signals
-from ..listen_flags import ListenFlags, make_listen_options
-from ..load_settings import load_settings, require_folder
-from ..open_session import to_budget
-from ..session_store import delete_expired_sessions
-from ..user_store import open_store
-from .sessions import make_command_line
+from ..._core.ports import Approver, SessionStore, WorkerProcesses
+from ..._platform.event_loop import run_event_loop
+from ..._session.config import Settings
+from ..._session.session import Session
+from ...driving import ServerAddress
+from ...errors import UsageError
+from ..output.notices.log import show_log
+from ..output.progress import print_notice
+from ..output.signals import handle_signals
+from .agents import list_usable_agents
+from .listen_flags import ListenFlags, make_listen_options
+from .load_permissions import load_permissions
+from .load_settings import load_settings, require_folder
+from .open_session import create_session, to_budget
+from .programs.load_programs import list_server_names, load_programs
+from .server_state import open_state
+from .session_start import SessionStart
+from .session_store import delete_expired_sessions
+from .user_store import open_store
 
 # The part of the places that one owner may take, without --parallel-owner.
 _OWN_PART = 0.75
@@ -61,7 +65,7 @@ def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int
     """
     settings = load_settings(cwd, **flags)
     per_owner = chosen.per_owner or max(1, int(chosen.parallel * _OWN_PART))
-    options = ServerOptions(
+    options = ServiceOptions(
         **asdict(make_listen_options(chosen)),
         home=settings.home,
         workspaces=parse_workspaces(cwd, chosen.workspaces),
@@ -91,7 +95,8 @@ def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int
             show(notice)
         async with open_workers(settings) as workers:
             command_line = make_command_line(flags, workers)
-            server = HttpServer(command_line, options, open_store(settings.home), show)
+            store, state = open_store(settings.home), open_state(settings.home)
+            server = HttpServer(command_line, options, store, show, state)
             with handle_signals(server.stop, exits_after=True) as signals, show_log(show):
                 await server.serve(show_address)
         return 128 + signals[0] if signals else 0
@@ -109,7 +114,7 @@ async def open_workers(settings: Settings) -> AsyncGenerator[WorkerProcesses | N
     if settings.worker == "local":
         yield None
         return
-    from .... import Workers
+    from ... import Workers
 
     async with Workers(settings.worker) as workers:
         yield workers
@@ -134,8 +139,53 @@ def parse_workspaces(cwd: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def has_tokens(home: str) -> bool:
-    state = StateFile(home)
+    state = open_state(home)
     try:
         return bool(TokenRecords(state).list())
     finally:
         state.close()
+
+
+def make_command_line(
+    flags: Mapping[str, object], workers: WorkerProcesses | None = None
+) -> CommandLine:
+    """Bundle the functions for the server.
+
+    Arguments:
+        flags: settings given as flags, for all sessions.
+        workers: worker processes of all sessions; None if each session follows the settings.
+    """
+
+    def prepare(plan: ServedSessionPlan, approver: Approver, store: SessionStore) -> Session:
+        settings = load_settings(plan.cwd, **flags)
+        settings = replace(settings, permission_mode=plan.mode or settings.permission_mode)
+        programs = load_programs(settings, plan.cwd)
+        servers = list_server_names(programs)
+        loaded = load_permissions(settings, plan.cwd, can_ask=True, servers=servers)
+        options: dict[str, object] = {"agent": plan.agent} if plan.agent else {}
+        if workers:
+            options["worker"] = workers
+        start = SessionStart(
+            resume=plan.id if plan.is_recorded else "", id="" if plan.is_recorded else plan.id
+        )
+        return create_session(
+            settings,
+            plan.cwd,
+            loaded,
+            start,
+            programs=programs,
+            approver=approver,
+            store=store,
+            prompt_budget=plan.budget,
+            prices=True,
+            **options,
+        )
+
+    return CommandLine(prepare=prepare, list_agents=_list_agents)
+
+
+def _list_agents(folder: str) -> Sequence[ListedAgent]:
+    return [
+        ListedAgent(name=agent.name, description=agent.description)
+        for agent in list_usable_agents(folder)
+    ]

@@ -1,20 +1,72 @@
-"""What the ACP server needs from the command line. Each function has its own imports."""
+"""Runs the ACP server: an editor sends requests on stdin and reads the answers from stdout."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from mudroom_hosts.acp.server import AcpServer
 from mudroom_hosts.acp.setup import CommandLine, RecordedSession, ServerCommand
+from mudroom_hosts.line_streams import LineInput, LineOutput
+
+from ..._platform.event_loop import run_event_loop
+from ..output.notices.log import show_log
+from ..output.progress import print_notice
+from ..output.signals import handle_signals
 
 if TYPE_CHECKING:
-    from mudroom_hosts.acp.setup import SessionPlan
+    from mudroom_hosts.acp.setup import EditorSessionPlan
     from mudroom_hosts.file_prompts import FilePrompt
 
-    from ...._core.ports import Approver
-    from ...._session.session import Session
+    from ..._core.ports import Approver
+    from ..._session.session import Session
+
+
+def serve_acp(flags: Mapping[str, object], *, reads_unsaved: bool, quiet: bool) -> int:
+    """Serve one editor until it closes its end.
+
+    Arguments:
+        flags: settings given as flags, for all sessions.
+        reads_unsaved: whether `read` shows text that the editor has not saved yet.
+    """
+    command_line = make_command_line(flags, reads_unsaved=reads_unsaved)
+    return run_event_loop(_serve(command_line, quiet=quiet))
+
+
+async def _serve(command_line: CommandLine, *, quiet: bool) -> int:
+    shown: set[str] = set()
+
+    def notify(text: str) -> None:
+        if text not in shown and not quiet:
+            shown.add(text)
+            print_notice(text)
+
+    def stop() -> bool:
+        # The editor may have stopped reading; do not wait for it to take the remaining output.
+        output.hurry()
+        return server.stop()
+
+    def pause() -> bool:
+        output.hurry()
+        return server.pause()
+
+    def on_closed(reason: str) -> None:
+        if reason:
+            notify(f"{reason}. The work stops; session/load continues the sessions.")
+        server.stop()
+
+    output = LineOutput(sys.stdout.fileno(), on_closed)
+    server = AcpServer(command_line, output.write, notify)
+    with handle_signals(stop, pause, exits_after=True, must_end=True) as signals, show_log(notify):
+        try:
+            await server.serve(LineInput(sys.stdin.fileno()).read())
+        finally:
+            await output.close()
+    return 128 + signals[0] if signals else 0
+
 
 # Each needs a look into its record.
 _MAX_LISTED = 200
@@ -28,14 +80,14 @@ def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = Fals
         reads_unsaved: whether `read` shows text that the editor has not saved yet.
     """
 
-    def prepare(plan: SessionPlan, approver: Approver) -> Session:
-        from .prepare_session import prepare_session
+    def prepare(plan: EditorSessionPlan, approver: Approver) -> Session:
+        from .prepare_editor_session import prepare_session
 
         return prepare_session(flags, plan, approver)
 
     def has_model(folder: str) -> bool:
-        from ...._adapters.models.providers import choose_default_model
-        from ..load_settings import load_settings
+        from ..._adapters.models.providers import choose_default_model
+        from .load_settings import load_settings
 
         model = load_settings(folder, **flags).model
         return model != "auto" or choose_default_model(os.environ) is not None
@@ -56,8 +108,8 @@ def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = Fals
 
 def check_setup(flags: Mapping[str, object]) -> int:
     """Print the providers and whether a model is set up."""
-    from ...output.progress import print_notice
-    from ..providers import print_providers
+    from ..output.progress import print_notice
+    from .providers import print_providers
 
     print_providers(flags, as_json=False)
     if make_command_line(flags).has_model("."):
@@ -69,46 +121,46 @@ def check_setup(flags: Mapping[str, object]) -> int:
 def _preload() -> None:
     # The first session needs them, and they are slow to import.
     import_module("mudroom_hosts.acp.editor_session")
-    import_module(f"{__package__}.prepare_session")
+    import_module(f"{__package__}.prepare_editor_session")
 
 
 def _load_prompts(session: Session) -> Sequence[FilePrompt]:
-    from ..prompt_files import list_file_prompts
+    from .prompt_files import list_file_prompts
 
     return list_file_prompts(session)
 
 
 def list_server_prompts(session: Session) -> Sequence[ServerCommand]:
     """List the prompts that MCP servers of an open session offer."""
-    if not session.mcp_servers:
+    if not session.mcp.servers:
         return ()
-    from ...._projections.safe_text import sanitize_line
-    from ..prompts import describe_arguments
+    from ..._projections.safe_text import sanitize_line
+    from .prompts import describe_arguments
 
     return [
         ServerCommand(prompt.name, sanitize_line(prompt.description), describe_arguments(prompt))
-        for prompt in session.mcp_prompts
+        for prompt in session.mcp.prompts
     ]
 
 
 async def fetch_server_prompt(session: Session, command: str, words: str) -> str | None:
-    from ..prompts import fetch_prompt
+    from .prompts import fetch_prompt
 
     return await fetch_prompt(session, command, words)
 
 
 def _list_models() -> Sequence[str]:
-    from ...._adapters.models.providers import list_usable_models
+    from ..._adapters.models.providers import list_usable_models
 
     return list_usable_models(os.environ)
 
 
 async def _list_sessions(folder: str | None) -> Sequence[RecordedSession]:
     """List the sessions of a folder, or of all folders, the last written first."""
-    from ...._adapters.journals.sessions import read_summary
-    from ..load_settings import load_settings
-    from ..session_store import list_sessions_of_folder, read_session_folder
-    from ..user_store import open_store
+    from ..._adapters.journals.sessions import read_summary
+    from .load_settings import load_settings
+    from .session_store import list_sessions_of_folder, read_session_folder
+    from .user_store import open_store
 
     store = open_store(load_settings(os.curdir).home)
     if folder is None:
@@ -129,9 +181,9 @@ async def _list_sessions(folder: str | None) -> Sequence[RecordedSession]:
 
 
 async def _delete_session(session: str) -> None:
-    from ..load_settings import load_settings
-    from ..session_store import delete_session
-    from ..user_store import open_store
+    from .load_settings import load_settings
+    from .session_store import delete_session
+    from .user_store import open_store
 
     home = load_settings(os.curdir).home
     await delete_session(open_store(home), home, session)

@@ -1,4 +1,4 @@
-"""Driver process of a session: `python -m mudroom_fleet.driver SOCKET`.
+"""Ray process of a session: `python -m mudroom_fleet.ray_process SOCKET`.
 
 It connects to a Ray cluster, or starts one on this machine, and carries bytes between the session's
 process and the actors. It is a process of its own because Ray takes over the signals, the
@@ -30,16 +30,16 @@ from mudroom.ports import MessageStream, SocketLink
 
 from .actor import WorkerActor, read_clock
 from .actor_link import ActorHandle, ActorLink
-from .driver_messages import (
+from .messages import (
     ActorLost,
     AskLease,
-    CloseActor,
-    DriverConfig,
-    DriverFailed,
-    DriverReady,
-    OpenActor,
-    ToActor,
-    ToDriver,
+    ClosePart,
+    OpenPart,
+    PartBytes,
+    RayConfig,
+    RayFailed,
+    RayReady,
+    ToRay,
     ToTransport,
 )
 
@@ -68,9 +68,9 @@ def main() -> None:
 
 async def _serve(connection: socket.socket) -> None:
     link = await SocketLink.open(connection)
-    stream = MessageStream[DriverConfig | ToDriver](link, DriverConfig | ToDriver)
+    stream = MessageStream[RayConfig | ToRay](link, RayConfig | ToRay)
     config = await stream.receive()
-    if not isinstance(config, DriverConfig):
+    if not isinstance(config, RayConfig):
         return
     failure = _connect(config)
     if failure is not None:
@@ -79,10 +79,10 @@ async def _serve(connection: socket.socket) -> None:
         await link.close()
         return
     ray: Any = import_module("ray")
-    stream.send(DriverReady(int(ray.cluster_resources().get("CPU", 1))))
+    stream.send(RayReady(int(ray.cluster_resources().get("CPU", 1))))
     actors = ActorLinks(_RayCluster(config), stream.send, config.lease_seconds)
     while (message := await stream.receive()) is not None:
-        if not isinstance(message, DriverConfig):
+        if not isinstance(message, RayConfig):
             actors.handle(message)
     ray.shutdown()
 
@@ -94,7 +94,7 @@ class _RayCluster:
         config: has the arguments of the actors.
     """
 
-    def __init__(self, config: DriverConfig) -> None:
+    def __init__(self, config: RayConfig) -> None:
         self._config = config
         self._ray: Any = import_module("ray")
 
@@ -132,15 +132,15 @@ class _RayCluster:
         ]
 
 
-def _connect(config: DriverConfig) -> DriverFailed | None:
+def _connect(config: RayConfig) -> RayFailed | None:
     """Connect to the cluster, or start one. Return why that failed, None if it did not."""
     if refusal := _check_address(config.address):
-        return DriverFailed(refusal, _ADDRESS_REMEDY)
+        return RayFailed(refusal, _ADDRESS_REMEDY)
     os.environ.setdefault(_AUTH_MODE, "token")  # Ray reads it when it is imported
     try:
         import ray as installed_ray  # pyright: ignore[reportMissingImports]
     except ImportError as error:
-        return DriverFailed(f"Ray is not installed: {error}", 'Install "mudroom[ray]".')
+        return RayFailed(f"Ray is not installed: {error}", 'Install "mudroom[ray]".')
     ray: Any = installed_ray
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
@@ -160,12 +160,12 @@ def _connect(config: DriverConfig) -> DriverFailed | None:
     except ray.exceptions.AuthenticationError as error:
         # What follows are remedies of Ray, such as a new token.
         reason = _first_line(error).partition(". ")[0]
-        return DriverFailed(f"Ray refuses the connection: {reason}", _TOKEN_REMEDY)
+        return RayFailed(f"Ray refuses the connection: {reason}", _TOKEN_REMEDY)
     except Exception as error:  # noqa: BLE001  Ray raises many errors here, RuntimeError among them
         if config.address:
             text = f"cannot use the Ray cluster {config.address}: {_first_line(error)}"
-            return DriverFailed(text, _ADDRESS_REMEDY)
-        return DriverFailed(f"cannot start Ray here: {_first_line(error)}", _LOCAL_REMEDY)
+            return RayFailed(text, _ADDRESS_REMEDY)
+        return RayFailed(f"cannot start Ray here: {_first_line(error)}", _LOCAL_REMEDY)
     return None
 
 
@@ -233,7 +233,7 @@ class Cluster(Protocol):
 
 
 class ActorLinks:
-    """The actors of a session that work, in the driver process.
+    """The actors of a session that work, in the Ray process.
 
     Arguments:
         send: sends a message to the session's process.
@@ -250,19 +250,19 @@ class ActorLinks:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._placement = Placement()
 
-    def handle(self, message: ToDriver) -> None:
+    def handle(self, message: ToRay) -> None:
         """Handle a message of the session's process. One for an actor that has ended is dropped."""
-        if isinstance(message, OpenActor):
+        if isinstance(message, OpenPart):
             self._open(message)
         elif link := self._links.get(message.number):
-            if isinstance(message, ToActor):
+            if isinstance(message, PartBytes):
                 link.add_data(message.data)
             elif isinstance(message, AskLease):
                 link.send_lease()
             else:
                 self._close(message, link)
 
-    def _open(self, message: OpenActor) -> None:
+    def _open(self, message: OpenPart) -> None:
         number = message.number
         create = partial(self._create, number, message.machine)
         link = ActorLink(number, create, self._send, self, self._lease_seconds)
@@ -270,7 +270,7 @@ class ActorLinks:
         self._tasks[number] = task = asyncio.create_task(link.run())
         task.add_done_callback(lambda _: self._forget(number))
 
-    def _close(self, message: CloseActor, link: ActorLink) -> None:
+    def _close(self, message: ClosePart, link: ActorLink) -> None:
         self._tasks[message.number].cancel()
         self._forget(message.number)
         link.kill()

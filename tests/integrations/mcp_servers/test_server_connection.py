@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from mudroom import ServerSpec
-from mudroom._adapters.integrations.mcp_servers.connection import Connection, ServerError
 from mudroom._adapters.integrations.mcp_servers.listing import ListedTool, Listing, ServerResult
+from mudroom._adapters.integrations.mcp_servers.server_connection import Connection, ServerError
 from mudroom._adapters.integrations.mcp_servers.server_process import MAX_LINE
 
 from ...waiting import block_until, is_alive, wait_until
@@ -244,7 +244,7 @@ async def test_a_late_server_is_not_waited_for_longer_than_its_limit(tmp_path: P
 
 
 async def _load_package_once() -> None:
-    from mudroom._adapters.integrations.mcp_servers.connection import load_package
+    from mudroom._adapters.integrations.mcp_servers.server_connection import load_package
 
     await load_package()
 
@@ -318,7 +318,7 @@ def test_the_process_ends_if_its_session_is_killed(tmp_path: Path) -> None:
 import asyncio, sys
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from pathlib import Path
-from mudroom._adapters.integrations.mcp_servers.connection import Connection
+from mudroom._adapters.integrations.mcp_servers.server_connection import Connection
 from tests.integrations.mcp_servers.servers import make_quick
 
 async def main():

@@ -8,27 +8,27 @@ from contextlib import closing
 from functools import partial
 
 from mudroom_hosts.mcp.host_tasks import DEFAULT_PARALLEL, Owner
-from mudroom_hosts.mcp.server import McpServer, ServerOptions, require_package
-from mudroom_serve.state.state_file import StateFile
+from mudroom_hosts.mcp.server import McpOptions, McpServer, require_package
 from mudroom_serve.state.tokens import TokenRecords
 
-from ...._adapters.integrations.mcp_servers.server_process import NESTING_VARIABLE
-from ...._core.budgets import Budget
-from ...._core.ports import Approver
-from ...._platform.event_loop import run_event_loop
-from ...._session.session import Session
-from ....driving import ListenOptions, Refusal, ServerAddress
-from ....errors import UsageError
-from ...output.notices.log import show_log
-from ...output.notices.start import select_new_notices
-from ...output.progress import print_notice
-from ...output.signals import handle_signals
-from ..listen_flags import ListenFlags, make_listen_options
-from ..load_permissions import load_permissions
-from ..load_settings import load_settings
-from ..open_session import create_session, to_budget
-from ..session_store import delete_expired_sessions
-from .load_programs import list_server_names, load_programs
+from ..._adapters.integrations.mcp_servers.server_process import NESTING_VARIABLE
+from ..._core.budgets import Budget
+from ..._core.ports import Approver
+from ..._platform.event_loop import run_event_loop
+from ..._session.session import Session
+from ...driving import ListenOptions, Refusal, ServerAddress
+from ...errors import UsageError
+from ..output.notices.log import show_log
+from ..output.notices.start import select_new_notices
+from ..output.progress import print_notice
+from ..output.signals import handle_signals
+from .listen_flags import ListenFlags, make_listen_options
+from .load_permissions import load_permissions
+from .load_settings import load_settings
+from .open_session import create_session, to_budget
+from .programs.load_programs import list_server_names, load_programs
+from .server_state import open_state
+from .session_store import delete_expired_sessions
 
 # Name of the folder of the server, for tokens that are for some workspaces only.
 _WORKSPACE = "default"
@@ -68,7 +68,7 @@ def serve_mcp(cwd: str, flags: Mapping[str, object], chosen: McpServeFlags) -> i
     programs = load_programs(settings, cwd)
     loaded = load_permissions(settings, cwd, can_ask=True, servers=list_server_names(programs))
     nesting = _read_nesting(os.environ)
-    options = ServerOptions(
+    options = McpOptions(
         limits=to_budget(settings),
         parallel=chosen.parallel or DEFAULT_PARALLEL,
         nesting=nesting,
@@ -124,7 +124,7 @@ async def _serve_http(
         if not tokens.list():
             show("no host can use it yet: mudroom serve token add OWNER makes a token")
 
-    with closing(StateFile(home)) as state:
+    with closing(open_state(home)) as state:
         tokens = TokenRecords(state)
         await server.serve_http(options, partial(find_owner, tokens), show_address)
 

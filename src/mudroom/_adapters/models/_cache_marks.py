@@ -1,0 +1,98 @@
+"""Marks in a request up to which the provider keeps the prompt in its cache.
+
+Anthropic defined them, and gateways and hosts with other protocols took them over: OpenRouter for
+Claude and Qwen, Alibaba for Qwen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._wire import WireConversation
+from .model_facts import ModelFacts
+
+CACHE_MARK_FIELD = "cache_control"
+_MARK = {CACHE_MARK_FIELD: {"type": "ephemeral"}}
+_MARK_JSON = b',"cache_control":{"type":"ephemeral"}'
+_HOUR_MARK_JSON = b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
+# Seconds that cache entries live after their last use, without and with a lifetime of an hour.
+_SHORT_LIFE = 300.0
+_LONG_LIFE = 3600.0
+# In prices of input tokens: what writing an expired prompt again costs more than reading it, and
+# what writing it for an hour costs more than writing it for five minutes.
+_PRICE_OF_LOSS = 1.25 - 0.1
+_PRICE_OF_HOUR = 2.0 - 1.25
+# Block types on which no API accepts a mark.
+_UNMARKABLE_BLOCKS = frozenset({"thinking", "redacted_thinking"})
+
+
+def get_cache_mark(facts: ModelFacts) -> dict[str, Any]:
+    """Return the field that marks a block; {} if the server refused it."""
+    return {} if CACHE_MARK_FIELD in facts.refused else _MARK
+
+
+class MarkedConversation(WireConversation):
+    """A conversation with cache marks on its last message and on that of the request before.
+
+    The API looks for an earlier entry in the 20 blocks before a mark. A turn with more than nine
+    calls has more blocks, so the second mark is where the request before wrote its entry. A system
+    prompt that is a message has a mark, too, up to which siblings share their prompts.
+
+    A conversation that lost its cache in a long wait, for children say, keeps later entries for an
+    hour, as long as the prompt it has paid twice costs more than the dearer writes.
+    """
+
+    _system_end = 0
+    _last_end = 0
+    _answered_end = 0
+    _asked_at = 0.0
+    _asked_size = 0
+    _lost_size = 0
+    _keeps_hour = False
+
+    def build_body(self, *, tools: bool = True, max_tokens: int | None = None) -> bytes:
+        if CACHE_MARK_FIELD in self._model.facts.refused:
+            return super().build_body(tools=tools, max_tokens=max_tokens)
+        self._keeps_hour = self._choose_hour()
+        mark = _HOUR_MARK_JSON if self._keeps_hour else _MARK_JSON
+        messages = memoryview(self._messages)
+        parts: list[bytes | memoryview] = [self._make_start(max_tokens)]
+        start = 0
+        for end in (self._system_end, self._answered_end, self._last_end):
+            if end > start:
+                parts += (messages[start:end], mark)
+                start = end
+        parts += (messages[start:], self._make_end(tools=tools))
+        return b"".join(parts)
+
+    def append_entry(self, entry: dict[str, Any]) -> None:
+        if entry["role"] == "assistant":
+            self._answered_end = self._last_end
+        super().append_entry(entry)
+        # A mark belongs into the last block: before the closing "}]}" of the message.
+        end = len(self._messages) - 3 if self.is_markable(entry) else 0
+        if entry["role"] == "system":
+            self._system_end = end
+        else:
+            self._last_end = end
+
+    def is_markable(self, entry: dict[str, Any]) -> bool:
+        """Return whether the last block of an encoded message may have a mark."""
+        return entry["content"][-1]["type"] not in _UNMARKABLE_BLOCKS
+
+    def _make_start(self, max_tokens: int | None) -> bytes:
+        start = super()._make_start(max_tokens)
+        # No text can contain the mark: its quotes would be escaped.
+        return start.replace(_MARK_JSON, _HOUR_MARK_JSON) if self._keeps_hour else start
+
+    def _choose_hour(self) -> bool:
+        """Return whether entries written for an hour would have cost less so far."""
+        now = self._model.http.clock.monotonic()
+        wait = now - self._asked_at
+        if _SHORT_LIFE < wait < _LONG_LIFE:
+            self._lost_size += self._asked_size
+        self._asked_at = now
+        self._asked_size = len(self._messages) + len(self._prefix.data)
+        if not self._model.facts.keeps_cache_hour:
+            return False
+        return self._lost_size * _PRICE_OF_LOSS > self._asked_size * _PRICE_OF_HOUR

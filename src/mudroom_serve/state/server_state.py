@@ -1,0 +1,262 @@
+"""The state of the server: tokens, owners, accepted events, spending, in tables of a database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from msgspec import Struct
+
+from mudroom.errors import MudroomError
+
+_T = TypeVar("_T")
+
+_TABLES = """
+CREATE TABLE tokens (
+    id TEXT PRIMARY KEY, owner TEXT NOT NULL, digest {bytes} NOT NULL, body TEXT NOT NULL
+) {end};
+CREATE TABLE sessions (
+    number {number}, id TEXT NOT NULL UNIQUE, owner TEXT NOT NULL,
+    digest {bytes} NOT NULL, body TEXT NOT NULL, created {float} NOT NULL,
+    charged {integer} NOT NULL DEFAULT 0, usd {float} NOT NULL DEFAULT 0,
+    tokens {integer} NOT NULL DEFAULT 0, asking TEXT NOT NULL DEFAULT ''
+) {end};
+CREATE INDEX sessions_of_owner ON sessions (owner, number);
+CREATE TABLE inputs (
+    number {number}, session TEXT NOT NULL, key TEXT NOT NULL,
+    digest {bytes} NOT NULL, type TEXT NOT NULL, body TEXT NOT NULL, state TEXT NOT NULL,
+    runs_before {integer} NOT NULL DEFAULT 0, result TEXT NOT NULL DEFAULT '',
+    UNIQUE (session, key)
+) {end};
+CREATE INDEX open_inputs ON inputs (session, number) WHERE state <> 'done';
+CREATE TABLE spending (
+    owner TEXT NOT NULL, day TEXT NOT NULL, usd {float} NOT NULL, tokens {integer} NOT NULL,
+    PRIMARY KEY (owner, day)
+) {end};
+"""
+
+
+def list_tables(**types: str) -> list[str]:
+    """List the statements that create the tables.
+
+    Arguments:
+        types: words of the database for "number" (which counts rows), "integer", "float" and
+            "bytes", and for the "end" of a table.
+    """
+    return [each for each in map(str.strip, _TABLES.format(**types).split(";")) if each]
+
+
+class Rows(Protocol):
+    """The rows of a statement."""
+
+    def fetchone(self) -> Any:  # noqa: ANN401  (its columns)
+        """Return the first row, None if there is none."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """Return all rows."""
+        ...
+
+
+class StateConnection(Protocol):
+    """A connection to the database with the tables, for one thread."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        ...
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
+        """Execute a statement; a question mark in it stands for a value."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+class StateError(MudroomError):
+    """The state cannot be read or written now. The same work may work later."""
+
+
+class _Change(Struct):
+    """A function that waits for its transaction, and its outcome.
+
+    Arguments:
+        result: gets the value or the error when the transaction has ended.
+    """
+
+    work: Callable[[StateConnection], Any]
+    result: Future[Any]
+    value: Any = None
+    error: BaseException | None = None
+
+    def finish(self) -> None:
+        """Give the caller the value or the error."""
+        if self.error is None:
+            self.result.set_result(self.value)
+        else:
+            self.result.set_exception(self.error)
+
+
+class ServerState:
+    """The state. Its work runs in one thread, one transaction at a time.
+
+    Changes that wait at the same time share a transaction, because making it durable takes longer
+    than all of them.
+
+    Arguments:
+        connection: to the database.
+
+    Attributes:
+        place: where the tables are, for messages.
+    """
+
+    DATABASE_ERRORS: ClassVar[tuple[type[Exception], ...]]
+    """What the connection raises."""
+
+    def __init__(self, connection: StateConnection, place: str) -> None:
+        self.place = place
+        self._connection = connection
+        self._thread = ThreadPoolExecutor(1, "serve-state")
+        self._waiting: SimpleQueue[_Change] = SimpleQueue()
+
+    def _begin(self) -> None:
+        """Begin a transaction that is the only one to change the tables, in all processes."""
+        raise NotImplementedError
+
+    @contextmanager
+    def _open_reading(self) -> Generator[None]:
+        """Read in the block."""
+        yield
+
+    def _read_change_number(self) -> int:
+        raise NotImplementedError
+
+    async def run(self, work: Callable[[StateConnection], _T]) -> _T:
+        """Run a function in a transaction, which is durable when this returns.
+
+        If it raises an error, its changes are undone. Raises StateError for an error of the
+        database, and other errors of the function.
+        """
+        change = _Change(work, Future())
+        self._waiting.put(change)
+        self._thread.submit(self._run_waiting)
+        return await asyncio.wrap_future(change.result)
+
+    def run_now(self, work: Callable[[StateConnection], _T]) -> _T:
+        """Run a function in a transaction, and block. Raises StateError."""
+        try:
+            with self._open_transaction():
+                return work(self._connection)
+        except self.DATABASE_ERRORS as error:
+            raise self._make_error(error) from error
+
+    async def read(self, work: Callable[[StateConnection], _T]) -> _T:
+        """Run a function that changes nothing. Raises StateError."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self.read_now, work)
+
+    def read_now(self, work: Callable[[StateConnection], _T]) -> _T:
+        """Run a function that changes nothing, and block. Raises StateError."""
+        try:
+            with self._open_reading():
+                return work(self._connection)
+        except self.DATABASE_ERRORS as error:
+            raise self._make_error(error) from error
+
+    async def execute(self, statement: str, *values: object) -> None:
+        """Execute a statement in a transaction, which is durable when this returns."""
+        await self.run(lambda connection: connection.execute(statement, values))
+
+    async def list_rows(self, query: str, *values: object) -> list[Any]:
+        """Return the rows of a query. Raises StateError."""
+        return await self.read(lambda connection: connection.execute(query, values).fetchall())
+
+    async def find_row(self, query: str, *values: object) -> Any:  # noqa: ANN401  (its columns)
+        """Return the first row of a query, None if there is none. Raises StateError."""
+        return await self.read(lambda connection: connection.execute(query, values).fetchone())
+
+    async def read_change_number(self) -> int:
+        """Return a number that differs after each change by another process."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._thread, self._read_change_number
+        )
+
+    def _run_waiting(self) -> None:
+        """Run all waiting changes in one transaction."""
+        waiting: list[_Change] = []
+        while not self._waiting.empty():
+            waiting.append(self._waiting.get())
+        changes = [each for each in waiting if each.result.set_running_or_notify_cancel()]
+        if not changes:
+            return
+        try:
+            with self._open_transaction():
+                for each in changes:
+                    self._run_change(each)
+        except BaseException as error:  # noqa: BLE001  (the callers get it)
+            for each in changes:
+                if each.error is None:
+                    each.error = self._make_error(error)
+        for each in changes:
+            each.finish()
+
+    def _run_change(self, change: _Change) -> None:
+        """Run a change in the open transaction. Undo it alone if it fails.
+
+        Raises an error if the transaction cannot continue.
+        """
+        self._connection.execute("SAVEPOINT change")
+        try:
+            change.value = change.work(self._connection)
+            self._connection.execute("RELEASE change")
+        except BaseException as error:
+            change.error = (
+                self._make_error(error) if isinstance(error, self.DATABASE_ERRORS) else error
+            )
+            if not self._connection.in_transaction:  # such as after a full disk
+                raise
+            change.value = None  # an open cursor stops the next statements
+            self._connection.execute("ROLLBACK TO change")
+            self._connection.execute("RELEASE change")
+
+    @contextmanager
+    def _open_transaction(self) -> Generator[None]:
+        """Run a block in a transaction. Undo it if the block or the commit fails."""
+        self._begin()
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        """Finish the work and close the connection."""
+        self._thread.submit(self._connection.close).result()
+        self._thread.shutdown()
+
+    def _make_error(self, cause: BaseException) -> StateError:
+        return make_state_error(cause, self.place)
+
+
+def make_state_error(cause: BaseException, place: str) -> StateError:
+    """Make the error for a database that cannot be used."""
+    why = cause.message if isinstance(cause, MudroomError) else cause
+    error = StateError(f"the state of the server cannot be used: {why}", where=place)
+    error.__cause__ = cause
+    return error
+
+
+def make_newer_error(place: str) -> MudroomError:
+    """Make the error for tables of a newer version."""
+    return MudroomError(
+        "the state of the server was written by a newer version",
+        where=place,
+        remedy="Update mudroom.",
+    )
