@@ -9,6 +9,7 @@ import pytest
 from tests.integrations.mcp_servers.servers import make_quick
 from tests.waiting import wait_until
 
+from mudroom import ModelOptions
 from mudroom._core.budgets import Budget
 from mudroom._core.messages import AssistantMessage, StopReason, TextBlock, ThinkingBlock
 from mudroom._core.runs import Reason, Report
