@@ -22,6 +22,7 @@ from mudroom import (
     AssistantMessage,
     Budget,
     Children,
+    Compaction,
     Effect,
     Session,
     Tool,
@@ -378,7 +379,8 @@ class WideTree(Tree, frozen=True):
     def open(self, folder: Path, journal: MemoryJournal, **options: Any) -> Session:
         """Return a session for the tree."""
         window = self.make_random("window").choice((None, 9_000, 12_000, 20_000))
-        return super().open(folder, journal, context_window=window, **options)
+        compaction = Compaction(context_window=window)
+        return super().open(folder, journal, compaction=compaction, **options)
 
     async def _record(self, folder: Path) -> list[StoredEvent]:
         draw = self.make_random("processes")

@@ -1,9 +1,9 @@
-"""Traces of sessions for OpenTelemetry: the option `tracing` of `Session`.
+"""Traces of sessions for OpenTelemetry: `Integrations(tracing=...)`.
 
 They need the packages of the extra `tracing`.
 
 Example:
-    async with Session(model="offline", tracing=Tracing()) as session:
+    async with Session(model="offline", integrations=Integrations(tracing=Tracing())) as session:
         await session.run("Which testing framework does this project use?")
 """
 

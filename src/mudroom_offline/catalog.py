@@ -50,30 +50,13 @@ class ManifestFormat(Struct, frozen=True):
     comment: str = NEVER
 
 
-class Intent(Struct, frozen=True):
-    """One kind of request: patterns, one of which must match, and the words that it may contain."""
-
-    name: str
-    patterns: tuple[str, ...]
-    words: str
-
-
-class DemoFunction(Struct, frozen=True):
-    """A function that the model can write, and its cases: arguments and the expected value."""
-
-    name: str
-    source: str
-    cases: tuple[tuple[list[Any], Any], ...]
-
-
 Row = TypeVar("Row")
 
 
 @cache
 def load_data(name: str) -> dict[str, Any]:
     """Load one file of `data/`."""
-    text = Path(__file__).with_name("data").joinpath(f"{name}.toml").read_text("utf-8")
-    return tomllib.loads(text)
+    return tomllib.loads((Path(__file__).parent / "data" / f"{name}.toml").read_text("utf-8"))
 
 
 @cache

@@ -1,7 +1,4 @@
-"""Files as the tools return them: numbered lines of `read`, lists of `glob` and `grep`; tables.
-
-`describe_file` quotes the first words of a file and the lines that may define something.
-"""
+"""Files as the tools return them, what their first lines say, tables, and reports of children."""
 
 from __future__ import annotations
 
@@ -12,22 +9,14 @@ from textwrap import shorten
 from msgspec import Struct, structs
 
 from mudroom import ToolResultBlock
+from mudroom.views import parse_report
 
 from .catalog import NEVER, find_outline_rules, load_data
-from .plans import CannotAnswer, Request, Steps, Translator, plan_call
-from .requests import find_names, is_chinese
+from .plans import CannotAnswer, Context, Request, Steps, Translator, plan_call
+from .requests import find_names, find_patterns, is_chinese
 
 _NUMBERED = re.compile(r"^\s*(\d+)\t(.*)$")
 _CUT = re.compile(r"\d+ newest of ([\d,]+) files; use a narrower pattern or a path(?:; )?")
-_NOTHING = re.compile(
-    r"(?:nothing was searched: |in the files that were searched: )?no (?:files match|matches)\b"
-)
-# The answers say themselves that files which git ignores, and links, are left out.
-_LEFT_OUT = re.compile(
-    r"(?:at least )?(?:[\d,]+ )?(?:ignored files?|links?) \((?:[^()]|\([^()]*\))*\)(?:, )?"
-)
-_LINE = re.compile(r"(.+?):(\d+):(.*)")
-_SHOWN = re.compile(r"[\d,]+ lines? shown, there are more; narrow the search or raise head_limit")
 _FILES_PER_TURN = 20
 
 
@@ -46,11 +35,6 @@ class Listing(Struct):
     total: int = 0  # more than `rows` when the list is cut
     problem: str = ""  # why the list is not complete
 
-    @property
-    def lines(self) -> list[re.Match[str]]:
-        """Path, number and text of each line, for a search in mode "content"."""
-        return [match for row in self.rows if (match := _LINE.fullmatch(row))]
-
 
 def read_files(paths: Iterable[str]) -> Steps[dict[str, FileText]]:
     """Read the start of files, several per turn: about 2,000 lines of each."""
@@ -60,30 +44,32 @@ def read_files(paths: Iterable[str]) -> Steps[dict[str, FileText]]:
         batch = waiting[start : start + _FILES_PER_TURN]
         outputs = yield [plan_call("read", file_path=path) for path in batch]
         for path, output in zip(batch, outputs, strict=True):
-            files[path] = _parse_file(path, output)
+            rows = output.text.split("\n")
+            matches = [_NUMBERED.match(row) for row in rows]
+            text = "\n".join(match[2] for match in matches if match)
+            others = [x.strip(" ()") for x, match in zip(rows, matches, strict=True) if not match]
+            problems = [x for x in others if output.error or "offset=" in x or not any(matches)]
+            problem = next(filter(None, problems), "").partition("; continue")[0]
+            files[path] = FileText(path, text, problem)
     return files
 
 
 def parse_listing(output: ToolResultBlock) -> Listing:
     """Read the rows of a list without the note in parentheses that may stand at its end."""
     rows = [row.removeprefix("./") for row in output.text.split("\n") if row.strip()]
-    has_note = rows and rows[-1].startswith("(") and rows[-1].endswith(")")
+    has_note = rows and rows[-1][0] + rows[-1][-1] == "()"
     note = rows.pop()[1:-1] if has_note else ""
     if output.error:
         return Listing([], 0, note or rows[0])
     cut = _CUT.search(note)
     total = int(cut[1].replace(",", "")) if cut else len(rows)
-    note = _CUT.sub("", note)
-    if _NOTHING.match(note):
-        note = note[note.find("not searched: ") :] if "not searched: " in note else ""
-    left_out = _LEFT_OUT.sub("", note).strip(", ")
-    problem = "" if left_out in ("not searched:", "nothing was searched:") else left_out
-    problem = _SHOWN.sub("more lines or files match than one search lists", problem)
-    return Listing(rows, total, problem)
+    for rule, text in load_data("outline")["notes"]:
+        note = re.sub(rule, text, note)
+    return Listing(rows, total, note)
 
 
-def find_place(request: Request, say: Translator) -> Steps[Request]:
-    """Use the request's path as its folder if there is such a folder."""
+def find_files(request: Request, say: Translator) -> Steps[tuple[Request, dict[str, str], Listing]]:
+    """List the files that a request is about, and describe them. A path may be a folder."""
     names = find_names(request.text)
     calls = [plan_call("glob", pattern=f"{x}/**/*", path=request.folder) for x in names]
     outputs = (yield calls) if calls else []
@@ -91,7 +77,12 @@ def find_place(request: Request, say: Translator) -> Steps[Request]:
     if folders and (len(names) > 1 or request.folder):
         raise CannotAnswer(say("one_folder", path=folders[0]))
     text = request.text.replace(folders[0], f"{folders[0]}/") if folders else request.text
-    return structs.replace(request, text=text, folder=next(iter(folders), request.folder))
+    request = structs.replace(request, text=text, folder=next(iter(folders), request.folder))
+    globs = find_patterns(text) or ["**/*"]
+    listing = yield from list_files(request, globs)
+    count = say.count(listing.total, "file")
+    texts = {"globs": say.join(f"`{glob}`" for glob in globs), "count": count}
+    return request, {**texts, "place": request.name_place(say)}, listing
 
 
 def list_files(request: Request, patterns: list[str]) -> Steps[Listing]:
@@ -154,16 +145,7 @@ def format_table(head: Iterable[str], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join(lines)
 
 
-def _parse_file(path: str, output: ToolResultBlock) -> FileText:
-    """Read the lines of a `read` result; other rows say why some lines are missing."""
-    rows = output.text.split("\n")
-    matches = [_NUMBERED.match(row) for row in rows]
-    text = "\n".join(match[2] for match in matches if match)
-    others = [row.strip(" ()") for row, match in zip(rows, matches, strict=True) if not match]
-    problems = [row for row in others if output.error or "offset=" in row or not any(matches)]
-    return FileText(path, text, next(filter(None, problems), "").partition("; continue")[0])
-
-
+Pairs = list[tuple[str, str]]
 HEAD_LINES = 60
 MOST_LINES = 2
 _LENGTH = 400
@@ -230,12 +212,28 @@ def _quote_definitions(file: FileText, text: str, say: Translator) -> list[str]:
         numbers.setdefault(match[group].strip(), text.count("\n", 0, match.start(group)))
     lines = file.text.split("\n")
     public = dict.fromkeys(n for name, n in numbers.items() if not name.startswith("_"))
-    quotes = [_mark_as_code(f"{n + 1}: {lines[n].strip()}") for n in list(public)[:MOST_LINES]]
+    quotes: list[str] = []
+    for number in list(public)[:MOST_LINES]:
+        line = f"{number + 1}: {lines[number].strip()}"
+        line = line if len(line) <= _LINE_LENGTH else f"{line[:_LINE_LENGTH]}…"
+        # In Markdown, a fence must be longer than any row of backticks inside.
+        marks = "`" * (max([0, *map(len, re.findall("`+", line))]) + 1)
+        quotes.append(f"{marks} {line} {marks}" if "`" in line else f"`{line}`")
     return [say("quoted_lines", lines=say.join(quotes))] if quotes else []
 
 
-def _mark_as_code(line: str) -> str:
-    line = line if len(line) <= _LINE_LENGTH else f"{line[:_LINE_LENGTH]}…"
-    # In Markdown, a fence must be longer than any row of backticks inside.
-    marks = "`" * (max([0, *map(len, re.findall("`+", line))]) + 1)
-    return f"{marks} {line} {marks}" if "`" in line else f"`{line}`"
+def run_children(asked: Pairs, context: Context, *, writes: bool = False) -> Steps[Pairs]:
+    """Start a child for each prompt and title. Return each text, and why it did not finish."""
+    agent = None if writes else context.reader or None
+    outputs = yield [plan_call("task", prompt=x, description=y, agent=agent) for x, y in asked]
+    reports = [parse_report(output.text) for output in outputs]
+    whole = yield from read_files(report.spill for report in reports if report.spill)
+    answers: Pairs = []
+    for (_, title), output, report in zip(asked, outputs, reports, strict=True):
+        # The engine's warning continues with the report, which is shown anyway.
+        warning = report.warning.partition("; what follows is")[0]
+        warning = warning or (report.text if output.error else "")
+        text = whole[report.spill].text.strip() if report.spill else report.text
+        problem = f"⚠ {title}: {warning}" if warning else ""
+        answers.append((text if report.warning or not output.error else "", problem))
+    return answers

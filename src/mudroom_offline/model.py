@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from msgspec import Struct, field
+
 from mudroom import AssistantMessage, Message, TextBlock, Usage
 from mudroom.errors import ModelRefused
 from mudroom.ports import RequestConfig, RetryNotice, StopReason, StreamChunk
@@ -16,9 +18,10 @@ from .requests import is_chinese
 # Characters of one piece of a streamed answer; smaller ones look like typing.
 _CHUNK = 400
 _PACED_CHUNK = 24
+Sleep = Callable[[float], Awaitable[None]]
 
 
-class OfflineModel:
+class OfflineModel(Struct, kw_only=True):
     """A model without key and network, for a few kinds of question in English and Chinese.
 
     Arguments:
@@ -27,47 +30,35 @@ class OfflineModel:
     """
 
     name = "offline:rules"
-
-    def __init__(
-        self, *, pace: float = 0.0, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    ) -> None:
-        self._pace = pace
-        self._sleep = sleep
+    pace: float = 0.0
+    sleep: Sleep = asyncio.sleep
 
     def start_conversation(self, config: RequestConfig) -> RuleConversation:
         """Start a conversation."""
-        return RuleConversation(config, self._pace, self._sleep)
+        return RuleConversation(config, self.pace, self.sleep)
 
     async def close(self) -> None:
         """Do nothing: there is no connection to close."""
 
 
-class RuleConversation:
+class RuleConversation(Struct):
     """Conversation that is answered by the rules."""
 
-    def __init__(
-        self, config: RequestConfig, pace: float, sleep: Callable[[float], Awaitable[None]]
-    ) -> None:
-        self._config = config
-        self._pace = pace
-        self._sleep = sleep
-        self._messages: list[Message] = []
-        self._characters = len(config.system)
+    config: RequestConfig
+    pace: float
+    sleep: Sleep
+    messages: list[Message] = field(default_factory=list[Message])
 
     def append(self, message: Message) -> None:
         """Append a message."""
-        self._messages.append(message)
-        self._characters += len(str(message.content))
+        self.messages.append(message)
 
     async def request_answer(
-        self,
-        *,
-        tools: bool = True,
-        max_tokens: int | None = None,
+        self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """Stream the next answer, whole. Raises ModelRefused for a request that no rule covers."""
         try:
-            step = find_next_step(self._config, self._messages, allow_calls=tools)
+            step = find_next_step(self.config, self.messages, allow_calls=tools)
         except CannotAnswer as error:
             say = Translator(is_chinese(str(error)))
             raise ModelRefused(str(error), remedy=say("connect")) from None
@@ -75,18 +66,19 @@ class RuleConversation:
             reason = StopReason.END if step.is_whole else StopReason.REFUSAL
             content = (TextBlock(step.text),)
             length = len(step.text)
-            size = _PACED_CHUNK if self._pace else _CHUNK
+            size = _PACED_CHUNK if self.pace else _CHUNK
             for start in range(0, length, size):
                 piece = step.text[start : start + size]
-                if self._pace:
-                    await self._sleep(len(piece) / 4 / self._pace)
+                if self.pace:
+                    await self.sleep(len(piece) / 4 / self.pace)
                 yield StreamChunk("text", piece)
         else:
             reason = StopReason.CALLS
             content = step
             length = sum(len(call.name) + len(str(call.arguments)) for call in step)
         # About four characters a token, as budgets and screens need some figure.
-        usage = Usage(input_tokens=-(-self._characters // 4), output_tokens=-(-length // 4))
+        asked = len(self.config.system) + sum(len(str(x.content)) for x in self.messages)
+        usage = Usage(input_tokens=-(-asked // 4), output_tokens=-(-length // 4))
         yield AssistantMessage(
             content, stop_reason=reason, model="rules", wire="offline", usage=usage
         )

@@ -44,6 +44,7 @@ class Context(Struct, frozen=True):
     reader: str = ""  # read-only agent that `task` offers
     repository: str = ""  # root of the repository when it is above the folder of the session
     problems: list[str] = field(default_factory=list[str])  # why the answer is not complete
+    parts: list[str] = field(default_factory=list[str])  # answers to the requests so far
 
     def require(self, *names: str) -> None:
         """Raise CannotAnswer if one of the tools is not offered."""

@@ -1,8 +1,4 @@
-"""Prompts: the requests in a prompt, and the folders, files and patterns that a request names.
-
-A clause is understood only if it matches a pattern of one kind of request and has no word
-outside that kind's vocabulary. So a condition, a negation or another purpose is never ignored.
-"""
+"""Prompts: the requests in them, and the folders, files and patterns that a request names."""
 
 from __future__ import annotations
 
@@ -10,7 +6,9 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from .catalog import DemoFunction, Intent, join_patterns, load_data, load_pattern, load_rows
+from msgspec import structs
+
+from .catalog import join_patterns, load_data, load_pattern
 from .plans import Request
 
 _LONGEST_PROMPT = 40_000  # characters; the patterns below cost more than their length
@@ -24,14 +22,14 @@ _FILE = re.compile(r"(?<![\w*/.-])((?:[\w@.-]+/)*[\w-][\w.-]*\.[A-Za-z]\w{0,9})\
 _PATH = r"(?<![\w*/.-])[\w@.-]+(?:/[\w@.-]+)*/[\w@-]+(?![\w*/-]|\.\w)"
 _PATH_LIKE = re.compile(r"`?[\w@.*{},-]*/[\w@./*{},-]*`?")
 _WORD = re.compile(r"[A-Za-z][\w'’#+-]*|\d+|[\u3400-\u9fff]+|[?？\"“”‘’「」]")
-_QUOTED = re.compile(r"`([^`\s]+)`|[\"'“‘「]([^\"'”’」\s]+)[\"'”’」]")
+_QUOTED = re.compile(r"`([^`\n]+)`|['‘]([^\"'”’」\s]+)['’]|[\"“「]([^\"“”「」\n]+)[\"”」]")
 _NAME = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#|-)[A-Za-z_]\w*)*(?:\(\))?")
-_LOOKS_LIKE_NAME = re.compile(r"_|\d|\.|::|[a-z][A-Z]|^[A-Z]\w*[a-z]")
+_LOOKS_LIKE_NAME = re.compile(r"_|\d|\.|::|[a-z][A-Z]|^[A-Z]\w*[a-z]|^(?:TODO|FIXME)$")
 _TRADITIONAL = load_data("intents")["traditional"]
 _PAIRS = _TRADITIONAL["words"] | {pair[0]: pair[1] for pair in _TRADITIONAL["pairs"].split()}
 _KEPT_OR_TRADITIONAL = re.compile("|".join([f"({_TRADITIONAL['kept']})", *_PAIRS]))
-_TAKES_FILES = ("count", "summarise")
-_ABOUT_A_PLACE = ("count", "summarise", "find")
+_TAKES_FILES = ("count", "summarise", "list", "show")
+_ABOUT_A_PLACE = (*_TAKES_FILES, "find")
 
 
 def is_chinese(text: str) -> bool:
@@ -40,38 +38,49 @@ def is_chinese(text: str) -> bool:
 
 
 def parse_prompt(prompt: str) -> tuple[list[Request], list[str]]:
-    """Return requests, and parts without a rule. A prompt that writes has no other part."""
+    """Return requests, and parts without a rule. Only the end of a prompt may save an answer."""
     asked, stdin_blocks = _STDIN.subn("", prompt)
     if len(asked) > _LONGEST_PROMPT or _LONG_WORD.search(asked):
         return [], [f"{asked[:60]}…"]
-    asked = _normalize(asked)
-    delegate = bool(load_pattern("delegate").search(_LIST_ITEM.sub("", asked)))
-    if not stdin_blocks and is_writing_form(asked):
-        return [Request("create", asked, delegate)], []
-    asked = load_pattern("taken_off").sub("", asked)
+    forbids = load_pattern("forbids")
+    delegate = bool(load_pattern("delegate").search(_LIST_ITEM.sub("", _normalize(asked))))
+    kind, found = ("", {}) if stdin_blocks else match_writing_form(asked)
+    if kind == "save":
+        requests, unsupported = parse_prompt(found["rest"])
+        has_title = [x for x in requests if f"title_{x.kind}" in load_data("texts")]
+        if len(has_title) == len(requests) == 1 and not [*unsupported, *forbids.findall(asked)]:
+            return [structs.replace(requests[0], delegate=delegate), Request("save", asked)], []
+    elif kind:
+        return [Request(kind, asked, delegate)], []
+    asked = load_pattern("taken_off").sub("", _normalize(asked))
     parts = list(_add_places(_split_requests(asked)))
     kinds = {kind for kind, _, _ in parts} - {"", "help"}
-    forbids = load_pattern("forbids")
     unsupported = [text for kind, text, _ in parts if not kind and not forbids.search(text)]
-    if not kinds and not unsupported and parts:
-        kinds = {"help"}
+    kinds = kinds or ({"help"} if parts and not unsupported else kinds)
     unsupported += ["<stdin>"] if stdin_blocks else []
-    requests = [Request(k, text, delegate, folder) for k, text, folder in parts if k in kinds]
-    return requests, unsupported
+    return [Request(k, text, delegate, x) for k, text, x in parts if k in kinds], unsupported
 
 
-def is_writing_form(prompt: str) -> bool:
-    """Return whether the whole prompt, without spaces at its ends, is an instruction to write."""
-    names = "|".join(row.name for row in load_rows("demo", "function", DemoFunction))
-    forms = [x.replace("NAME", f"(?-i:{names})") for x in load_data("intents")["writing_forms"]]
-    return bool(join_patterns(tuple(forms)).fullmatch(_normalize(prompt).strip(" ")))
+def match_writing_form(prompt: str) -> tuple[str, dict[str, str]]:
+    """Return the kind of a prompt that is an instruction to write as a whole, and what it names."""
+    text = _normalize(prompt).strip(" ")
+    parts = load_data("intents")["form_parts"]
+    for kind, forms in load_data("intents")["writing_forms"].items():
+        for form in forms:
+            filled = re.sub("|".join(parts), lambda part: parts[part[0]], form)
+            match = join_patterns((filled,)).fullmatch(text)
+            found = {x.rstrip("2"): y for x, y in match.groupdict().items() if y} if match else {}
+            # A quoted text is written as it stands in the prompt, or not at all.
+            if match and all(y in prompt for x, y in found.items() if x != "rest"):
+                return kind, found
+    return "", {}
 
 
 def find_unknown_words(text: str, kind: str) -> list[str]:
     """List the words of a text that a kind of request does not know; for "", any kind."""
     if not kind:
-        rows = load_rows("intents", "intent", Intent)
-        return min((find_unknown_words(text, row.name) for row in rows), key=len)
+        rows = load_data("intents")["intent"]
+        return min((find_unknown_words(text, row["name"]) for row in rows), key=len)
     bare = _remove_names(_LIST_ITEM.sub("", text), kind)
     known, chinese = _load_vocabulary(kind)
     return [word for word in _WORD.findall(chinese.sub(" ", bare)) if word.lower() not in known]
@@ -82,10 +91,9 @@ def find_symbols(text: str) -> list[str]:
     text = _remove_folder(text)
     bare = _PATH_LIKE.sub(" ", text)
     quoted = ["".join(groups) for groups in _QUOTED.findall(text)]
-    known, _ = _load_vocabulary("find")
     names = [name for name in _NAME.findall(bare) if _LOOKS_LIKE_NAME.search(name)]
     names = names or load_pattern("plain_name").findall(bare)
-    names = quoted or [name for name in names if name.lower() not in known]
+    names = quoted or [name for name in names if name.lower() not in _load_vocabulary("find")[0]]
     return list(dict.fromkeys(name.removesuffix("()").rstrip(".") for name in names))
 
 
@@ -107,13 +115,17 @@ def find_patterns(text: str) -> list[str]:
     """List the globs, file names and kinds of file that a request names."""
     text = _remove_folder(text)
     names = [glob for glob in _GLOB.findall(text) if glob.strip("*")]
+    if not names and load_pattern("test_files").search(text):
+        return load_data("languages")["test_files"]
     if not names:
         table = load_data("intents")["language_suffixes"]
         languages = load_pattern("language_name").findall(text)
         suffixes = _SUFFIX.findall(text) + " ".join(table[x.lower()] for x in languages).split()
         names = [f"*.{suffix}" for suffix in suffixes]
-    names = list(dict.fromkeys([*names, *_FILE.findall(text)]))
-    return [name if "/" in name else f"**/{name}" for name in names]
+    bare = load_pattern("bare_file")
+    names = list(dict.fromkeys([*names, *_FILE.findall(text), *bare.findall(text)]))
+    # A name without a suffix, such as README, is that of a file at the top with any suffix.
+    return [x if "/" in x else f"{x}*" if bare.fullmatch(x) else f"**/{x}" for x in names]
 
 
 def find_names(text: str) -> list[str]:
@@ -154,7 +166,8 @@ def _split_requests(prompt: str) -> list[tuple[str, str]]:
     """List kind and text of each request; a clause without one belongs to the one before it."""
     whole = _classify(prompt)
     clauses = load_pattern("clause_end").split(prompt)
-    if whole and (_LIST_ITEM.search(prompt) or not any(map(_classify, clauses))):
+    kinds = {*map(_classify, clauses)} - {""}
+    if whole and (_LIST_ITEM.search(prompt) or kinds <= {whole} - {*_ABOUT_A_PLACE}):
         return [(whole, prompt)]
     parts: list[tuple[str, str]] = []
     for clause in clauses:
@@ -176,24 +189,24 @@ def _split_requests(prompt: str) -> list[tuple[str, str]]:
 def _classify(clause: str) -> str:
     """Return the first kind of request whose pattern matches and that knows all words, else ""."""
     clause = _LIST_ITEM.sub("", clause)
-    for intent in load_rows("intents", "intent", Intent):
-        is_match = join_patterns(intent.patterns).search(clause)
-        if is_match and not find_unknown_words(clause, intent.name):
-            return intent.name
+    for intent in load_data("intents")["intent"]:
+        is_match = join_patterns(tuple(intent["patterns"])).search(clause)
+        if is_match and not find_unknown_words(clause, intent["name"]):
+            return intent["name"]
     return ""
 
 
 @cache
 def _load_vocabulary(kind: str) -> tuple[frozenset[str], re.Pattern[str]]:
-    intent = next(row for row in load_rows("intents", "intent", Intent) if row.name == kind)
-    words = [*intent.words.split(), *load_data("intents")["common_words"].split()]
+    intent = next(row for row in load_data("intents")["intent"] if row["name"] == kind)
+    words = [*intent["words"].split(), *load_data("intents")["common_words"].split()]
     # The longest first, because a short word may be the beginning of a longer one.
     chinese = sorted((word for word in words if _CJK.match(word)), key=len, reverse=True)
     return frozenset(words), re.compile("|".join(chinese))
 
 
 def _remove_names(text: str, kind: str) -> str:
-    paths = {*_FILE.findall(text), *_GLOB.findall(text)}
+    paths = {*_FILE.findall(text), *_GLOB.findall(text), *load_pattern("bare_file").findall(text)}
     text = _remove_folder(text)
     if kind in _TAKES_FILES:
         # The longest first, because one path may be the end of another.

@@ -16,15 +16,9 @@ from .catalog import ManifestFormat, Technology, load_data, load_pattern, load_r
 from .files import format_block, format_table, grep_all, list_files, parse_listing, read_files
 from .plans import Context, Plan, Request, Steps, Translator, combine, plan_call
 
+Entry = tuple[str, str, str]  # name, text, and section or number of the line
+Uses = dict[Technology, list[str]]
 _NAME = re.compile(r"\s*([A-Za-z@][\w./@-]*)(?![\w.-]*[:+])")
-
-
-class Dependency(Struct, frozen=True):
-    """An entry of a manifest, as it is written there."""
-
-    name: str
-    text: str  # a requirement, a name with its value, or a line
-    section: str  # name of a section, or number of a line
 
 
 class Manifest(Struct):
@@ -32,7 +26,7 @@ class Manifest(Struct):
 
     path: str
     rules: ManifestFormat
-    dependencies: list[Dependency] = field(default_factory=list[Dependency])
+    dependencies: list[Entry] = field(default_factory=list[Entry])
     sections: list[str] = field(default_factory=list[str])  # the sections that were read
     tools: str = ""  # names of configured tools, and test commands
 
@@ -48,7 +42,13 @@ def parse_manifest(path: str, text: str) -> Manifest:
     rules = find_format(path) or ManifestFormat((), "program")
     manifest = Manifest(path, rules)
     if rules.format in ("text", "program"):
-        _read_text(text, manifest)
+        # Comments become empty lines, so that the numbers of the other lines stay right.
+        manifest.tools = re.sub(rules.comment, lambda found: "\n" * found[0].count("\n"), text)
+        lines = text.split("\n")
+        for match in re.finditer(rules.dependency, manifest.tools):
+            number = manifest.tools.count("\n", 0, match.start("n")) + 1
+            entry = (match["n"].strip(), lines[number - 1], f"{number}")
+            manifest.dependencies.append(entry)
         return manifest
     with suppress(ValueError, RecursionError):
         _read_data(tomllib.loads(text) if rules.format == "toml" else json.loads(text), manifest)
@@ -79,26 +79,15 @@ def _read_values_at(data: object, path: str, section: str = "") -> Iterator[tupl
                 yield from _read_values_at(value, rest, f"{section}/{name}")
 
 
-def _read_dependencies(value: object, section: str) -> Iterator[Dependency]:
-    if isinstance(value, list):
-        for entry in cast("list[object]", value):
-            text = entry if isinstance(entry, str) else json.dumps(entry, default=str)
-            match = _NAME.match(text)
-            yield Dependency(match[1] if match else "", text, section)
-    elif isinstance(value, dict):
-        for name, entry in cast("dict[str, object]", value).items():
-            text = entry if isinstance(entry, str) else json.dumps(entry, default=str)
-            yield Dependency(name, f"{name}: {text}", section)
-
-
-def _read_text(text: str, manifest: Manifest) -> None:
-    rules = manifest.rules
-    # Comments become empty lines, so that the numbers of the other lines stay right.
-    manifest.tools = re.sub(rules.comment, lambda match: "\n" * match[0].count("\n"), text)
-    lines = text.split("\n")
-    for match in re.finditer(rules.dependency, manifest.tools):
-        number = manifest.tools.count("\n", 0, match.start("n")) + 1
-        manifest.dependencies.append(Dependency(match["n"].strip(), lines[number - 1], f"{number}"))
+def _read_dependencies(value: object, section: str) -> Iterator[Entry]:
+    names = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    for entry in cast("list[object]", value) if isinstance(value, list) else ():
+        text = entry if isinstance(entry, str) else json.dumps(entry, default=str)
+        match = _NAME.match(text)
+        yield match[1] if match else "", text, section
+    for name, entry in names.items():
+        text = entry if isinstance(entry, str) else json.dumps(entry, default=str)
+        yield name, f"{name}: {text}", section
 
 
 _MOST_MANIFESTS = 12
@@ -114,15 +103,6 @@ class Project(Struct):
     problems: list[str]  # reasons why not all was searched
 
 
-class Evidence(Struct):
-    """A technology and the places where it was seen."""
-
-    technology: Technology
-    listed: list[str] = field(default_factory=list[str])
-    configured: list[str] = field(default_factory=list[str])  # files of its own, its settings
-    used_in: list[str] = field(default_factory=list[str])
-
-
 def find_technologies(request: Request, context: Context) -> Plan:
     """List technologies with the files that belong to them; for a stack also packages."""
     context.require("read", "grep", "glob")
@@ -131,20 +111,32 @@ def find_technologies(request: Request, context: Context) -> Plan:
     project = yield from _survey_project(request, with_tests=wants_tests)
     place = request.name_place(say)
     parts: list[str] = []
-    if wants_tests or load_pattern("asks_for_tools").search(request.text):
-        cells = [] if wants_tests else (yield from _count_languages(request, project, say))
-        known = list(dict.fromkeys(row.name for row in _load_technologies(wants_tests)))
-        rows = [_find_declarations(row, project) for row in _load_technologies(wants_tests)]
-        if wants_tests:
-            yield from _search_uses(rows, request, project)
-        rows = [row for row in rows if row.used_in or row.configured or row.listed]
-        rows.sort(key=lambda row: -len(row.used_in))
+    wants_packages = not wants_tests and load_pattern("asks_for_packages").search(request.text)
+    if load_pattern("asks_for_tools").search(request.text) or not wants_packages:
+        counts: dict[str, int] = {}
+        if not wants_tests:
+            counts = yield from count_languages(request, project.left_out, project.problems)
+        globs = {x: "` `*".join(load_data("languages")["suffixes"][x]) for x in counts if counts[x]}
+        cells = [
+            (x, say("language"), f"`*{globs[x]}`: {say.count(counts[x], 'file')}") for x in globs
+        ]
+        rows = _load_technologies(wants_tests)
+        known = list(dict.fromkeys(row.name for row in rows))
+        uses = (yield from _search_uses(rows, request, project)) if wants_tests else {}
         at_least = say("at_least") if any(project.problems) else ""
-        cells += [_describe_evidence(row, at_least, say) for row in rows]
+        for row in sorted(rows, key=lambda row: -len(uses.get(row, []))):
+            if evidence := _find_evidence(row, uses.get(row, []), project, at_least, say):
+                cells.append((f"**{row.name}**", say(row.aspect), evidence))
         table = format_table(map(say, ("name", "aspect", "evidence")), cells) if cells else ""
         key = f"{request.kind}_seen" if cells else f"no_{request.kind}_seen"
         parts = [say(key, place=place, known=len(known), names=say.join(known)), table]
-    if not wants_tests and load_pattern("asks_for_packages").search(request.text):
+    if load_pattern("asks_for_runtime").search(request.text):
+        other = load_data("manifests")["not_runtime"]
+        for manifest in project.manifests:
+            manifest.sections = [x for x in manifest.sections if not re.search(other, x)]
+            manifest.dependencies = [x for x in manifest.dependencies if not re.search(other, x[2])]
+        parts.append(say("runtime_only"))
+    if wants_packages:
         parts.append(_describe_dependencies(project, place, say))
     if project.unread:
         paths = say.join_first(project.unread, "`")
@@ -156,8 +148,9 @@ def find_technologies(request: Request, context: Context) -> Plan:
 
 def _load_technologies(wants_tests: bool) -> list[Technology]:
     rows = load_rows("technologies", "technology", Technology)
-    test_aspects = load_data("technologies")["test_aspects"]
-    return [row for row in rows if (row.aspect in test_aspects) is wants_tests]
+    return [
+        x for x in rows if (x.aspect in load_data("technologies")["test_aspects"]) is wants_tests
+    ]
 
 
 def _survey_project(request: Request, *, with_tests: bool) -> Steps[Project]:
@@ -179,8 +172,7 @@ def _survey_project(request: Request, *, with_tests: bool) -> Steps[Project]:
 
 def _is_in(folders: list[str], path: str, request: Request) -> bool:
     """Return whether a path goes through one of the folders below the folder asked for."""
-    below = f"/{path.removeprefix(f'{request.folder}/')}"
-    return any(f"/{name}/" in below for name in folders)
+    return any(f"/{x}/" in f"/{path.removeprefix(f'{request.folder}/')}" for x in folders)
 
 
 def _make_glob(language: str) -> str:
@@ -189,14 +181,13 @@ def _make_glob(language: str) -> str:
     return f"*{{{','.join(suffixes)}}}" if len(suffixes) > 1 else f"*{suffixes[0]}"
 
 
-def _count_languages(
-    request: Request, project: Project, say: Translator
-) -> Steps[list[tuple[str, ...]]]:
-    """Count the files of each language outside of the folders that are left out."""
-    table: dict[str, list[str]] = load_data("languages")["suffixes"]
-    counts = dict.fromkeys(table, 0)
+def count_languages(
+    request: Request, left_out: list[str], problems: list[str]
+) -> Steps[dict[str, int]]:
+    """Count the files of each language outside of some folders."""
+    counts = dict.fromkeys(cast("dict[str, list[str]]", load_data("languages")["suffixes"]), 0)
     # A glob cannot leave folders out: count all files, then take off those in these folders.
-    for sign, start in ((1, "**/"), (-1, f"**/{{{','.join(project.left_out)}}}/**/")):
+    for sign, start in ((1, "**/"), (-1, f"**/{{{','.join(left_out)}}}/**/")):
         if not (names := [name for name in counts if sign > 0 or counts[name]]):
             break
         outputs = yield [
@@ -205,58 +196,49 @@ def _count_languages(
         ]
         for name, listing in zip(names, map(parse_listing, outputs), strict=True):
             counts[name] += sign * listing.total
-            project.problems.append(listing.problem)
-    return [
-        (name, say("language"), f"`*{'` `*'.join(table[name])}`: {say.count(count, 'file')}")
-        for name, count in counts.items()
-        if count
-    ]
+            problems.append(listing.problem)
+    return counts
 
 
-def _search_uses(rows: list[Evidence], request: Request, project: Project) -> Steps[None]:
-    rows = [row for row in rows if row.technology.imports]
-    searches = [
-        (x.imports, x.files or f"**/{_make_glob(x.language)}")
-        for x in (row.technology for row in rows)
-    ]
+def _search_uses(rows: list[Technology], request: Request, project: Project) -> Steps[Uses]:
+    rows = [row for row in rows if row.imports]
+    searches = [(x.imports, x.files or f"**/{_make_glob(x.language)}") for x in rows]
     listings = yield from grep_all(request, searches)
-    for row, listing in zip(rows, listings, strict=True):
-        row.used_in = [x for x in listing.rows if not _is_in(project.left_out, x, request)]
-        project.problems.append(listing.problem)
+    project.problems.extend(listing.problem for listing in listings)
+    found = [[x for x in y.rows if not _is_in(project.left_out, x, request)] for y in listings]
+    return dict(zip(rows, found, strict=True))
 
 
-def _find_declarations(technology: Technology, project: Project) -> Evidence:
-    row = Evidence(technology)
-    row.configured = [path for path in project.files if matches_any(path, technology.config)]
+def _find_evidence(
+    row: Technology, used_in: list[str], project: Project, at_least: str, say: Translator
+) -> str:
+    listed: list[str] = []
+    configured = [path for path in project.files if matches_any(path, row.config)]
     for manifest in project.manifests:
-        if len({manifest.rules.language, technology.language} - {""}) > 1:
+        if len({manifest.rules.language, row.language} - {""}) > 1:
             continue
-        for item in manifest.dependencies:
-            names = {item.name, item.name.lower(), f"*:{item.name.rpartition(':')[2]}"}
-            if not names.isdisjoint(technology.packages):
-                row.listed.append(f"`{item.text.strip()}` (`{manifest.path}` {item.section})")
-        if technology.tool and re.search(technology.tool, manifest.tools):
-            row.configured.append(manifest.path)
-    return row
-
-
-def _describe_evidence(row: Evidence, at_least: str, say: Translator) -> tuple[str, str, str]:
-    parts = [say("listed_as", items=say.join_first(row.listed))] if row.listed else []
+        for name, text, section in manifest.dependencies:
+            names = {name, name.lower(), f"*:{name.rpartition(':')[2]}"}
+            if not names.isdisjoint(row.packages):
+                listed.append(f"`{text.strip()}` (`{manifest.path}` {section})")
+        if row.tool and re.search(row.tool, manifest.tools):
+            configured.append(manifest.path)
+    parts = [say("listed_as", items=say.join_first(listed))] if listed else []
     parts += [
         say(key, count=at_least + say.count(len(files), "file"), files=say.join_first(files, "`"))
-        for key, files in (("configured_in", row.configured), ("used_in", row.used_in))
+        for key, files in (("configured_in", configured), ("used_in", used_in))
         if files
     ]
-    return f"**{row.technology.name}**", say(row.technology.aspect), say("part_end").join(parts)
+    return say("part_end").join(parts)
 
 
 def _describe_dependencies(project: Project, place: str, say: Translator) -> str:
     parts: list[str] = []
     for manifest in project.manifests:
         items = manifest.dependencies
-        rows = [f"{item.section}: {item.text}" for item in items if not manifest.sections]
+        rows = [f"{section}: {text}" for _, text, section in items if not manifest.sections]
         for section in manifest.sections:
-            texts = [item.text for item in items if item.section == section]
+            texts = [text for _, text, named in items if named == section]
             rows += [f"[{section}]", *(f"    {text}" for text in texts or [say("no_entry")])]
         parts += [f"`{manifest.path}`:", format_block(rows, say)] if rows else []
     return combine([say("dependencies" if parts else "no_dependencies", place=place), *parts])

@@ -116,8 +116,8 @@ async def test_a_limit_of_a_few_requests_ends_with_words_or_before_the_first(
     _, sizes = await run_limited(place, Budget(usd=9), tmp_path)
     amounts = {"output_tokens": WRITTEN, "usd": sizes[0] * INPUT + WRITTEN * OUTPUT}
     amount = parts * amounts.get(limit, sizes[0])
-    budget = Budget(**{limit: amount if limit == "usd" else int(amount)})
-    reports, sizes = await run_limited(place, budget, tmp_path)
+    chosen: dict[str, Any] = {limit: amount if limit == "usd" else int(amount)}
+    reports, sizes = await run_limited(place, Budget(**chosen), tmp_path)
     for report in reports:
         if report.turns:
             assert report.text == "words", report

@@ -38,10 +38,10 @@ def _fill(*forms: str) -> list[str]:
 
 def _list_intents() -> list[Any]:
     offline = "".join(text for path, text in read_source().items() if "offline" in path.parts[-2])
-    intents = _rows("intents", "intent", catalog.Intent)
+    intents = catalog.load_data("intents")["intent"]
     return [
         *map(catalog.load_pattern, re.findall(r'load_pattern\("(\w+)"\)', offline)),
-        *(catalog.join_patterns(row.patterns) for row in intents),
+        *(catalog.join_patterns(tuple(row["patterns"])) for row in intents),
     ]
 
 
@@ -159,6 +159,7 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
             "outline['noise']": lambda: [_outline["noise"]],
             "outline['attached']": lambda: [_outline["attached"]],
             "outline['preamble']": lambda: [_outline["preamble"]],
+            "rule": lambda: [rule for rule, _ in _outline["notes"]],
         }.items()
     },
     ("mudroom_offline/next_step.py", "pattern.replace('NAME', plain)"): lambda: [
@@ -166,12 +167,12 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
         for row in _rules
         for pattern in _fill(row.definition.replace("NAME", r"NAME(?!\$)"))
     ],
-    **{
-        ("mudroom_offline/next_step.py", expression): lambda: [
-            pattern for row in _outline["first_lines"].values() for pattern in row[1]
-        ]
-        for expression in ("pattern", "p")
-    },
+    ("mudroom_offline/next_step.py", "p"): lambda: [
+        pattern for row in _outline["first_lines"].values() for pattern in row[1]
+    ],
+    ("mudroom_offline/requests.py", "'|'.join(parts)"): lambda: [
+        "|".join(catalog.load_data("intents")["form_parts"])
+    ],
     (
         "mudroom_offline/requests.py",
         "f'(?<![\\\\w/])`?(?:\\\\./)?{name}(?:/`?|`?(?![\\\\w/:]|\\\\.\\\\w))'",
@@ -182,7 +183,7 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
     ],
     ("mudroom_offline/requests.py", "place"): lambda: requests._TRADITIONAL["spaces"],
     ("mudroom_offline/requests.py", "'|'.join(chinese)"): lambda: [
-        requests._load_vocabulary(row.name)[1] for row in _rows("intents", "intent", catalog.Intent)
+        requests._load_vocabulary(row["name"])[1] for row in catalog.load_data("intents")["intent"]
     ],
     (
         "mudroom_offline/requests.py",
@@ -193,7 +194,16 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
     ("mudroom_offline/technologies.py", "rules.dependency"): lambda: [
         row.dependency for row in _formats
     ],
-    ("mudroom_offline/technologies.py", "technology.tool"): lambda: [
+    ("mudroom_offline/technologies.py", "other"): lambda: [
+        catalog.load_data("manifests")["not_runtime"]
+    ],
+    ("mudroom_offline/writing.py", "language['omit']"): lambda: [
+        row["omit"] for row in catalog.load_data("demo")["language"]
+    ],
+    ("mudroom_offline/writing.py", "say('created', path='(.+?)', names='.*')"): lambda: [
+        text.format(path="(.+?)", names=".*") for text in catalog.load_data("texts")["created"]
+    ],
+    ("mudroom_offline/technologies.py", "row.tool"): lambda: [
         row.tool for row in _rows("technologies", "technology", technologies.Technology)
     ],
 }

@@ -361,6 +361,20 @@ CASES: dict[str, Case] = {
         0,
     ),
     # Others
+    "a plan of openai": (
+        429,
+        error("The usage limit has been reached", type="usage_limit_reached", resets_in_seconds=90),
+        LOAD,
+        90,
+    ),
+    "a plan of openai with a date": (
+        429,
+        error("The limit has been reached", type="usage_limit_reached", resets_at=NOW + 60),
+        LOAD,
+        60,
+    ),
+    "two units": (429, error("Slow down. Try again in 2 minutes and 5 seconds."), LOAD, 125),
+    "chinese": (429, error("请求过于频繁,请60秒后再试"), LOAD, 60),
     "litellm budget": (
         400,
         error(
@@ -745,6 +759,12 @@ def test_a_refusal_is_understood(name: str) -> None:
     assert refusal.meaning is meaning
     assert refusal.wait == pytest.approx(wait)
     assert refusal.may_retry == (meaning in (LOAD, FAULT))
+
+
+def test_a_model_that_is_loading_is_waited_for() -> None:
+    """Hugging Face tells the wait beside the error."""
+    data = {"error": "Model m is currently loading", "estimated_time": 20.5}
+    assert read((503, data, LOAD, 20.5)) == Refusal(LOAD, 20.5, may_retry=True)
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case[1]])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.models.wires import ANTHROPIC, GOOGLE, OLLAMA, OPENAI, WIRES, Wire
 
 from mudroom import AssistantMessage, ImageBlock, TextBlock, ThinkingBlock, ToolCallBlock
@@ -107,6 +108,8 @@ def has_image(request: ServerRequest) -> bool:
         "Could not process image",
         "You uploaded an unsupported image. Please make sure your image is valid.",
         "Provided image is not valid.",
+        "At most 1 image(s) may be provided in one prompt.",
+        "Too many images in request: 101 images > 100",
     ],
 )
 async def test_an_image_that_was_refused_does_not_end_the_session(wire: Wire, text: str) -> None:
@@ -137,6 +140,25 @@ async def test_an_image_that_was_refused_does_not_end_the_session(wire: Wire, te
 async def test_a_model_without_images_gets_no_more_of_them(wire: Wire, text: str) -> None:
     requests = await ask(wire, lambda each: refuse(text) if has_image(each) else "Done.")
     assert [has_image(each) for each in requests] == [True, False, False]
+
+
+async def test_cache_marks_move_with_the_messages_that_remain() -> None:
+    thought = AssistantMessage((ThinkingBlock("Hm. " * 50, SEAL),), wire="anthropic")
+    refusal = refuse("Invalid `signature` in `thinking` block")
+    answers: list[ServerAnswer] = ["Done.", refusal]
+    async with ModelServer(lambda _: answers.pop()) as server:
+        model = ANTHROPIC.make_model(base_url=server.url)
+        thought = replace(thought, wire=model.wire)
+        conversation = model.start_conversation(RequestConfig(system=""))
+        for number in range(3):
+            conversation.append(user_message(f"Prompt {number}."))
+            conversation.append(thought)
+        conversation.append(user_message("Go on."))
+        assert [part async for part in conversation.request_answer()]
+        await model.close()
+    *_, last = server.requests[-1].messages
+    assert [each["role"] for each in server.requests[-1].messages] == ["user"] * 4
+    assert "cache_control" in last["content"][-1]
 
 
 async def test_a_refusal_of_what_is_not_there_ends_the_request() -> None:

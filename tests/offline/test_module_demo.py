@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.offline.conftest import Ask
 
-from mudroom_offline.requests import is_writing_form, parse_prompt
+from mudroom_offline.requests import match_writing_form, parse_prompt
 
 TREE = {"a.py": "x = 1\n"}
 FUNCTIONS = ["capitalize", "reverse_string", "is_palindrome", "truncate", "slugify", "word_count"]
@@ -68,8 +68,8 @@ create a new module with a function named fizzbuzz
 create a new module with a function called fizzbuzz
 create a new module that computes the median of a list
 create a new module with area and perimeter
-Create a JavaScript module with slugify
-Create a new module at a.js
+Create a Ruby module with slugify
+Create a new module at a.rb
 Build the module and run it
 Make the module
 write module tests
@@ -128,7 +128,7 @@ Summarise all .py files and never write a new module
 为什么要创建新模块?
 别写新模块
 写一个函数计算斐波那契数列
-写一个包含 add、subtract 函数的 JavaScript 模块
+写一个包含 add、subtract 函数的 Ruby 模块
 我想知道创建一个新模块的步骤
 如果测试失败,创建一个新模块
 可以创建一个新模块吗?
@@ -190,7 +190,7 @@ CHARACTERS = [
 WORDS_TEXT = """
 not never don't no without if unless when whether should could would can may might how why what
 which where who explain describe translate review example says said quote imagine suppose tomorrow
-later yesterday instead or but maybe perhaps delete README tests fizzbuzz Slugify class JavaScript
+later yesterday instead or but maybe perhaps delete README tests fizzbuzz Slugify class Ruby
 don’t I you we he 不 不要 别 勿 如果 假如 怎么 如何 为什么 是否 吗 能否
 例如 翻译 解释 删除 明天 我 说 或
 """
@@ -212,7 +212,7 @@ def test_one_more_character_or_word_anywhere_is_no_instruction(form: str) -> Non
     ]
     changed += [f"{form}{mark}{form}" for mark in ("", " ", ". ", "\n", ", then ", "。")]
     changed += [f"{word}{mark}{form}" for word in WORDS for mark in (": ", ", ", ". ", "\n", "，")]
-    assert [prompt for prompt in changed if is_writing_form(prompt)] == []
+    assert [prompt for prompt in changed if match_writing_form(prompt)[0]] == []
 
 
 def test_only_an_instruction_is_a_request_to_write() -> None:

@@ -280,10 +280,10 @@ async def test_a_readme_and_a_licence_are_read_in_any_letter_case_of_a_name(ask:
 
 async def test_a_readme_is_said_to_have_only_what_is_quoted(ask: Ask) -> None:
     text = (await ask({"README": "Box is it all.\n"}, "What is this project?")).text
-    assert "From the README: the first line that looks like prose. Lists" in text
-    assert "heading of the top level" not in text.partition("From the README")[2]
+    assert "as far as there are any. Lists" in text
+    assert "```text\nREADME:1:Box is it all.\n```" in text
     text = (await ask({"README": "# Box\n"}, "What is this project?")).text
-    assert "From the README: the first heading of the top level. Lists" in text
+    assert "```text\nREADME:1:# Box\n```" in text
 
 
 @pytest.mark.parametrize(("link", "prompt"), [("README.md", ""), ("lib/README.rst", " in lib/")])

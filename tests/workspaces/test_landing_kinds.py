@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from tests.long_form import count_examples
 from tests.workspaces.git_projects import make_repository, read_files, run_git, write_files
@@ -20,9 +21,14 @@ from tests.workspaces.kinds_of_entries import (
     see_entry,
 )
 
+from mudroom import Session, Tool, ToolContext, ToolResult
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
+from mudroom._cli.interactive.slash_commands.files import restore_files
 from mudroom._core.ports import FileChangedError, MergeChoice, MergedFile
 from mudroom._core.runs import Work
+from mudroom._core.tools import ToolCategory
+from mudroom._projections.differences import FileChanges
 
 RUN = "1.1.1"
 UNTOUCHED = "untouched"
@@ -119,6 +125,59 @@ def test_each_kind_takes_the_place_of_each_other(tmp_path: Path) -> None:
     assert [case for case in ALONE if found[case] != expected[case]] == []
     assert project.rests == []
     assert project.workspaces.plan_merge("", project.work).files == ()
+
+
+UNDONE = [case for case in ALONE if HIDING not in case and case[0] not in UNSEEN[1:]]
+"""Cases whose first entry a record has whole: no empty folder, no pipe, and nothing ignored."""
+
+
+def make_change_tool(project: Project) -> Tool:
+    """Return a tool with which a child changes all entries in its own files."""
+
+    async def run(context: ToolContext, _: dict[str, Any]) -> ToolResult:
+        for case, path in project.entries.items():
+            replace_entry(Path(context.workspace.root, path.name), case[1], "child")
+        return ToolResult("changed")
+
+    return Tool(
+        name="change",
+        description="",
+        parameters={"type": "object"},
+        parse=dict,
+        run=run,
+        category=ToolCategory.WRITE,
+    )
+
+
+def leave_out_modes(entry: Entry) -> Entry:
+    """Return an entry without its execute bits, which no record of a write has."""
+    if isinstance(entry, dict):
+        return {name: leave_out_modes(each) for name, each in entry.items()}
+    return (entry[0], False) if isinstance(entry, tuple) else entry
+
+
+async def test_an_undo_brings_each_kind_back(tmp_path: Path) -> None:
+    """A child changes each entry in files of its own, its work lands, and the user undoes it."""
+    project = Project(tmp_path, UNDONE)
+    changes = FileChanges()
+
+    def answer(request: Request) -> Answer:
+        if request.turn:
+            return "done"
+        is_child = request.prompt == "CHILD"
+        return [call("change") if is_child else call("task", prompt="CHILD", isolation="isolated")]
+
+    options: dict[str, Any] = {"home": str(tmp_path / "home"), "environ": {}, "sandbox": "off"}
+    options |= {"tools": [make_change_tool(project)]}
+    async with Session(model=ScriptedModel(answer), cwd=str(project.path), **options) as session:
+        session.watch(changes.apply)
+        await session.run("go")
+        landed = project.describe()
+        restore_files(session, changes.list_changes(), [])
+    assert [case for case in UNDONE if landed[case] != expect_alone(project, case)] == []
+    expected = {case: leave_out_modes(entry) for case, entry in project.first.items()}
+    found = {case: leave_out_modes(entry) for case, entry in project.describe().items()}
+    assert [case for case in UNDONE if found[case] != expected[case]] == []
 
 
 def list_beside_user() -> list[Case]:

@@ -30,6 +30,7 @@ from .._core.events import (
     WorkMerged,
 )
 from .._core.messages import (
+    NO_USAGE,
     AssistantMessage,
     StopReason,
     ToolCallBlock,
@@ -293,27 +294,29 @@ def charge_past_child(run: RunContext, child: str) -> Report | None:
     report = None
     for each in (child, *list_returned_runs(past, child)):
         report = find_report(past.get(each, ()))
-        usage = report.usage if report else Usage()
+        usage = report.usage if report else NO_USAGE
         usd = report.usd if report else 0.0
-        run.meter.add_usage(usage, usd, _count_begun(past, each), sum_estimates(past, each))
+        run.meter.add_usage(usage, usd, *_sum_past(past, each))
         run.services.meters.charged.add(each)
     return report
 
 
-def _count_begun(past: PastEvents, run_id: str) -> int:
-    """Count a run and those below it against the limit of children: only those that began."""
-    starts = (past[each][0] for each in (run_id, *past.walk_below(run_id)) if each in past)
-    return sum(isinstance(each, RunStarted) and not each.brief.is_compaction for each in starts)
-
-
 def sum_estimates(past: PastEvents, run_id: str) -> Usage:
     """Return the estimated tokens of the answers of a run, and below it, that were cut off."""
-    estimate = Usage()
+    return _sum_past(past, run_id)[1]
+
+
+def _sum_past(past: PastEvents, run_id: str) -> tuple[int, Usage]:
+    """Count a run and those below it that began; add their answers that were cut off."""
+    count = 0
+    estimate = NO_USAGE
     for each in (run_id, *past.walk_below(run_id)):
         for event in past.get(each, ()):
             if type(event) is TurnFailed:
                 estimate += event.estimate
-    return estimate
+            elif type(event) is RunStarted:
+                count += not event.brief.is_compaction  # a summary is no child
+    return count, estimate
 
 
 def report_interrupted(run: RunContext, work_id: str) -> None:

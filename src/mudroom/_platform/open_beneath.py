@@ -99,6 +99,18 @@ def open_real_path(path: str, beneath: str, flags: int) -> int:
         os.close(folder)
 
 
+def remove_empty_folder(top: int, path: str) -> None:
+    """Remove a folder beneath an open one, unless something is in it. Follows no link."""
+    above, name = os.path.split(path)
+    flags = os.O_RDONLY | os.O_DIRECTORY
+    with suppress(OSError):
+        folder = open_step_by_step(top, above or ".", flags)
+        try:
+            os.rmdir(name, dir_fd=folder)
+        finally:
+            os.close(folder)
+
+
 def open_new_file(folder: int, path: str, mode: int) -> int:
     """Create a file and its missing folders below an open folder, following no link.
 

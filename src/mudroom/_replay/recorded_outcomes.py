@@ -533,6 +533,8 @@ class RecordedGate(RequestGate):
             await run.deliver_messages()
             warn_near_limit(run)
             await self.reach_next(run)
+            if limit := stops.lose_request(run.run_id):
+                return limit
         else:
             meter.permit = stops.permit_request(run.run_id)
             meter.add_turns(1)

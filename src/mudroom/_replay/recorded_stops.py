@@ -61,6 +61,8 @@ class RunEnd(Struct):
         is_cut: true if a model call, a call or a wait was cut off.
         results: results of the calls that were cut off, by call id.
         is_asked: true if a note asked the run for its summary. is_own: for a limit of its own.
+        has_read: true if the run has read messages since its last answer.
+        is_request_lost: true if a process ended in the request with these messages.
         warning: turn and limit of the warning that a limit is near.
         is_over: true if the run was stopped again.
     """
@@ -75,6 +77,8 @@ class RunEnd(Struct):
     wraps_up: bool = False
     is_cut: bool = False
     results: dict[str, ToolResult] = {}
+    has_read: bool = False
+    is_request_lost: bool = False
     warning: tuple[int, Limit] | None = None
     is_over: bool = False
 
@@ -85,6 +89,7 @@ class RunEnd(Struct):
             self._forget_stop()
         if is_turn:
             self.turn = event.turn
+            self.has_read = self.is_request_lost = False
             return
         if self.index is None and self._is_after_stop(event):
             self.index = index
@@ -98,6 +103,8 @@ class RunEnd(Struct):
         elif isinstance(event, ToolCallFinished) and is_cut_off(event):
             self.results = {**self.results, event.call_id: event.result}
             self.is_cut = True
+        elif isinstance(event, MessageDelivered):
+            self.has_read = True
         elif isinstance(event, NoteInjected):
             self.wraps_up |= event.text == WRAP_UP_NOTE
             self.is_asked |= asks_for_summary(event)
@@ -127,6 +134,7 @@ class RunEnd(Struct):
         """
         if not self.is_asked:
             self._forget_stop()
+            self.is_request_lost |= self.has_read
 
     def _is_after_lost_stop(self, event: StoredEvent) -> bool:
         """Return whether the run continues after a stop.
@@ -336,7 +344,7 @@ class RecordedStops:
         end = self.get_end(run_id)
         run = self._runs[run_id]
         report = end.report
-        if run.turn < end.turn or report is None or end.is_due:
+        if run.turn < end.turn or report is None or end.is_due or end.is_request_lost:
             return None
         if end.has_not_begun:
             raise TimeoutError(report.error)
@@ -347,9 +355,14 @@ class RecordedStops:
         return None
 
     def is_stopped_here(self, run_id: str) -> bool:
-        """Return whether a stop from outside must come before the next turn of the run."""
+        """Return whether a stop, or a lost request, must come before the next turn of the run."""
         end = self.get_end(run_id)
-        return end.is_due and self._runs[run_id].turn >= end.turn
+        return (end.is_due or end.is_request_lost) and self._runs[run_id].turn >= end.turn
+
+    def lose_request(self, run_id: str) -> LimitState | None:
+        """Note that a request has come again as far as it went; return the limit found then."""
+        self.get_end(run_id).is_request_lost = False
+        return self.find_limit(run_id)
 
     def is_ended_by_limit(self, run_id: str) -> bool:
         """Return whether a limit ended the run before the next turn."""
@@ -453,7 +466,7 @@ class RecordedMeter(Meter):
     def find_exceeded_limit(self, seconds: float = 0.0) -> LimitState | None:
         if limit := self._stops.find_limit(self.run_id):
             return limit
-        # A run that is stopped here from outside had not found its limit yet.
+        # A run that is stopped here, or lost its request, had not found its limit yet.
         return None if self._stops.is_stopped_here(self.run_id) else super().find_exceeded_limit()
 
     def find_passed_limit(self) -> LimitState | None:

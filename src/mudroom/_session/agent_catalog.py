@@ -110,7 +110,7 @@ def _apply_style(
         styles = loaded.by_name
         remedy = loaded.explain_untrusted(name)
     else:
-        remedy = "Styles are files: pass agent_files=True."
+        remedy = "Styles are files: pass Integrations(agent_files=True)."
     style = agent_files.find_style(styles, name)
     if style is None:
         known = (agent_files.NO_STYLE, *styles)

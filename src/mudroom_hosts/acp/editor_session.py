@@ -24,8 +24,7 @@ from .approver import EditorApprover
 from .json_rpc import INVALID_PARAMS, Connection, RequestError
 from .params import ClientAbilities
 from .setup import CommandLine, EditorSessionPlan, ServerCommand
-from .stop_reasons import make_prompt_end, make_reason_meta
-from .updates import SessionUpdates
+from .updates import SessionUpdates, make_prompt_end, make_reason_meta
 
 CANCELLED = {"stopReason": "cancelled"}
 

@@ -9,6 +9,7 @@ import pytest
 from tests.integrations.mcp_servers.servers import make_quick
 from tests.waiting import wait_until
 
+from mudroom import ModelOptions
 from mudroom._core.budgets import Budget
 from mudroom._core.messages import AssistantMessage, StopReason, TextBlock, ThinkingBlock
 from mudroom._core.runs import Reason, Report
@@ -218,7 +219,7 @@ async def test_a_cancel_right_after_the_prompt_is_not_lost(make_editor: MakeEdit
 
 
 async def test_attachments_reach_the_model(make_editor: MakeEditor) -> None:
-    editor = make_editor(["Seen."], takes_images=True)
+    editor = make_editor(["Seen."], model_options=ModelOptions(takes_images=True))
     blocks: list[Line] = [
         {"type": "text", "text": "Look at these."},
         {"type": "resource_link", "name": "a", "uri": "file:///tmp/a%20b.txt"},

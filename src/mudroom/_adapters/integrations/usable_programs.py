@@ -225,7 +225,11 @@ def load_usable_programs(
 
     Example:
         programs = load_usable_programs(".", trusts_all=True)
-        session = Session(mcp_servers=programs.servers, hook_programs=programs.hooks)
+        session = Session(
+            integrations=Integrations(
+                mcp_servers=programs.servers, hook_programs=programs.hooks
+            )
+        )
     """
     environ = os.environ if environ is None else environ
     loaded = load_servers(

@@ -76,6 +76,10 @@ class MarkedConversation(WireConversation):
         else:
             self._last_end = end
 
+    def _replace_entries(self, entries: list[dict[str, Any]]) -> None:
+        self._system_end = self._answered_end = self._last_end = 0
+        super()._replace_entries(entries)
+
     def is_markable(self, entry: dict[str, Any]) -> bool:
         """Return whether the last block of an encoded message may have a mark."""
         return entry["content"][-1]["type"] not in _UNMARKABLE_BLOCKS

@@ -27,10 +27,9 @@ from .load_permissions import load_permissions
 from .load_settings import load_settings, require_folder
 from .open_session import create_session, to_budget
 from .programs.load_programs import list_server_names, load_programs
-from .server_state import open_state
 from .session_start import SessionStart
 from .session_store import delete_expired_sessions
-from .user_store import open_store
+from .user_store import open_server_state, open_store
 
 # The part of the places that one owner may take, without --parallel-owner.
 _OWN_PART = 0.75
@@ -95,7 +94,7 @@ def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int
             show(notice)
         async with open_workers(settings) as workers:
             command_line = make_command_line(flags, workers)
-            store, state = open_store(settings.home), open_state(settings.home)
+            store, state = open_store(settings.home), open_server_state(settings.home)
             server = HttpServer(command_line, options, store, show, state)
             with handle_signals(server.stop, exits_after=True) as signals, show_log(show):
                 await server.serve(show_address)
@@ -139,7 +138,7 @@ def parse_workspaces(cwd: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def has_tokens(home: str) -> bool:
-    state = open_state(home)
+    state = open_server_state(home)
     try:
         return bool(TokenRecords(state).list())
     finally:

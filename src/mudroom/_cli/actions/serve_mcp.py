@@ -27,8 +27,8 @@ from .load_permissions import load_permissions
 from .load_settings import load_settings
 from .open_session import create_session, to_budget
 from .programs.load_programs import list_server_names, load_programs
-from .server_state import open_state
 from .session_store import delete_expired_sessions
+from .user_store import open_server_state
 
 # Name of the folder of the server, for tokens that are for some workspaces only.
 _WORKSPACE = "default"
@@ -124,7 +124,7 @@ async def _serve_http(
         if not tokens.list():
             show("no host can use it yet: mudroom serve token add OWNER makes a token")
 
-    with closing(open_state(home)) as state:
+    with closing(open_server_state(home)) as state:
         tokens = TokenRecords(state)
         await server.serve_http(options, partial(find_owner, tokens), show_address)
 

@@ -15,7 +15,7 @@ from ..output.json_output import print_json
 from ..output.listing import print_rows
 from ..output.progress import print_notice
 from .load_settings import load_settings
-from .server_state import open_state
+from .user_store import open_server_state
 
 
 def add_token(owner: str, *, as_json: bool, store: str | None, **fields: object) -> int:
@@ -77,7 +77,7 @@ def describe_token(token: Token) -> str:
 
 @contextmanager
 def _open_tokens(store: str | None) -> Generator[TokenRecords]:
-    state = open_state(load_settings(".", store=store).home)
+    state = open_server_state(load_settings(".", store=store).home)
     try:
         yield TokenRecords(state)
     finally:

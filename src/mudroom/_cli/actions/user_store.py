@@ -1,4 +1,4 @@
-"""The user's session store: the one that the setting `store` names, else session files."""
+"""Where the user's sessions are: in the database that the setting `store` names, else in files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from ...errors import UsageError
 
 if TYPE_CHECKING:
+    from mudroom_serve.state.server_state import ServerState
+
     from ..._core.ports import SessionStore
 
 _address = ""
@@ -50,3 +52,22 @@ def require_files(command: str) -> None:
             f"{command} works on session files, and the setting store names a database",
             remedy="Back up and repair the database with its own programs.",
         )
+
+
+def open_server_state(home: str) -> ServerState:
+    """Open the state of `mudroom serve`: beside the sessions in their database, or in a file.
+
+    Arguments:
+        home: mudroom's state folder.
+
+    Raises StateError, UsageError.
+    """
+    if _address:
+        from mudroom_serve.state.state_tables import StateTables
+
+        from ..._adapters.journals.sessions import open_connection
+
+        return StateTables(open_connection(_address))
+    from mudroom_serve.state.state_file import StateFile
+
+    return StateFile(home)

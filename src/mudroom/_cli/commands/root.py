@@ -15,7 +15,7 @@ import click
 from msgspec import Struct, field
 
 from ...errors import UnknownName, UsageError
-from ..output.help.help_text import COMMAND_GROUPS, SHORT_HELP
+from ..output.help_text import COMMAND_GROUPS, SHORT_HELP
 from ._command_line import ALL_COMMANDS, reject_blank_texts, reject_unknown_command
 from ._options import (
     AMOUNT,

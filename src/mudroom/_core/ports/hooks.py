@@ -38,7 +38,8 @@ class HookCallback(Struct, frozen=True):
                 return None
             return {"decision": "block", "reason": "Pushing is done by a human."}
 
-        Session(hooks={"PreToolUse": [HookCallback(refuse_push, matcher="Bash")]})
+        hooks = {"PreToolUse": [HookCallback(refuse_push, matcher="Bash")]}
+        Session(integrations=Integrations(hooks=hooks))
     """
 
     function: HookFunction
@@ -86,7 +87,7 @@ class MessageHookDecision(Struct, frozen=True):
                 if "sk-" in text:
                     return MessageHookDecision(denial="Keys stay here.")
 
-        Session(hooks=NoKeys())
+        Session(integrations=Integrations(hooks=NoKeys()))
     """
 
     denial: str = ""
@@ -109,7 +110,7 @@ class Hooks:
                 if "git push" in str(call.arguments):
                     return ToolHookDecision(denial="Pushing is done by a human.")
 
-        Session(hooks=NoPush())
+        Session(integrations=Integrations(hooks=NoPush()))
     """
 
     async def on_session_start(self, source: str) -> None:

@@ -43,7 +43,7 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
 
     Example:
         git = ServerSpec(name="git", origin="mcp_servers", scope="option", command="mcp-server-git")
-        Session(mcp_servers=[git])
+        Session(integrations=Integrations(mcp_servers=[git]))
     """
 
     name: str

@@ -31,7 +31,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
 
     Example:
         programs = load_usable_programs(".", plugin_dirs=["./formatter"])
-        Session(plugins=programs.plugins, agent_files=True)
+        Session(integrations=Integrations(plugins=programs.plugins, agent_files=True))
     """
 
     id: str

@@ -21,7 +21,8 @@ class Tracing(Struct, frozen=True, kw_only=True):
     one of the SDK.
 
     Example:
-        async with Session(model="offline", tracing=Tracing(captures_content=True)) as session:
+        integrations = Integrations(tracing=Tracing(captures_content=True))
+        async with Session(model="offline", integrations=integrations) as session:
             await session.run("Which testing framework does this project use?")
     """
 

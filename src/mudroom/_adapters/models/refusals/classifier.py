@@ -306,10 +306,10 @@ _UNIT = (
     "|秒|分钟"
 )
 _DURATION = compile_later(rf"(?i)(?<!\d)(\d++(?:\.\d++)?) ?({_UNIT})(?![a-z])")
-_WHOLE_DURATION = compile_later(rf"(?i)(?:\d++(?:\.\d++)? ?(?:{_UNIT})(?![a-z])[ ,]*+)+")
+_WHOLE_DURATION = compile_later(rf"(?i)(?:\d++(?:\.\d++)? ?(?:{_UNIT})(?![a-z])(?:[ ,]|and )*+)+")
 _BEFORE_WAIT = compile_later(
     r"(?i)((re)?try(ing)?( again| your request)?( in| after)|resets? in|wait( for)?"
-    r"|available( again)? in)( about| at least)?:? (?=\d)|请(在|等待) ?(?=\d)"
+    r"|available( again)? in)( about| at least)?:? (?=\d)|请(在|等待)? ?(?=\d)"
 )
 _COMPOUND = compile_later(r"(?i)(?<=\d)(ms|[dhms])(?=\d)")
 # Fields of an error that state a wait, in lower case, with their unit in seconds.
@@ -319,6 +319,10 @@ _FIELDS = {
     "retryafter": 1.0,
     "retry-after": 1.0,
     "retry_after_seconds": 1.0,
+    "retryafterseconds": 1.0,
+    "resets_in_seconds": 1.0,
+    # Hugging Face, while it loads a model.
+    "estimated_time": 1.0,
     "retry_after_ms": 0.001,
     "retryafterms": 0.001,
 }
@@ -403,7 +407,7 @@ def _find_field(value: object, now: float, depth: int) -> float:
         name = name.lower()
         if name in _FIELDS:
             wait = _read_protobuf(item) or _to_seconds(item, _FIELDS[name])
-        elif name == "x-ratelimit-reset":
+        elif name in ("x-ratelimit-reset", "resets_at"):
             wait = _read_reset(item, now)
         else:
             wait = _find_field(item, now, depth - 1)

@@ -28,7 +28,7 @@ _BAD_IMAGE = compile_later(
     r"(?i)\bimage\b.{0,80}(exceed|too (large|big|many|small)|maximum|limit)"
     r"|(could not|cannot|unable to|failed to) (process|decode|download|read|load) .{0,20}image"
     r"|(invalid|unsupported|not a valid|not represent a valid) .{0,10}image"
-    r"|provided image is not valid"
+    r"|provided image is not valid|too many images|at most \d+ image"
 )
 _PLACEHOLDER = "(an image that the provider refused)"
 _IMAGE_TYPES = {"image": "text", "image_url": "text", "input_image": "input_text"}

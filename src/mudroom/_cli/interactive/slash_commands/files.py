@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
+from pathlib import PurePath
 
 from ...._core.listings import count_noun
 from ...._core.ports import Workspace
 from ...._engine.file_writes import MAX_VERSION_BYTES, hash_present, is_link_hash, read_entry
+from ...._platform.open_beneath import remove_empty_folder
+from ...._platform.paths import path_from_text
 from ...._platform.regular_files import is_binary
 from ...._projections.differences import FileChange, diff_texts
 from ...._projections.run_view import RunView
 from ...._projections.safe_text import sanitize, sanitize_line
+from ...._session.session import Session
 from ....errors import UsageError, WorkspaceError
 from ...actions.prompts import remove_attachments
 from ...output.text import Line, split_line
@@ -154,43 +159,66 @@ async def _restore_if_wanted(conversation: Conversation, first: int) -> tuple[st
         return choice, "Files were not changed."
     outcome = ""
     if choice:
-        outcome = await asyncio.to_thread(_restore_files, conversation, changes, observed)
+        outcome = await asyncio.to_thread(restore_files, conversation.session, changes, observed)
     return choice, outcome or "The files have that content already."
 
 
-def _restore_files(
-    conversation: Conversation, changes: list[FileChange], observed: list[str]
-) -> str:
-    """Restore files that still have the content of the last write; describe the outcome."""
-    workspace = conversation.session.workspace
-    restored: list[str] = []
-    kept: list[str] = []
-    for change in changes:
-        data = conversation.session.read_version(change.before)
-        current = hash_present(workspace, change.path, change.before, change.after)
-        if current == change.before:
-            continue
-        # Somebody else has changed the file since, and this work must not be lost.
-        if data is None or current != change.after:
-            kept.append(change.path)
-            continue
-        try:
-            if change.before:
-                workspace.write(change.path, data, mode=_choose_mode(change))
-            else:
-                workspace.remove(change.path)
-            restored.append(change.path)
-        except (OSError, WorkspaceError):
-            kept.append(change.path)
+def restore_files(session: Session, changes: list[FileChange], observed: list[str]) -> str:
+    """Restore files that still have the content of the last write; describe the outcome.
+
+    New files go first, with the folders that are empty without them, as a landing removes them: a
+    file may have had the name of such a folder, or a folder that of such a file.
+    """
+    new = [change for change in changes if not change.before]
+    outcomes = {change.path: _restore(session, change) for change in new}
+    removed = [path for path, is_restored in outcomes.items() if is_restored]
+    _remove_empty_folders(session.workspace.root, removed)
+    outcomes |= {change.path: _restore(session, change) for change in changes if change.before}
+    by_outcome = {
+        is_restored: [each.path for each in changes if outcomes[each.path] is is_restored]
+        for is_restored in (True, False)
+    }
     return " ".join(
         f"{title}: {', '.join(map(sanitize_line, paths))}."
         for title, paths in (
-            ("Restored", restored),
-            ("Not restored, changed since or not kept", kept),
+            ("Restored", by_outcome[True]),
+            ("Not restored, changed since or not kept", by_outcome[False]),
             ("Not restored, changed while commands ran", observed),
         )
         if paths
     )
+
+
+def _restore(session: Session, change: FileChange) -> bool | None:
+    """Restore one file; return whether that was possible, None if it has its content already."""
+    workspace = session.workspace
+    data = session.read_version(change.before)
+    current = hash_present(workspace, change.path, change.before, change.after)
+    if current == change.before:
+        return None
+    # Somebody else has changed the file since, and this work must not be lost.
+    if data is None or current != change.after:
+        return False
+    try:
+        if change.before:
+            workspace.write(change.path, data, mode=_choose_mode(change))
+        else:
+            workspace.remove(change.path)
+    except (OSError, WorkspaceError):
+        return False
+    return True
+
+
+def _remove_empty_folders(root: str, removed: list[str]) -> None:
+    """Remove the folders that are empty without the removed files."""
+    names = {path_from_text(path) for path in removed}
+    folders = {str(parent) for name in names for parent in PurePath(name).parents} - {"."}
+    top = os.open(root, os.O_PATH | os.O_DIRECTORY)
+    try:
+        for folder in sorted(folders, reverse=True):
+            remove_empty_folder(top, folder)
+    finally:
+        os.close(top)
 
 
 def _choose_mode(change: FileChange) -> int | None:

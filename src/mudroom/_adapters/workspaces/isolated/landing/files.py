@@ -23,7 +23,11 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from ....._core.ports import ContentCheck, FileChangedError, LinkTarget
-from ....._platform.open_beneath import open_new_folders, open_step_by_step
+from ....._platform.open_beneath import (
+    open_new_folders,
+    open_step_by_step,
+    remove_empty_folder,
+)
 from ....._platform.paths import path_from_text, path_to_text
 from .....errors import WorkspaceError
 from ..._atomic_write import (
@@ -231,13 +235,7 @@ class LandingFolder:
 
     def remove_empty(self, path: str) -> None:
         """Remove a folder, unless something is in it."""
-        above, name = os.path.split(path_from_text(path))
-        with suppress(OSError):
-            folder = open_step_by_step(self._top, above or ".", FOLDER_FLAGS)
-            try:
-                os.rmdir(name, dir_fd=folder)
-            finally:
-                os.close(folder)
+        remove_empty_folder(self._top, path_from_text(path))
 
     def sync(self, files: Iterable[LandingFile]) -> None:
         """Make the names of files durable, where their folders are still there."""

@@ -1,1 +1,0 @@
-"""Help texts of the command line."""

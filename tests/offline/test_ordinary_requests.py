@@ -1,0 +1,47 @@
+"""What people ask of a project in ordinary words, answered on three small projects.
+
+An answer must show a fact that is true of the project, or change what was asked for and nothing
+else. A refusal is no mistake, but at most a quarter of the first two hundred may be refused.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.offline.ordinary.checks import Outcome, run_requests
+from tests.offline.ordinary.projects import PROJECTS
+
+from mudroom_offline.requests import parse_prompt
+
+BEYOND = Path(__file__).with_name("ordinary") / "beyond.txt"
+
+
+def list_wrong(outcomes: list[Outcome]) -> list[tuple[str, str, str]]:
+    """Return key, prompt and answer of each wrong answer."""
+    return [(x.key, x.prompt, x.text) for x in outcomes if x.result == "wrong"]
+
+
+@pytest.mark.parametrize("number", range(3))
+async def test_no_answer_is_wrong_and_at_most_a_quarter_is_refused(
+    number: int, tmp_path: Path
+) -> None:
+    project = list(PROJECTS.values())[number]
+    outcomes = await run_requests("requests.toml", project, tmp_path, slice(number, None, 3))
+    assert len(outcomes) >= 66
+    assert list_wrong(outcomes) == []
+    refused = [x.prompt for x in outcomes if x.result == "refused"]
+    assert len(refused) * 4 <= len(outcomes), refused
+
+
+@pytest.mark.parametrize("number", range(3))
+async def test_no_answer_is_wrong_in_other_words(number: int, tmp_path: Path) -> None:
+    project = list(PROJECTS.values())[number]
+    outcomes = await run_requests("more.toml", project, tmp_path, slice(number, None, 3))
+    assert outcomes and list_wrong(outcomes) == []
+
+
+@pytest.mark.parametrize("prompt", BEYOND.read_text("utf-8").splitlines())
+def test_a_request_that_only_resembles_one_is_not_answered_whole(prompt: str) -> None:
+    requests, left = parse_prompt(prompt)
+    assert left or not requests, requests
