@@ -10,7 +10,7 @@ from tests.docs.conftest import BuiltSite
 from tests.viewer.browser.conftest import CHROMIUM, Page, open_browser
 
 USER_PAGES = {
-    "compaction": "long-conversations.html",
+    "long conversations": "long-conversations.html",
     "hooks": "hooks.html",
     "budget": "budgets.html",
     "sandbox": "sandbox.html",

@@ -118,7 +118,7 @@ class Editor(Client):
     session = ""
 
     async def work_until(self, message: str) -> None:
-        abilities = {"fs": {"readTextFile": True}, "elicitation": {"form": {}}}
+        abilities: Line = {"fs": {"readTextFile": True}, "elicitation": {"form": {}}}
         self._request(1, "initialize", protocolVersion=1, clientCapabilities=abilities)
         await self.read_until(lambda line: line.get("id") == 1)
         self._request(2, "session/new", cwd=str(self.folder), mcpServers=[])
@@ -202,7 +202,7 @@ class SdkHost(Client):
     def _answer_server(self, message: Line) -> Line:
         tool = {"name": "get", "description": "Get.", "inputSchema": {"type": "object"}}
         info = {"name": "own", "version": "1"}
-        results = {
+        results: dict[str, Line] = {
             "initialize": {
                 "protocolVersion": "2025-11-25",
                 "capabilities": {"tools": {}},
@@ -313,7 +313,9 @@ async def stop_client(client: Client, message: str, stop: str, home: Path) -> No
 def list_reasons(home: Path) -> set[Reason]:
     """Return why the prompt has ended, nothing while it works."""
     files = list(home.glob("sessions/*.db"))
-    events = open_reader(files[0]).read() if files else []
+    if not files:
+        return set()
+    events = open_reader(files[0]).read()
     return {event.report.reason for event in events if isinstance(event, RunFinished)}
 
 
