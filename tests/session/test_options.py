@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import FieldInfo, fields
 
 from mudroom import Children, Isolation, Session, SessionOptions
+from mudroom._core.messages import ToolResultBlock
 from mudroom._session.config import SETTING_NAMES, Settings, load_settings
 from mudroom._session.options import SharedOptions, list_places
 from mudroom.errors import UnknownName, UsageError
@@ -106,6 +107,26 @@ async def test_sandbox_of_the_caller_runs_the_commands(isolated: IsolatedOptions
         await session.run("go")
     assert sandbox.commands == ["echo hello"]
     assert sandbox.is_closed
+
+
+def count_letters(word: str) -> int:
+    """Count the letters of a word."""
+    return len(word)
+
+
+async def test_a_plain_function_is_a_tool(isolated: IsolatedOptions) -> None:
+    model = ScriptedModel([[call("count_letters", word="mud")], "done"])
+    async with Session(model=model, **isolated, tools=[count_letters]) as session:
+        await session.run("go")
+    (result,) = model.requests[-1].messages[-1].content
+    assert isinstance(result, ToolResultBlock)
+    assert (result.text, result.error) == ("3", False)
+
+
+async def test_a_function_that_cannot_be_a_tool_is_refused(isolated: IsolatedOptions) -> None:
+    with pytest.raises(UsageError, match="print"):
+        async with Session(model="offline", **isolated, tools=[print]):
+            pass
 
 
 def test_run_sync_has_the_options_of_a_session() -> None:

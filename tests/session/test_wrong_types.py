@@ -26,7 +26,7 @@ OPTIONS: list[tuple[str, Any]] = [
     *(("model", value) for value in (5, ["offline"], None)),
     *(("cwd", value) for value in (5, None, b"x")),
     *(("budget", value) for value in (5, None)),
-    *(("tools", value) for value in (5, [None], "read", [print])),
+    *(("tools", value) for value in (5, [None], "read", [5])),
     *(("agents", value) for value in ([5], {"a": 1})),
     *(("approver", value) for value in (5, print)),
     *(("permissions", value) for value in (5, "plan")),

@@ -133,7 +133,8 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
         budget: limits of all runs of the session together: prompts, tasks, scopes and the runs
             below them. A resumed session counts its earlier runs, too.
         prompt_budget: limits of each prompt, child runs included.
-        tools: tools of the caller. One that has the name of a built-in tool replaces it. A text
+        tools: tools of the caller. One that has the name of a built-in tool replaces it. A plain
+            function becomes a tool as the decorator `tool` would make it. A text
             "package.module:name" names a tool that each process imports for itself.
         agents: agents of the caller for `task`. One that has the name of a built-in agent
             replaces it.
@@ -168,7 +169,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     cwd: str | Workspace = "."
     budget: Budget = Budget()
     prompt_budget: Budget = Budget()
-    tools: Sequence[Tool | str] = ()
+    tools: Sequence[Tool | Callable[..., Any] | str] = ()
     agents: Sequence[Agent] = ()
     agent: str | Agent = ""
     permissions: Permissions = Permissions()

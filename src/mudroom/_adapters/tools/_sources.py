@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -14,15 +15,19 @@ from ..._platform.imports import import_object
 from ...errors import UsageError
 
 
-def load_tools(tools: Sequence[Tool | str]) -> tuple[Tool, ...]:
-    """Replace each reference in a list by the tool that it names.
+def load_tools(tools: Sequence[Tool | Callable[..., Any] | str]) -> tuple[Tool, ...]:
+    """Make tools of the functions in a list, and load those that it only names.
 
-    Raises UsageError for a reference that names no tool.
+    Raises UsageError for a reference that names no tool, and for a function that cannot be one.
     """
-    return tuple(_load(each) if isinstance(each, str) else each for each in tools)
+    return tuple(each if isinstance(each, Tool) else _load(each) for each in tools)
 
 
-def _load(reference: str) -> Tool:
+def _load(reference: Callable[..., Any] | str) -> Tool:
+    if not isinstance(reference, str):
+        from .function import tool  # most sessions have no tools of their own
+
+        return tool(reference)
     try:
         value = import_object(reference)
     except Exception as error:  # a module may raise anything
