@@ -122,16 +122,13 @@ def grep_all(
     return [parse_listing(output) for output in outputs]
 
 
-_MOST_ROWS = 60
-
-
-def format_block(rows: list[str], say: Translator) -> str:
+def format_block(rows: list[str], say: Translator, most: int = 60) -> str:
     """Put rows unchanged between two fences, up to a limit, and the number of the others."""
     if not rows:
         return ""
-    text = "\n".join(rows[:_MOST_ROWS])
+    text = "\n".join(rows[:most])
     fence = "`" * (max([2, *map(len, re.findall("`+", text))]) + 1)
-    left = len(rows) - _MOST_ROWS
+    left = len(rows) - most
     return f"{fence}text\n{text}\n{fence}" + (f"\n{say('more', left=left)}" if left > 0 else "")
 
 
