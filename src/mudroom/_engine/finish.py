@@ -287,19 +287,19 @@ async def _store_work(run: RunContext) -> Work | None:
     Raises FilesLostError if they are on another machine, and cannot be sent.
     """
     recorded = run.services.recorded_work
-    isolation = run.environment.isolation
-    if run.brief.workspace.kind is not WorkspaceKind.ISOLATED or not (recorded or isolation):
+    trees = run.environment.trees
+    if run.brief.workspace.kind is not WorkspaceKind.ISOLATED or not (recorded or trees):
         return None
     if recorded:
         work = recorded.find_work(run.run_id)
         if work is None:
             run.evidence.unknown_changes = recorded.find_unknown_changes(run.run_id)
         return work
-    assert isolation
+    assert trees
     try:
         observed = set(run.evidence.observed_changes)
         written = [path for path in run.evidence.files_changed if path not in observed]
-        work = await asyncio.to_thread(isolation.store_work, written)
+        work = await asyncio.to_thread(trees.store_work, written)
         return _redact_git_work(run, work) if work.git else work
     except FilesLostError:
         run.evidence.add_unknown_changes(ELSEWHERE)

@@ -291,7 +291,7 @@ class _Builder:
             options.permissions.select_agents(catalog.agents),
             catalog.skills,
             ask=shared.sandbox.tier == "ask",
-            isolation=shared.isolation is not None,
+            isolation=shared.trees is not None,
             isolate=options.isolation.each_child,
             limits=limits,
         )
