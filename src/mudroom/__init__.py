@@ -11,8 +11,8 @@
     asyncio.run(main())
 
 This module has the names that most programs need. Others are in `mudroom.driving`,
-`mudroom.events`, `mudroom.ports`, `mudroom.permissions`, `mudroom.scope`, `mudroom.testing` and
-`mudroom.tracing`; everything else is internal.
+`mudroom.errors`, `mudroom.events`, `mudroom.ports`, `mudroom.permissions`, `mudroom.scope`,
+`mudroom.testing`, `mudroom.tracing` and `mudroom.views`; everything else is internal.
 
 The import reads and prints nothing. A name is loaded when it is first used.
 """

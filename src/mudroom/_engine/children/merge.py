@@ -145,7 +145,7 @@ async def merge_once(
 def _list_left_out(
     run: RunContext, run_id: str, work: Work, outcome: MergeOutcome
 ) -> tuple[str, ...]:
-    """Return the paths that the child changed, and that merged work leaves as the parent had them.
+    """Return paths the child changed that the merge left as the parent had them.
 
     It took the change back when its work came back to it, or it or the parent chose the version of
     the parent. The function blocks.

@@ -142,7 +142,7 @@ def _add_piece(path: Path, offset: int, data: bytes, max_bytes: int) -> None:
         if offset + len(data) > max_bytes:
             raise WorkspaceError(
                 f"the work has more than {max_bytes >> 20:,} MiB",
-                remedy="Set isolated_mb higher.",
+                remedy="Set isolated_mb higher, in a program Isolation(max_mb=...).",
             )
         try:
             file.write(data)
