@@ -224,7 +224,7 @@ class SharedProcesses:
             used: processes that the session uses already; chosen only if there is no other one.
         """
         if self._is_closed:
-            raise UsageError("the worker processes of the sessions are closed", where="workers")
+            raise UsageError("the worker processes of the sessions are closed", where="worker")
         ready = self._list_ready()
         if machine:
             there = [each for each in ready if machine in (each.machine, each.connection.host)]
@@ -403,7 +403,7 @@ class SharedConnection:
         try:
             await process.open()
             if self._over.done():  # the process was lost, or the session is closing
-                raise UsageError(self._describe_loss(), where="workers")
+                raise UsageError(self._describe_loss(), where="worker")
             self._opened = asyncio.get_running_loop().create_future()
             self._has_begun = True
             process.send(OpenPart(self._number))
@@ -441,7 +441,7 @@ class SharedConnection:
         self._used.remove(self._process)
         self._process.detach(self._number)
         if self._opened and not self._opened.done():
-            self._opened.set_exception(UsageError(self._describe_loss(), where="workers"))
+            self._opened.set_exception(UsageError(self._describe_loss(), where="worker"))
 
     async def receive(self) -> bytes:
         """Return the bytes that have arrived; none when the process is lost or closed."""

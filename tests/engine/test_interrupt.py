@@ -153,7 +153,7 @@ async def test_what_an_interrupted_prompt_refuses_says_why_and_what_to_do(stage:
     assert "cannot be compacted: its last prompt is interrupted" in compacted
     assert "cannot be rewound: its last prompt is interrupted" in rewound
     assert remedy in compacted and remedy in rewound
-    assert "Give only a text, or stop it first with Session.cancel." in outputs
+    assert "Give only a text, or stop it first with Session.runs.cancel." in outputs
 
 
 async def test_an_interrupt_without_background_work_ends_the_prompt(stage: Stage) -> None:

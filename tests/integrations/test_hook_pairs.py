@@ -119,7 +119,7 @@ async def test_every_child_of_random_trees_begins_and_ends_once(tmp_path: Path, 
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from mudroom import Session
+from mudroom import Integrations, Session
 from mudroom._adapters.models.scripted import ScriptedModel, call
 from tests.integrations.test_hook_pairs import make_specs
 
@@ -137,7 +137,7 @@ async def main():
     start = {"resume": session_id} if resumes else {"id": session_id}
     async with Session(
         model=ScriptedModel(answer), cwd=str(folder), home=str(folder / "home"), sandbox="off",
-        hook_programs=make_specs(folder), **start,
+        integrations=Integrations(hook_programs=make_specs(folder)), **start,
     ) as session:
         if resumes:
             await session.resume_unfinished()

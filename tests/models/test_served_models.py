@@ -177,7 +177,7 @@ async def test_children_know_the_window_of_a_local_server(
 async def test_the_model_of_a_rule_has_the_window_of_its_local_server() -> None:
     async with serve({"/v1/models": {"data": [{"id": "m", "max_model_len": 4096}]}}) as url:
         registry = ModelRegistry({"VLLM_BASE_URL": f"{url}/v1"}, FakeClock(), load_replay_model)
-        name = await registry.prepare("vllm:m", "child_model of explore")
+        name = await registry.prepare("vllm:m", "child model of explore")
         model = registry.get_model(name)
     assert isinstance(model, OpenAIModel)
     assert model.facts.context_window == 4096

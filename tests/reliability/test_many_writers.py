@@ -16,6 +16,7 @@ from tests.reliability.test_crash import Figure
 from tests.workspaces.git_projects import hash_folder, make_repository, read_files
 from tests.workspaces.test_isolated_children import get_results, run_children
 
+from mudroom import Isolation
 from mudroom._adapters.models.scripted import call
 from mudroom._adapters.workspaces.isolated.kept_work import list_kept, open_kept
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
@@ -46,7 +47,7 @@ async def write_at_once(project: Path, texts: Sequence[tuple[str, str]]) -> list
         f"child {number}": [[call("write", file_path=path, content=text)]]
         for number, (path, text) in enumerate(texts)
     }
-    _, model = await run_children(project, children, max_returns=0)
+    _, model = await run_children(project, children, isolation=Isolation(max_returns=0))
     return get_results(model)
 
 

@@ -17,6 +17,7 @@ from tests.reliability.test_crash import Figure
 from tests.workspaces.git_projects import hash_folder, make_repository, read_files, run_git
 from tests.workspaces.test_isolated_children import get_results, run_children
 
+from mudroom import Isolation
 from mudroom._adapters.models.scripted import call
 
 SUBJECTS = os.environ.get("MUDROOM_SUBJECTS", "")
@@ -117,7 +118,7 @@ async def test_a_package_that_children_changed_at_once_passes_its_tests(
         for child, (path, text) in (*changes.items(), ("collision", collision))
     }
     start = time.monotonic()
-    _, model = await run_children(project, children, max_returns=0)
+    _, model = await run_children(project, children, isolation=Isolation(max_returns=0))
     seconds = time.monotonic() - start
     results = get_results(model)
     assert all("in your files now" in result for result in results[1:-1])

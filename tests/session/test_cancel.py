@@ -1,4 +1,4 @@
-"""`Session.cancel()` without an id stops everything that the caller of the session started."""
+"""`Session.runs.cancel()` without an id stops everything that the caller of the session started."""
 
 from __future__ import annotations
 

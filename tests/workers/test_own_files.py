@@ -137,7 +137,7 @@ async def test_files_that_a_rule_hides_do_not_travel_with_a_conflict(place: Plac
     async with place.open(make_family("writer", child), permissions=permissions) as session:
         files = hide_files(session, place.folder)._files
         report = await session.run("PARENT")
-        tree = files.transfers.isolation.store_files()
+        tree = files.transfers.trees.store_files()
         with pytest.raises(WorkspaceError, match="no run of another machine begins with"):
             await files.transfers.read_tree(session, tree, (), 0)
     assert report.reason is Reason.GOAL

@@ -246,15 +246,15 @@ async def run_batch(
         isolation=Isolation(check=CHECK, max_returns=0),
         **options,
     ) as session:
-        isolation = session._require_open().resources.services.environments.shared.isolation
-        assert isolation
+        trees = session._require_open().resources.services.environments.shared.trees
+        assert trees
         ended: list[str] = []
         session.watch(
             lambda event: ended.append(event.run) if isinstance(event, RunFinished) else None
         )
-        async with isolation.lock, asyncio.timeout(60):
+        async with trees.lock, asyncio.timeout(60):
             running = asyncio.create_task(session.run(PROMPT))
-            waiters: Any = vars(isolation.lock)
+            waiters: Any = vars(trees.lock)
             while len(waiters["_waiters"] or ()) < len(children):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert (await running).ok

@@ -118,7 +118,7 @@ class Pair:
         self.workspaces = IsolatedWorkspaces(
             str(folder / "state"), str(self.source), str(folder / "home")
         )
-        self.isolation = IsolatedFiles(lambda: self.workspaces, "")
+        self.trees = IsolatedFiles(lambda: self.workspaces, "")
         works: list[Work] = []
         for name, change in (("1.1.1", first), ("1.1.2", second)):
             files = self.workspaces.open(name, "", same_path=False).files
@@ -138,9 +138,9 @@ class Pair:
 
     def merge(self, work: Work, choice: MergeChoice | None = None) -> MergePlan:
         """Merge work into the folder, or return the plan that says why not."""
-        plan = self.isolation.plan_merge(work, choice=choice or MergeChoice())
+        plan = self.trees.plan_merge(work, choice=choice or MergeChoice())
         if not plan.conflicts:
-            write_merged_files(plan, self.isolation)
+            write_merged_files(plan, self.trees)
         return plan
 
     def report_again(self, name: str, change: Change | None = None) -> Work:

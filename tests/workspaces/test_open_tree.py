@@ -31,10 +31,10 @@ async def test_a_command_sees_the_files_of_a_tree(tmp_path: Path, tier: str) -> 
         tree = workspaces.store.store_source().tree
         write_files(project, {"a.txt": "later\n"})
         before = hash_folder(project)
-        isolation = session._require_open().resources.services.environments.shared.isolation
-        assert isolation
+        trees = session._require_open().resources.services.environments.shared.trees
+        assert trees
         output: list[bytes] = []
-        async with isolation.open_tree(tree) as sandbox:
+        async with trees.open_tree(tree) as sandbox:
             result = await sandbox.run(
                 "pwd; cat a.txt b.txt; echo x > a.txt; echo y > c.txt; git status --short",
                 timeout=60,

@@ -68,9 +68,10 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
         sandbox: tier in which commands run.
         rights: what the user or a program allowed beyond the sandbox: network, allow rules. The
             record calls it `granted`.
-        isolate: true if children that may change files get isolated workspaces by default.
-        check: command that must succeed on merged files; "" for none.
-        board: file name of the task board offered to all runs, "" for none.
+        isolate, check: the options `isolate` and `check`. `options` has them, too; a resume reads
+            these two only in records of versions without it.
+        board: file name of the task board offered to all runs, "" for none. Not the option `board`,
+            which `options` leaves out.
         traceparent: span of the program that started mudroom if traces are exported, else "".
         output_style: name of the output style of the root agent, "" if none was chosen.
         options: non-default options that a resumed session restores, as JSON values by name;

@@ -31,7 +31,7 @@ _MAX_SHOWN = 2_000
 class CallWrites:
     """The file writes of one call. Each is recorded before it happens.
 
-    It has no reference to the context of the call. So no cycle keeps the memory of a call.
+    Holds no reference to the call context, so no cycle keeps it in memory.
 
     Attributes:
         paths: files that the call wrote.

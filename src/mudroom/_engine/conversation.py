@@ -86,8 +86,8 @@ class InARow(Struct):
     Arguments:
         stopped: answers that stopped before they were complete.
         empty: answers with neither text nor a call.
-        asked: requests that nothing but the engine or a hook wanted. A call that acts and a message
-            begin this count again.
+        asked: consecutive requests made only by the engine or a hook. A call that acts and a
+            message begin this count again.
     """
 
     stopped: int = 0

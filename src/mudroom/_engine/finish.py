@@ -78,7 +78,8 @@ _REASON_FOR_LIMIT = {
 INCOMPLETE_ANSWER = {
     StopReason.LENGTH: (
         "the answer was cut off at the model's output limit: ask for less in one answer, or raise "
-        "the limit (--max-output-tokens, max_output_tokens of the session or the agent)"
+        "the limit (--max-output-tokens, in a program ModelOptions(max_output_tokens=...), or "
+        "max_output_tokens of the agent)"
     ),
     StopReason.REFUSAL: "the model refused the request or did only a part of it",
     StopReason.OTHER: "the model stopped before its answer was complete",
@@ -175,8 +176,11 @@ def _compute_least_amount(run: RunContext, limit: Limit, size: int) -> float:
 
 async def finish_run(run: RunContext, ending: Ending) -> Report:
     """End the open calls, request a summary if the reason allows one, and store the report."""
+    # 1. Nothing writes files any more, and the background work ends.
     await run.control.barrier.close()
     await _stop_background_work(run, ending)
+    # 2. Open calls get results, because the request for a summary needs a valid conversation. If an
+    # earlier process has requested the summary, its answer is used, and calls in it are refused.
     summary = ""
     if ending.is_summary_requested:
         await close_open_calls(run, NOT_RUN, refused=True)
@@ -185,9 +189,12 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
         await close_open_calls(run, INTERRUPTED, refused=False)
     await run.recorder.record()
     await _end_past_children(run)
+    # 3. The summary is a turn of its own. It has no tools; calls that the model makes all the same
+    # are refused.
     if not summary and _allows_summary(run, ending):
         summary = await _request_summary(run, ending)
         await close_open_calls(run, NOT_RUN, refused=True)
+    # 4. From here on nothing stops the run, and it reads no messages.
     run.control.phase = Phase.FINISHED
     run.services.teams.close(run.run_id)
     await run.inbox.flush()
@@ -198,6 +205,8 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     if summary or ending.reason is Reason.GOAL:
         await finish_compaction(run, text)
     await _return_tasks(run, ending.reason, ending.error or text)
+    # 5. The report, with what the run has changed, is stored last: after a crash before it, the run
+    # is unfinished, and is ended again when it is resumed.
     try:
         work = await _store_work(run)
     except FilesLostError as error:
@@ -232,7 +241,7 @@ async def _stop_background_work(run: RunContext, ending: Ending) -> None:
 async def _end_past_children(run: RunContext) -> None:
     """End the children of an earlier process that the run has not continued.
 
-    A run that is stopped leaves any of them; every run leaves a summary that it no longer needed.
+    A stopped run leaves all its children; any other run leaves only unneeded summary runs.
     """
     if not run.services.past_events:
         return
@@ -287,19 +296,19 @@ async def _store_work(run: RunContext) -> Work | None:
     Raises FilesLostError if they are on another machine, and cannot be sent.
     """
     recorded = run.services.recorded_work
-    isolation = run.environment.isolation
-    if run.brief.workspace.kind is not WorkspaceKind.ISOLATED or not (recorded or isolation):
+    trees = run.environment.trees
+    if run.brief.workspace.kind is not WorkspaceKind.ISOLATED or not (recorded or trees):
         return None
     if recorded:
         work = recorded.find_work(run.run_id)
         if work is None:
             run.evidence.unknown_changes = recorded.find_unknown_changes(run.run_id)
         return work
-    assert isolation
+    assert trees
     try:
         observed = set(run.evidence.observed_changes)
         written = [path for path in run.evidence.files_changed if path not in observed]
-        work = await asyncio.to_thread(isolation.store_work, written)
+        work = await asyncio.to_thread(trees.store_work, written)
         return _redact_git_work(run, work) if work.git else work
     except FilesLostError:
         run.evidence.add_unknown_changes(ELSEWHERE)

@@ -230,7 +230,7 @@ async def _act_and_judge(run: RunContext, answer: AssistantMessage) -> Ending | 
 async def _refuse_calls_of_summary(run: RunContext, answer: AssistantMessage) -> Ending | None:
     """Refuse the tool calls of a run that summarises the conversation.
 
-    Its requests offer the tools, because a provider's cache holds only an equal beginning. Words
+    Its requests offer the tools, because a provider's cache matches only an identical prefix. Words
     beside the calls are the summary: another request would only buy them again.
     """
     await close_open_calls(run, SUMMARY_CALLS_NO_TOOLS, refused=True)

@@ -30,7 +30,20 @@ class Resumption(Struct, frozen=True):
 
 
 class Phase(Enum):
-    """Phases of a run."""
+    """Phases of a run.
+
+    RUNNING ─► INTERRUPTING                      interrupted by the user
+    INTERRUPTING ─► INTERRUPTED                  the turn has ended, and no prompt waits
+    INTERRUPTING | INTERRUPTED ─► RUNNING        the user sends a prompt
+    RUNNING | INTERRUPTED ─► WRAPPING_UP         stopped from outside, with a summary
+    RUNNING | INTERRUPTING ─► ENDING             the run has a reason of its own to end
+    ENDING | WRAPPING_UP ─► WAITING_FOR_CHILDREN, and back
+    ENDING | WRAPPING_UP ─► SUMMARISING ─► ENDING
+    ENDING | WRAPPING_UP | CANCELLING ─► FINISHED
+    all but CANCELLING and FINISHED ─► CANCELLING    stopped from outside, without a summary
+
+    A resumed run starts as RUNNING, or as WRAPPING_UP if that was recorded.
+    """
 
     RUNNING = auto()
     """Takes turns, or waits because too many children run."""

@@ -151,7 +151,7 @@ class RunContext:
     def require_longer_answer(self, answer: AssistantMessage) -> bool:
         """Allow more tokens after an answer that was cut off. Return False if more cannot be had.
 
-        It has to be the maximum of the request that cut it, not one of the model's own.
+        Only the request's own maximum counts, not the model's.
         """
         allowed = self.allowed_answer
         longest = self.max_output_tokens or LONGEST_ANSWER

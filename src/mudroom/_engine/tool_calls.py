@@ -116,19 +116,26 @@ async def _run_in_order(run: RunContext, position: int, prepared: PreparedCall, 
 
 
 async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> None:
-    """Run one call: intent, act, result, each stored before the next (S1)."""
+    """Run one call: intent, act, result, each stored before the next (S1).
+
+    Three kinds of calls come here: live ones; those that an earlier process started, which are in
+    `run.batch.started`; and those of a replay, whose tools, hooks and decisions are recorded ones
+    (`recorded_work` is set).
+    """
+    # For a resumed call the hook was called before: the record has the arguments that it chose.
     if run.services.hooks and not prepared.refusal and prepared.call.id not in run.batch.started:
         prepared = await call_before_hook(run, run.services.hooks, prepared)
+    # Judged again after a resume: rules may have changed. A replay has the recorded decision.
     prepared = await check_permission(run, prepared)
     refusal = prepared.refusal
     context = CallContext(run, prepared.call, position)
     started_at = run.services.clock.monotonic()
     result = refusal
-    if prepared.call.id not in run.batch.started:
+    if prepared.call.id not in run.batch.started:  # live, or replayed
         await _record_start(run, prepared, is_refused=refusal is not None)
-    elif prepared.tool and not refusal:
+    elif prepared.tool and not refusal:  # resumed: None if the call may run again
         result = resolve_interrupted(run, prepared.call, prepared.tool)
-    if result is None:
+    if result is None:  # neither refused nor settled by what the earlier process left
         run.batch.working[prepared.call.id] = prepared.name, started_at
         result = await act_and_observe(context, prepared)
         if run.services.recorded_work is None:  # recorded results have the engine's lines already

@@ -419,10 +419,20 @@ _FROM_THE_WORLD = (
 def list_steps(events: Sequence[StoredEvent]) -> list[StoredEvent]:
     """Return the events that a replay makes again, or that reach its runs from outside.
 
-    Between them is a `RunResumed` where another process went on with a run that has begun.
+    Each `RunResumed` is kept: there another process went on with a run that has begun.
 
-    What an earlier process did and the next one repeated is left out, and so are messages without
-    an effect.
+    Left out are:
+
+    - events of the session, and those of `_FROM_THE_WORLD` except `RunResumed`;
+    - decisions about merges and checks, because a replay does neither;
+    - messages without an effect, see `_list_sent`;
+    - what a process did and the next one repeated: the last `TurnStarted` and `TurnFailed` of a run
+      before its `RunResumed` if no answer followed.
+
+    Moved are:
+
+    - a decision that a later process made again about the same call: to the place of the first one;
+    - results of calls that a stop cut off right after a resume: see `_put_after_children`.
     """
     is_sent = _list_sent(events)
     steps: dict[int, StoredEvent] = {}

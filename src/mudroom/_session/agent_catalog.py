@@ -114,7 +114,8 @@ def _apply_style(
     style = agent_files.find_style(styles, name)
     if style is None:
         known = (agent_files.NO_STYLE, *styles)
-        error = UnknownName("output style", name, known, where="output_style", remedy=remedy)
+        where = "output_style, in a program Integrations(output_style=...)"
+        error = UnknownName("output style", name, known, where=where, remedy=remedy)
         # A settings file or an old record may name a style that this folder does not have.
         if not origin:
             raise error
@@ -291,7 +292,7 @@ def _use_available_model(
         return agent
     notices.append(
         f"agent {agent.name}: the model {agent.model} cannot be used ({reason}); "
-        "the agent uses the model of child_model or of its parent"
+        "the agent uses the model set for children, or else that of its parent"
     )
     return replace(agent, model="inherit")
 

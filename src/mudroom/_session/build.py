@@ -291,7 +291,7 @@ class _Builder:
             options.permissions.select_agents(catalog.agents),
             catalog.skills,
             ask=shared.sandbox.tier == "ask",
-            isolation=shared.isolation is not None,
+            isolation=shared.trees is not None,
             isolate=options.isolation.each_child,
             limits=limits,
         )
@@ -333,7 +333,7 @@ class _Builder:
             self._notices,
         )
         return {
-            agent: model and await self._models.prepare(model, f"child_model of {agent}")
+            agent: model and await self._models.prepare(model, f"child model of {agent}")
             for agent, model in models.items()
         }
 
@@ -359,8 +359,10 @@ class _Builder:
             if options.isolation.each_child or options.isolation.check:
                 raise UsageError(
                     "isolated workspaces cannot use workspace or sandbox objects of the caller",
-                    where="isolate" if options.isolation.each_child else "check",
-                    remedy="Leave the objects out, or the options isolate and check.",
+                    where="Isolation(each_child=...)"
+                    if options.isolation.each_child
+                    else "Isolation(check=...)",
+                    remedy="Leave the objects out, or each_child and check.",
                 )
             return SessionEnvironments(shared)
         open_isolated = make_isolated_opener(

@@ -125,6 +125,8 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
 # The session option `agents` is a list of agents, the setting is JSON.
 _OPTION_NAMES = ("agent", "model", "sandbox", "store", "worker")
 
+# Not those that only flags have, nor `origins`, nor `prices`: the commands turn the table of prices
+# on themselves.
 SETTING_NAMES = tuple(
     name
     for name in list_places(Settings)

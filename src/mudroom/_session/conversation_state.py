@@ -37,7 +37,7 @@ class ConversationState:
 
     Attributes:
         run_count: root runs so far. Numbers are not used again.
-        latest_run: id of the last root run of the conversation; "" before the first.
+        latest_run: id of the last prompt run (a root run of depth 0); "" before the first.
         unfinished_events: events of root runs without an end, and of all runs below them, by run
             id. They come from a process that crashed.
     """

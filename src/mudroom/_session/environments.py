@@ -188,15 +188,15 @@ class SessionEnvironments:
     ) -> None:
         self._factory = factory
         self._open_workspaces = open_isolated
-        self.shared = self._add_isolation(shared)
+        self.shared = self._add_trees(shared)
 
-    def _add_isolation(self, environment: Environment) -> Environment:
+    def _add_trees(self, environment: Environment) -> Environment:
         """Add the environment's files as trees, if the session can isolate runs."""
         if self._open_workspaces is None:
             return environment
         owner = environment.spec.owner
         files = IsolatedFiles(self._open_workspaces, owner, self._open_tree)
-        return replace(environment, isolation=files)
+        return replace(environment, trees=files)
 
     @asynccontextmanager
     async def open(self, spec: WorkspaceSpec) -> AsyncGenerator[Environment]:
@@ -262,7 +262,7 @@ class SessionEnvironments:
         )
         if spec.kind is WorkspaceKind.ISOLATED:
             opening.stack.callback(workspaces.remove_if_stored, spec.owner)
-        return self._add_isolation(self._open_folder(folder, opening.factory))
+        return self._add_trees(self._open_folder(folder, opening.factory))
 
     @property
     def original(self) -> str:

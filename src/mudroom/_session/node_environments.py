@@ -62,7 +62,7 @@ class NodeEnvironments(SessionEnvironments):
         folder = opening.stack.enter_context(
             self._workspaces.open_snapshot(spec.tree, opening.stop, same_path=self._has_same_path)
         )
-        return self._add_isolation(self._open_as(spec, folder, opening.factory))
+        return self._add_trees(self._open_as(spec, folder, opening.factory))
 
     def _open_fetched_copy(self, opening: Opening) -> Environment:
         """Open a copy of the files of a tree, which is removed with the run."""

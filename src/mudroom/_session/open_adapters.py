@@ -109,8 +109,8 @@ def check_isolation(
     if options.isolation.each_child:
         raise UsageError(
             f"isolated workspaces need git: {reason}",
-            where="isolate",
-            remedy=f"{INSTALL_GIT}, or leave out isolate.",
+            where="isolate, in a program Isolation(each_child=...)",
+            remedy=f"{INSTALL_GIT}, or let children share the folder.",
         )
     notices += (
         f"agent {name} cannot run: it has an isolated workspace, which needs git ({reason}). "

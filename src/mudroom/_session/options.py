@@ -155,7 +155,8 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
             "postgresql://USER@HOST:PORT/DATABASE".
         resume: id of a recorded session to continue, the first characters of the id, or its name;
             None for a new session. What it was started with is used again, unless it is named
-            here: docs/sessions.md lists which options.
+            here: docs/sessions.md lists which options. A field of a group counts as named only if
+            it differs from its default.
         fork: continue a copy of that session under a new id and leave the original unchanged.
         id: UUID of a new session or of a fork; default: a random one.
         integrations: agent files, MCP servers, hooks, plugins and traces.

@@ -133,7 +133,7 @@ class SessionRunner:
         if content.blocks or request.output_type:
             raise UsageError(
                 "the interrupted prompt continues, and takes neither images nor outputs",
-                remedy="Give only a text, or stop it first with Session.cancel.",
+                remedy="Give only a text, or stop it first with Session.runs.cancel.",
             )
         handle = interrupted.handle
         is_open = False
@@ -205,7 +205,7 @@ class SessionRunner:
                 f"the conversation cannot be {action}: its last prompt is interrupted, and its "
                 "background work continues",
                 remedy="Send a prompt, which continues it, or stop it: Ctrl-C twice at the prompt, "
-                "Session.cancel in a program.",
+                "Session.runs.cancel in a program.",
             )
 
     async def run_scope(

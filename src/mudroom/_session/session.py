@@ -440,11 +440,11 @@ class Session:
         Arguments:
             prompts: an iterable gives a list of reports; an async iterable an async iterator,
                 which keeps only the tasks that run, and the reports that wait for an earlier one.
-            parallel: tasks that run at the same time; default: `max_children`.
+            parallel: tasks that run at the same time; default: `Children.parallel`.
 
         An iterable is checked whole before the first task starts. Raises UsageError if a prompt,
         the agent or `outputs` is wrong, and JournalError when all tasks have ended. An async
-        iterator ends after `cancel`; its tasks are cancelled when it is closed.
+        iterator ends after `runs.cancel`; its tasks are cancelled when it is closed.
 
         Example:
             async for report in session.map(read_prompts(), parallel=200):

@@ -23,7 +23,7 @@ PROGRAM = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from mudroom import Session
+from mudroom import Integrations, Session
 from mudroom.testing import ScriptedModel, call
 from tests.integrations.mcp_servers.servers import make_quick
 
@@ -34,7 +34,7 @@ async def main(folder):
     server = make_quick(log=folder / "log")
     async with Session(
         model=ScriptedModel(script), cwd=str(folder), home=str(folder / "home"), environ={},
-        sandbox="off", mcp_servers=[server],
+        sandbox="off", integrations=Integrations(mcp_servers=[server]),
     ) as session:
         await session.run("Work.")
 

@@ -26,7 +26,7 @@ class Environment(Struct, frozen=True, kw_only=True):
         spec: the workspace spec for runs that share this environment, such as children.
         missing: files missing from a copy of the folder, with reasons; "" if complete.
         folder: path of the files as commands see it; "" if it is the workspace root.
-        isolation: the files as trees; None if children cannot have isolated workspaces.
+        trees: the files as trees; None if children cannot have isolated workspaces.
     """
 
     spec: WorkspaceSpec
@@ -35,7 +35,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     policy: Policy
     missing: str = ""
     folder: str = ""
-    isolation: Isolation | None = None
+    trees: FileTrees | None = None
 
 
 class Environments(Protocol):
@@ -238,7 +238,7 @@ def explain_lost_files(spec: WorkspaceSpec) -> str:
     )
 
 
-class Isolation(Protocol):
+class FileTrees(Protocol):
     """The files of one environment as trees. The methods block, so call them in a thread."""
 
     @property

@@ -11,7 +11,7 @@ from ..._core.ports import (
     Clock,
     FileChangedError,
     FileInfo,
-    Isolation,
+    FileTrees,
     MergedFile,
     MergePlan,
     Workspace,
@@ -33,13 +33,13 @@ class ChangedMeanwhileError(Exception):
 
 def write_merged_files(
     plan: MergePlan,
-    isolation: Isolation,
+    trees: FileTrees,
     open_record: Callable[[], AbstractContextManager[RecordWrites]] | None = None,
 ) -> None:
     """Write the files of a plan: all of them, or none if one cannot be written.
 
     Arguments:
-        isolation: has the contents of the plan.
+        trees: has the contents of the plan.
         open_record: opens the record of the writes; None if they are not recorded.
 
     Raises ChangedMeanwhileError, WorkspaceError.
@@ -48,24 +48,24 @@ def write_merged_files(
         return
     try:
         if open_record is None:
-            isolation.land(plan.files, lambda: None)
+            trees.land(plan.files, lambda: None)
             return
         with open_record() as record:
-            isolation.land(plan.files, lambda: record(_list_writes(plan, isolation)))
+            trees.land(plan.files, lambda: record(_list_writes(plan, trees)))
     except FileChangedError as change:
         changed = next((file for file in plan.files if file.path == str(change)), plan.files[0])
         raise ChangedMeanwhileError(changed) from None
 
 
-def _list_writes(plan: MergePlan, isolation: Isolation) -> list[tuple[str, str]]:
-    return [(file.path, _hash_new(file, isolation)) for file in plan.files]
+def _list_writes(plan: MergePlan, trees: FileTrees) -> list[tuple[str, str]]:
+    return [(file.path, _hash_new(file, trees)) for file in plan.files]
 
 
-def _hash_new(file: MergedFile, isolation: Isolation) -> str:
+def _hash_new(file: MergedFile, trees: FileTrees) -> str:
     """Return the hash of the new content, "" for a removal."""
     if not file.after:
         return ""
-    data = isolation.read(file.after)
+    data = trees.read(file.after)
     return hash_link(data) if stat.S_ISLNK(file.mode) else sha256(data).hexdigest()
 
 

@@ -14,7 +14,7 @@ from ..._core.ports import (
     MERGE,
     ApprovalDecision,
     ApprovalRequest,
-    Isolation,
+    FileTrees,
     MergedFile,
     MergePlan,
     PermissionVerdict,
@@ -39,7 +39,7 @@ _MAX_BYTES = 64 << 10
 
 
 async def run_check(
-    run: RunContext, isolation: Isolation, check: Check, tree: str, children: tuple[str, ...] = ()
+    run: RunContext, trees: FileTrees, check: Check, tree: str, children: tuple[str, ...] = ()
 ) -> CheckFinished:
     """Return the result of a check with the files of a tree. It runs once for each tree.
 
@@ -61,7 +61,7 @@ async def run_check(
         del output[:-_MAX_BYTES]
 
     started_at = time.monotonic()
-    async with isolation.open_tree(tree) as sandbox:
+    async with trees.open_tree(tree) as sandbox:
         ending = await sandbox.run(check.command, timeout=check.seconds, sink=add)
     text = sanitize(run.services.redact(output.decode("utf-8", "replace"))).strip()
     event = run.recorder.make_event(
@@ -120,16 +120,16 @@ async def explain_failed_check(run: RunContext, check: Check) -> str:
     """
     if run.services.recorded_work:
         return run.services.recorded_work.find_error(run.run_id)
-    isolation = run.environment.isolation
-    if isolation is None:
+    trees = run.environment.trees
+    if trees is None:
         return f"the check {check.command!r} needs a session that can isolate runs"
     with run.meter.pause():  # the check has its own time limit
         if refusal := await find_check_refusal(run, check, "the task is completed"):
             return f"the check {check.command!r} may not run: {refusal}"
         try:
-            async with isolation.lock:
-                tree = await asyncio.to_thread(isolation.store_files)
-            result = await run_check(run, isolation, check, tree)
+            async with trees.lock:
+                tree = await asyncio.to_thread(trees.store_files)
+            result = await run_check(run, trees, check, tree)
         except (UsageError, WorkspaceError) as error:
             return f"the check {check.command!r} did not run: {error}"
     return "" if result.is_green else f"a check failed: {describe_check(result)}"
@@ -184,13 +184,13 @@ async def find_merge_denial(context: CallContext, run_id: str, plan: MergePlan) 
 
 
 async def ask_for_merge(
-    context: CallContext, run_ids: str, plan: MergePlan, isolation: Isolation
+    context: CallContext, run_ids: str, plan: MergePlan, trees: FileTrees
 ) -> str:
     """Ask the user once for all files, if the rules say so. Return why not, "" if allowed."""
     verdict = _judge(context, plan)
     if verdict.verdict == "allow":
         return ""
-    change = await asyncio.to_thread(preview_merge, plan, isolation)
+    change = await asyncio.to_thread(preview_merge, plan, trees)
     return await decide(context.run, MERGE, verdict, _make_request(context, run_ids, plan, change))
 
 
@@ -232,14 +232,14 @@ _MAX_SHOWN_BYTES = 1_000_000
 """Size up to which a content is compared."""
 
 
-def preview_merge(plan: MergePlan, isolation: Isolation) -> tuple[PreviewLine, ...]:
+def preview_merge(plan: MergePlan, trees: FileTrees) -> tuple[PreviewLine, ...]:
     """Return each file of a merge with the difference to the present content.
 
     The function blocks: call it in a thread.
     """
     lines: list[PreviewLine] = []
     for file in plan.files:
-        difference = list(_compare(file, isolation)) if len(lines) < MAX_LINES else []
+        difference = list(_compare(file, trees)) if len(lines) < MAX_LINES else []
         signs = [sign for sign, _ in difference]
         counts = f" (+{signs.count('+')} -{signs.count('-')})" if difference else ""
         lines.append(("", f"{_describe(file)}{counts}"))
@@ -259,8 +259,8 @@ def _describe(file: MergedFile) -> str:
     return f"link {file.path}" if kind == "link" or file.was_link else file.path
 
 
-def _compare(file: MergedFile, isolation: Isolation) -> Iterator[PreviewLine]:
-    before, after = isolation.read(file.before), isolation.read(file.after)
+def _compare(file: MergedFile, trees: FileTrees) -> Iterator[PreviewLine]:
+    before, after = trees.read(file.before), trees.read(file.after)
     if max(len(before), len(after)) > _MAX_SHOWN_BYTES or is_binary(before, after):
         yield ("", f"{len(before):,} bytes now, {len(after):,} bytes then")
         return

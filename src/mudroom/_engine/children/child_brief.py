@@ -296,12 +296,7 @@ def _choose_workspace(
     kind = agent.workspace
     if isolation and kind is not WorkspaceKind.COPY:
         kind = WorkspaceKind(isolation)
-    if (
-        kind is None
-        and may_write
-        and run.services.isolation.each_child
-        and run.environment.isolation
-    ):
+    if kind is None and may_write and run.services.isolation.each_child and run.environment.trees:
         kind = WorkspaceKind.ISOLATED
     if kind is WorkspaceKind.ISOLATED:
         return WorkspaceSpec(

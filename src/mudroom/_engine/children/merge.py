@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ..._core.events import CheckFinished, FileWriteIntended, RunStarted, WorkMerged
 from ..._core.listings import count_noun
-from ..._core.ports import MERGE, NO_CHOICE, Isolation, MergeChoice, MergeConflict, MergePlan
+from ..._core.ports import MERGE, NO_CHOICE, FileTrees, MergeChoice, MergeConflict, MergePlan
 from ..._core.runs import Brief, Check, Report, Work
 from ..._projections.engine_text import format_value, quote
 from ..._projections.safe_text import sanitize_line
@@ -55,13 +55,13 @@ async def merge_report(
     if report.work is None:
         return await _record_lost_work(context.run, report)
     work, notes = report.work, ""
-    isolation = context.run.environment.isolation
-    if brief.workspace.conflicts and isolation:
+    trees = context.run.environment.trees
+    if brief.workspace.conflicts and trees:
         from .returned_work import describe_notes, read_resolutions
 
         resolutions = read_resolutions(report.text, brief.workspace.conflicts, work.conflicts)
         notes = describe_notes(resolutions)
-        work = await asyncio.to_thread(isolation.resolve, report.run_id, work, resolutions.sides)
+        work = await asyncio.to_thread(trees.resolve, report.run_id, work, resolutions.sides)
     return await merge_once(context, brief, work, prepare_return, notes=notes)
 
 
@@ -145,15 +145,15 @@ async def merge_once(
 def _list_left_out(
     run: RunContext, run_id: str, work: Work, outcome: MergeOutcome
 ) -> tuple[str, ...]:
-    """Return the paths that the child changed, and that merged work leaves as the parent had them.
+    """Return paths the child changed that the merge left as the parent had them.
 
     It took the change back when its work came back to it, or it or the parent chose the version of
     the parent. The function blocks.
     """
-    isolation = run.environment.isolation
-    if outcome.state != "merged" or isolation is None:
+    trees = run.environment.trees
+    if outcome.state != "merged" or trees is None:
         return ()
-    works = [isolation.find_work(leg) for leg in run.evidence.list_earlier_legs(run_id)]
+    works = [trees.find_work(leg) for leg in run.evidence.list_earlier_legs(run_id)]
     changed = dict.fromkeys(path for each in (*works, work) if each for path in each.files)
     return tuple(path for path in changed if path not in outcome.files)
 
@@ -226,7 +226,7 @@ def is_merge_of(event: WorkMerged, child: str, call: str) -> bool:
 
 def _describe(context: CallContext, run_id: str, outcome: MergeOutcome) -> str:
     """Return the outcome as the parent's model reads it."""
-    isolation = context.run.environment.isolation
+    trees = context.run.environment.trees
     if outcome.refusal:
         refusal = quote(sanitize_line(outcome.refusal, _MAX_REFUSAL)).removesuffix(".")
         name = f"{context.run.services.session[:8]}/{run_id}"
@@ -236,8 +236,8 @@ def _describe(context: CallContext, run_id: str, outcome: MergeOutcome) -> str:
         )
     if outcome.check:
         return _describe_failure(run_id, outcome, outcome.check)
-    if outcome.conflicts and isolation:
-        return _describe_conflicts(context, isolation, run_id, outcome.conflicts)
+    if outcome.conflicts and trees:
+        return _describe_conflicts(context, trees, run_id, outcome.conflicts)
     if not outcome.files:
         return "[merge: the child changed no file]"
     listed = format_paths(outcome.files)
@@ -257,7 +257,7 @@ def _describe_failure(run_id: str, outcome: MergeOutcome, check: CheckFinished) 
 
 
 def _describe_conflicts(
-    context: CallContext, isolation: Isolation, run_id: str, conflicts: tuple[MergeConflict, ...]
+    context: CallContext, trees: FileTrees, run_id: str, conflicts: tuple[MergeConflict, ...]
 ) -> str:
     """List the conflicts, with the paths of the contents of all sides."""
     lines = [
@@ -270,7 +270,7 @@ def _describe_conflicts(
         if conflict.version == "both":
             sides["both, marked"] = conflict.text
         places = [
-            f"{name} {_write_side(context, isolation, number, name, content)}"
+            f"{name} {_write_side(context, trees, number, name, content)}"
             for name, content in sides.items()
             if content
         ]
@@ -281,12 +281,12 @@ def _describe_conflicts(
 
 
 def _write_side(
-    context: CallContext, isolation: Isolation, number: int, name: str, content: str
+    context: CallContext, trees: FileTrees, number: int, name: str, content: str
 ) -> str:
     """Write one side of a conflict to a file that the model can read; return its path."""
     path = context.spill_path(f"merge-{number}-{name.partition(',')[0]}")
     with open(path, "wb") as file:
-        file.write(isolation.read(content))
+        file.write(trees.read(content))
     return path
 
 
@@ -365,9 +365,9 @@ class _Step(Struct, frozen=True):
 class MergeQueue:
     """Works of children of one run, in the order in which the children reported."""
 
-    def __init__(self, run: RunContext, isolation: Isolation) -> None:
+    def __init__(self, run: RunContext, trees: FileTrees) -> None:
         self._run = run
-        self._isolation = isolation
+        self._trees = trees
         self._waiting: list[MergeRequest] = []
         self._decided: set[str] = set()
         self._early: dict[str, MergeOutcome] = {}
@@ -383,7 +383,7 @@ class MergeQueue:
         """
         self._waiting.append(request)
         try:
-            async with self._isolation.lock:
+            async with self._trees.lock:
                 if early := self._early.pop(request.run_id, None):
                     return early
                 while request.outcome is None:
@@ -413,7 +413,7 @@ class MergeQueue:
                 continue
             if request := requests.get(run_id):
                 return request
-            work = await asyncio.to_thread(self._isolation.find_work, run_id)
+            work = await asyncio.to_thread(self._trees.find_work, run_id)
             if work:
                 check = self._find_past_check(run_id)
                 request = MergeRequest(waiting[0].context, run_id, work, check)
@@ -448,7 +448,7 @@ class MergeQueue:
             if run_id in waiting:
                 batch.append(waiting[run_id])
             elif run_id not in decided:
-                work = await asyncio.to_thread(self._isolation.find_work, run_id)
+                work = await asyncio.to_thread(self._trees.find_work, run_id)
                 if work:
                     batch.append(MergeRequest(first.context, run_id, work, first.check))
         return batch
@@ -484,7 +484,7 @@ class MergeQueue:
         after: MergePlan | None = None
         for request in batch:
             plan = await asyncio.to_thread(
-                self._isolation.plan_merge, request.work, after, request.choice
+                self._trees.plan_merge, request.work, after, request.choice
             )
             request.landed = plan.landed
             if plan.conflicts:
@@ -519,7 +519,7 @@ class MergeQueue:
     async def _is_green(self, check: Check, steps: list[_Step]) -> bool:
         children = tuple(step.request.run_id for step in steps)
         tree = steps[-1].plan.tree
-        return (await run_check(self._run, self._isolation, check, tree, children)).is_green
+        return (await run_check(self._run, self._trees, check, tree, children)).is_green
 
     async def _return_red(self, check: Check, step: _Step, *, is_first: bool) -> None:
         """Refuse work with which the check fails.
@@ -529,13 +529,13 @@ class MergeQueue:
                 it.
         """
         request = step.request
-        red = await run_check(self._run, self._isolation, check, step.plan.tree)
+        red = await run_check(self._run, self._trees, check, step.plan.tree)
         fails_without = False
         if is_first:
             base = step.plan.base
-            without = await run_check(self._run, self._isolation, check, base)
+            without = await run_check(self._run, self._trees, check, base)
             fails_without = not without.is_green
-        plan = await asyncio.to_thread(self._isolation.plan_merge, request.work)
+        plan = await asyncio.to_thread(self._trees.plan_merge, request.work)
         outcome = MergeOutcome(check=red, fails_without=fails_without)
         if not plan.conflicts and not fails_without:
             outcome = MergeOutcome(check=red, base=plan.base, tree=plan.tree)
@@ -551,14 +551,14 @@ class MergeQueue:
         requests = [step.request for step in steps]
         context = requests[0].context
         run_ids = ", ".join(request.run_id for request in requests)
-        if refusal := await ask_for_merge(context, run_ids, plan, self._isolation):
+        if refusal := await ask_for_merge(context, run_ids, plan, self._trees):
             for request in requests:
                 self._decide(request, MergeOutcome(refusal=refusal))
             return
         # The files of a batch are not changes of one call: each child names its own.
         writes = CallWrites(self._run, context.call.id if context.call else "")
         try:
-            await asyncio.to_thread(write_merged_files, plan, self._isolation, writes.open_landing)
+            await asyncio.to_thread(write_merged_files, plan, self._trees, writes.open_landing)
         except ChangedMeanwhileError as change:
             path = change.file.path
             conflict = MergeConflict(path, "changed-meanwhile", theirs=change.file.after)
@@ -575,7 +575,7 @@ class MergeQueue:
             await self._mark_merged(request)
 
     async def _mark_merged(self, request: MergeRequest) -> None:
-        await asyncio.to_thread(self._isolation.mark_merged, request.run_id)
+        await asyncio.to_thread(self._trees.mark_merged, request.run_id)
         # The files are also those that an earlier process wrote.
         self._decide(request, MergeOutcome(request.landed))
 
@@ -613,9 +613,9 @@ async def merge_work(
 ) -> MergeOutcome:
     """Merge the work of a run into the files of the parent: all of it, or nothing."""
     run = context.run
-    if run.environment.isolation is None:
+    if run.environment.trees is None:
         return MergeOutcome(refusal="this session has no isolated workspaces")
     queue: MergeQueue | None = run.memo.get(MERGE)
     if queue is None:
-        queue = run.memo[MERGE] = MergeQueue(run, run.environment.isolation)
+        queue = run.memo[MERGE] = MergeQueue(run, run.environment.trees)
     return await queue.merge(MergeRequest(context, run_id, work, check, choice))

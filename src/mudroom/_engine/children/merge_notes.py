@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..._core.events import Overlap
-from ..._core.ports import Isolation, MergeConflict
+from ..._core.ports import FileTrees, MergeConflict
 from ..._core.runs import GitWork, Work, find_first_id
 from ..._projections.engine_text import format_value
 from ..run_context import RunContext
@@ -19,9 +19,9 @@ def collect_git_work(run: RunContext, run_id: str, work: Work) -> dict[str, GitW
 
     The function blocks.
     """
-    isolation: Isolation | None = run.environment.isolation
-    legs = run.evidence.list_earlier_legs(run_id) if isolation else []
-    found = {leg: isolation.find_work(leg) for leg in legs} if isolation else {}
+    trees: FileTrees | None = run.environment.trees
+    legs = run.evidence.list_earlier_legs(run_id) if trees else []
+    found = {leg: trees.find_work(leg) for leg in legs} if trees else {}
     works = {**dict(reversed(found.items())), run_id: work}
     return {name: each.git for name, each in works.items() if each and each.git}
 
@@ -67,22 +67,22 @@ def list_overlaps(
         child: id of the run. work: its work.
         conflicts: what could not be merged.
     """
-    isolation = run.environment.isolation
-    if isolation is None:
+    trees = run.environment.trees
+    if trees is None:
         return ()
     paths = set(work.files)
     others: dict[str, Work] = {}
     latest = {find_first_id(run_id): run_id for run_id in run.evidence.list_merged()}
     latest.pop(find_first_id(child), None)
     for run_id in latest.values():
-        other = isolation.find_work(run_id)
+        other = trees.find_work(run_id)
         if other and not paths.isdisjoint(other.files):
             others[run_id] = other
     if not others:
         return ()
     works = {run_id: others[run_id] for run_id in list(others)[-_MAX_CHILDREN:]}
     kinds = {conflict.path: conflict.kind for conflict in conflicts}
-    found = isolation.list_overlaps({**works, child: work}, kinds)
+    found = trees.list_overlaps({**works, child: work}, kinds)
     return tuple(overlap for overlap in found if child in overlap.runs)
 
 

@@ -66,7 +66,7 @@ class AnsweredRequest(Struct, frozen=True):
 
 
 class Member(Struct):
-    """A run as the pools see it whose limits hold for it.
+    """A run as seen by the pools whose limits apply to it.
 
     Arguments:
         order: older runs have smaller numbers.
@@ -97,7 +97,7 @@ class Member(Struct):
             self.tell()
 
     def tell(self) -> None:
-        """Have the requests that wait looked at again."""
+        """Recheck the waiting requests."""
         if self.on_free is not None:
             self.on_free()
 
@@ -117,7 +117,7 @@ class Member(Struct):
         return min(most, self.last.sent[limit] * max(1, size / self.last.size))
 
     def free(self) -> None:
-        """Let others use what the run needed, which has ended."""
+        """Release what the ended run reserved."""
         on_free, self.on_free = self.on_free, None
         if on_free is not None:
             on_free()
@@ -295,7 +295,20 @@ class Pool:
         """Return whether an amount suffices for a run and for those that take precedence.
 
         Older runs go before one that has begun, all runs that have begun before a new one. A run
-        that waits for others goes before none: it may wait for this one.
+        that waits for others has no precedence: it may wait for this one.
+
+        Arguments:
+            forecast: of the run, with the request that asks. left: what remains of the limit.
+
+        For example, each of two runs expects 1,000 tokens for its request (`current`), 2,000 for
+        those that follow (`rest`) and 500 for its last turn (`ending`). To go ahead,
+
+        - a new run needs all of its own 3,500, and of the other, which has begun, 500 for the last
+          turn and 1,000 + 2,000 for the work: 7,000;
+        - the younger of two that have begun needs 1,000 + 500 of its own, the other's 500, and
+          1,000 + 3 * 2,000 for the other's work (see PATIENCE; 1,000 + 2,000 once a run of the pool
+          has finished): 9,000, or 5,000;
+        - the older of the two needs 1,000 + 500 of its own, and the other's 500: 2,000.
         """
         own = self.runs.get(run)
         needed = forecast.current.get(limit, 0) + forecast.ending.get(limit, 0)

@@ -54,11 +54,11 @@ async def merge_work(context: CallContext, arguments: MergeArguments) -> ToolRes
     if merged is None:
         team = open_team(run)
         child = team.find_open_work(arguments.run)
-        isolation = run.environment.isolation
+        trees = run.environment.trees
         brief = run.services.teams.find_brief(child)
         work = None
-        if brief and isolation:
-            work = await asyncio.to_thread(isolation.find_work, child)
+        if brief and trees:
+            work = await asyncio.to_thread(trees.find_work, child)
         if brief is None or work is None:
             hint = suggest_names(arguments.run, team.list_open_work())
             text = f"No work of {arguments.run!r} waits to be merged. {hint}"

@@ -1,4 +1,4 @@
-"""The option `tracing` of a session."""
+"""What `Integrations(tracing=...)` takes."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from ...._core.agents import Mode, WorkspaceKind, WorkspaceSpec
 from ...._core.events import StoredEvent
-from ...._core.ports import Isolation, SourceFacts, explain_lost_files
+from ...._core.ports import FileTrees, SourceFacts, explain_lost_files
 from ...._core.runs import Brief, Reason, Work
 from ...._core.tools import Effect, ToolCategory
 from ...._engine.recorded_conversations import find_workspace, has_effects
@@ -69,16 +69,16 @@ class TreeTransfers:
         self._allowed.update(trees)
 
     @property
-    def isolation(self) -> Isolation:
+    def trees(self) -> FileTrees:
         """The files of the session as trees. Raises WorkspaceError if it has none."""
-        isolation = self._services.environments.shared.isolation
-        if isolation is None:
+        trees = self._services.environments.shared.trees
+        if trees is None:
             raise WorkspaceError("this session cannot send files to other machines")
-        return isolation
+        return trees
 
     async def describe_source(self) -> SourceFacts:
         """Return the facts about the folder of the session."""
-        return await asyncio.to_thread(self.isolation.describe_source)
+        return await asyncio.to_thread(self.trees.describe_source)
 
     async def read_tree(
         self, reader: object, tree: str, known: tuple[str, ...], offset: int
@@ -108,13 +108,13 @@ class TreeTransfers:
         """Store the work of a run whose pack is complete. Raises WorkspaceError."""
         path = self._find_work(run_id)
         try:
-            await asyncio.to_thread(self.isolation.add_work, run_id, work, str(path))
+            await asyncio.to_thread(self.trees.add_work, run_id, work, str(path))
         finally:
             path.unlink(missing_ok=True)
 
     async def mark_merged(self, run_id: str) -> None:
         """Record that the work of a run is merged."""
-        await asyncio.to_thread(self.isolation.mark_merged, run_id)
+        await asyncio.to_thread(self.trees.mark_merged, run_id)
 
     async def close(self) -> None:
         """Remove all packs."""
@@ -123,7 +123,7 @@ class TreeTransfers:
             await asyncio.to_thread(self._scratch.remove)
 
     def _write_pack(self, tree: str, known: tuple[str, ...], path: str) -> None:
-        self.isolation.pack_trees([tree], known, path)
+        self.trees.pack_trees([tree], known, path)
 
     def _find_work(self, run_id: str) -> Path:
         return self._open_folder() / f"work-{run_id.replace('/', '-')}"
@@ -142,7 +142,7 @@ def _add_piece(path: Path, offset: int, data: bytes, max_bytes: int) -> None:
         if offset + len(data) > max_bytes:
             raise WorkspaceError(
                 f"the work has more than {max_bytes >> 20:,} MiB",
-                remedy="Set isolated_mb higher.",
+                remedy="Set isolated_mb higher, in a program Isolation(max_mb=...).",
             )
         try:
             file.write(data)
@@ -480,7 +480,7 @@ class TravellingFiles:
 
     def _store_visible(self) -> str:
         """Store the present files that may be sent; return their tree."""
-        return self._leave_hidden_out(self.transfers.isolation.store_files())
+        return self._leave_hidden_out(self.transfers.trees.store_files())
 
     def _leave_hidden_out(self, tree: str) -> str:
         """Return a tree without the files that may not be sent."""
@@ -490,8 +490,8 @@ class TravellingFiles:
         visible = self._visible.get(tree)
         if visible is None:
             root = self._services.environments.shared.workspace.root
-            isolation = self.transfers.isolation
-            visible = isolation.leave_out(tree, lambda path: is_hidden(os.path.join(root, path)))
+            trees = self.transfers.trees
+            visible = trees.leave_out(tree, lambda path: is_hidden(os.path.join(root, path)))
             self._visible = {tree: visible, **dict(list(self._visible.items())[:_KEPT_TREES])}
         return visible
 

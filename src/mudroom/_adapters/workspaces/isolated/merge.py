@@ -224,7 +224,7 @@ def resolve(store: GitStore, work: Work, sides: Mapping[str, str]) -> Work:
     """Return work in which open conflicts are resolved.
 
     Arguments:
-        sides: see `Isolation.resolve`. Conflicts that it does not name stay open.
+        sides: see `FileTrees.resolve`. Conflicts that it does not name stay open.
     """
     named = [(each, _find_side(each, sides)) for each in work.conflicts]
     if not any(side for _, side in named):

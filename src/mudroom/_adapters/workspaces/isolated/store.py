@@ -67,8 +67,8 @@ class Quota:
                     f"the isolated workspaces of this session take {_to_mb(self._used)} MiB; one "
                     f"more of {_to_mb(needed)} MiB would pass the limit of "
                     f"{_to_mb(self.max_bytes)} MiB",
-                    remedy="Wait until other children have ended, set isolated_mb higher, or let "
-                    "the run share the folder.",
+                    remedy="Wait until other children have ended, set isolated_mb higher (in a "
+                    "program Isolation(max_mb=...)), or let the run share the folder.",
                 )
             self._used += needed
 

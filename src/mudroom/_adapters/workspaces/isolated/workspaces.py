@@ -242,7 +242,7 @@ class IsolatedWorkspaces:
         """Store the files of a run as they are.
 
         Arguments:
-            written: see `Isolation.store_work`.
+            written: see `FileTrees.store_work`.
 
         Raises WorkspaceError if it has no workspace, or if its files cannot be read.
         """
@@ -383,7 +383,7 @@ class IsolatedWorkspaces:
         self.remove_if_stored(run_id)
 
     def resolve(self, run_id: str, work: Work, sides: Mapping[str, str]) -> Work:
-        """Return work in which conflicts are resolved, and keep it. See `Isolation.resolve`."""
+        """Return work in which conflicts are resolved, and keep it. See `FileTrees.resolve`."""
         resolved = resolve(self.store, work, sides)
         if resolved != work:
             # A folder that a kill left would replace the resolved work at the next start.
