@@ -18,6 +18,7 @@ from mudroom._adapters.models.openai.responses import _CALL_ID
 from mudroom._adapters.models.refusals import overflow
 from mudroom._adapters.workspaces._listing import _compile_patterns
 from mudroom._cli.output import markdown
+from mudroom._projections import cache_use
 from mudroom.permissions import program_table
 from mudroom_offline import catalog, requests, technologies
 
@@ -99,6 +100,9 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
     ],
     ("mudroom/_adapters/output_filters.py", "ordinary"): lambda: [
         r"[a-z]+|[A-Z]+|\d+|(/[\w.+-]+)+/?|true|false"
+    ],
+    ("mudroom/_projections/cache_use.py", "pattern"): lambda: [
+        pattern for pattern, _ in cache_use._SMALLEST_PROMPTS
     ],
     ("mudroom/_adapters/tools/grep.py", "special"): lambda: [r"[][\\.+*?()|{}^$#&~-]"],
     ("mudroom/_adapters/workspaces/_listing.py", "'|'.join(run[1])"): lambda: [

@@ -49,6 +49,8 @@ UNITS = (*LONG_WORDS, *GAPS, *OPENERS, *QUOTES, *CODES)
 
 FLOOR = 0.005
 """Seconds. Shorter times say nothing about growth."""
+FLOOR_OF_LARGE = 0.2
+"""The same above `_CACHED` characters: linear code took 14 times as long."""
 WORST_RATIO = 8
 """Four times the text may take this many times as long; quadratic time takes 16 times as long."""
 WORST_RATIO_OF_LARGE = 12
@@ -79,10 +81,12 @@ def find_quadratic_growth(
         # A machine under load makes one measurement too long, hardly each of five.
         long = min(_measure(read, write(length)) for _ in range(3))
         short = min(_measure(read, write(length // 4)) for _ in range(5))
-        most = short * (WORST_RATIO if length <= _CACHED else WORST_RATIO_OF_LARGE)
-        if long > FLOOR and long > most:
+        is_large = length > _CACHED
+        floor = FLOOR_OF_LARGE if is_large else FLOOR
+        most = max(floor, short * (WORST_RATIO_OF_LARGE if is_large else WORST_RATIO))
+        if long > most:
             long = min(long, *(_measure(read, write(length)) for _ in range(3)))
-            if long > FLOOR and long > most:
+            if long > most:
                 return f"{length // 4:,} characters {short:.5f} s, {length:,} {long:.5f} s"
     return None
 

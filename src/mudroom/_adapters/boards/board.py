@@ -12,7 +12,7 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -40,14 +40,18 @@ class TaskBoard:
 
     Arguments:
         path: its file, created if missing.
+        read_clock: returns seconds since 1970, for the log.
         lock_name: name of the lock for claims, if another object holds it.
 
     Methods raise BoardError if the file cannot be used and UsageError for wrong arguments.
     """
 
-    def __init__(self, path: Path, lock_name: str = "") -> None:
+    def __init__(
+        self, path: Path, read_clock: Callable[[], float] = time.time, lock_name: str = ""
+    ) -> None:
         self.path = path
         self._connection = connect(path)
+        self._read_clock = read_clock
         self._lock: OwnerLock | None = None
         self.lock_name = lock_name
 
@@ -295,7 +299,7 @@ class TaskBoard:
         self, sql: sqlite3.Connection, task_id: int, change: str, owner: str = ""
     ) -> None:
         """Append a line to the board's log, in the transaction of the change."""
-        row = (time.time(), task_id, change, owner)
+        row = (self._read_clock(), task_id, change, owner)
         sql.execute("INSERT INTO log (at, task, change, owner) VALUES (?, ?, ?, ?)", row)
 
     def edit_metadata(self, task_id: int, changes: Mapping[str, Any]) -> None:
