@@ -333,7 +333,7 @@ class _Builder:
             self._notices,
         )
         return {
-            agent: model and await self._models.prepare(model, f"child model of {agent}")
+            agent: model and await self._models.prepare(model, f"child_model of {agent}")
             for agent, model in models.items()
         }
 
