@@ -168,13 +168,16 @@ async def _call_start_hook(run: RunContext) -> None:
     hooks = run.services.hooks
     if hooks is None:
         return
-    if run.brief.is_compaction:
-        note = check_hook_result("before_compaction", await hooks.before_compaction(run.brief), str)
-    elif run.brief.parent:
-        note = check_hook_result("on_run_start", await hooks.on_run_start(run.brief), str)
-    else:
-        note = check_hook_result("on_prompt", await hooks.on_prompt(run.brief), str)
-    if note:
+    async with time_limit(None) as deadline:  # a hook that hangs counts as time of the run
+        run.timer.start_deadline(deadline)
+        if run.brief.is_compaction:
+            name, result = "before_compaction", await hooks.before_compaction(run.brief)
+        elif run.brief.parent:
+            name, result = "on_run_start", await hooks.on_run_start(run.brief)
+        else:
+            name, result = "on_prompt", await hooks.on_prompt(run.brief)
+    run.timer.deadline = None
+    if note := check_hook_result(name, result, str):
         run.add_note(note, origin="hook")
 
 
