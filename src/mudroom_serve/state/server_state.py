@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -103,7 +104,7 @@ class _Change(Struct):
             self.result.set_exception(self.error)
 
 
-class ServerState:
+class ServerState(ABC):
     """The state. Its work runs in one thread, one transaction at a time.
 
     Changes that wait at the same time share a transaction, because making it durable takes longer
@@ -125,17 +126,17 @@ class ServerState:
         self._thread = ThreadPoolExecutor(1, "serve-state")
         self._waiting: SimpleQueue[_Change] = SimpleQueue()
 
+    @abstractmethod
     def _begin(self) -> None:
         """Begin a transaction that is the only one to change the tables, in all processes."""
-        raise NotImplementedError
 
     @contextmanager
     def _open_reading(self) -> Generator[None]:
         """Read in the block."""
         yield
 
-    def _read_change_number(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def _read_change_number(self) -> int: ...
 
     async def run(self, work: Callable[[StateConnection], _T]) -> _T:
         """Run a function in a transaction, which is durable when this returns.
@@ -214,7 +215,7 @@ class ServerState:
         try:
             change.value = change.work(self._connection)
             self._connection.execute("RELEASE change")
-        except BaseException as error:
+        except BaseException as error:  # any error of the caller's function is the caller's
             change.error = (
                 self._make_error(error) if isinstance(error, self.DATABASE_ERRORS) else error
             )
@@ -231,7 +232,7 @@ class ServerState:
         try:
             yield
             self._connection.execute("COMMIT")
-        except BaseException:
+        except BaseException:  # raised again; no transaction may stay open
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
