@@ -115,7 +115,7 @@ def test_show_prints_all_runs_of_a_name(
         await journal.close()
 
     asyncio.run(write())
-    assert print_session(SESSION, "@Alice") == 0
+    print_session(SESSION, "@Alice")
     shown = capsys.readouterr().out
     assert "\nrun 1.1.1 · alice · general" in shown
     assert "\nrun 1.1.1~2 · alice, run 2 · general" in shown

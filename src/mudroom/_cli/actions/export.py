@@ -49,23 +49,34 @@ from .user_store import open_store
 STDOUT = "-"
 
 
-def export_session(name: str, export_format: str, target: str, *, store: str | None = None) -> int:
-    """Write a session to a file or a folder.
+def export_session(
+    name: str, export_format: str, target: str, *, html: str | None = None, store: str | None = None
+) -> None:
+    """Write a session to a file or a folder, or send its spans.
 
     Arguments:
         name: id, beginning of an id, name, or "last" for the last session of this folder.
-        export_format: "jsonl", "md" or "fixture".
+        export_format: "jsonl", "md", "html", "fixture" or "otel".
         target: a folder for "jsonl", else a file; STDOUT is the current folder or standard output.
+        html: the target of the format "html", whatever the others are; None for none.
         store: address of the database with the session, None for the settings' store.
 
     Raises UnknownName, UsageError, JournalError.
     """
+    if html is not None or export_format == "html":
+        return export_html(name, html or target, store=store)
+    if export_format == "otel":
+        if target != STDOUT:
+            remedy = "See mudroom help export."
+            raise UsageError("--format otel sends the spans; it takes no -o", remedy=remedy)
+        from .export_traces import export_traces
+
+        return export_traces(name, store=store)
     home = load_settings(".", store=store).home
     session_id, stored = asyncio.run(read_session(home, name))
     events = list(redact_events(stored, Redactor(os.environ)))
     if export_format == "jsonl":
-        _write_transcripts(session_id, events, "." if target == STDOUT else target)
-        return 0
+        return _write_transcripts(session_id, events, "." if target == STDOUT else target)
     if export_format == "md":
         text = sanitize("".join(render_session_markdown(events)))
     else:
@@ -77,7 +88,11 @@ def export_session(name: str, export_format: str, target: str, *, store: str | N
         check_target_file(target)
         write_private_file(Path(target), data)
         print_notice(f"{target} ({len(data):,} bytes)")
-    return 0
+    return None
+
+
+def record_fixture(target: str, name: str, *, store: str | None) -> None:
+    export_session(name, "fixture", target, store=store)
 
 
 def check_target_file(target: str) -> None:
@@ -139,7 +154,7 @@ def redact_fields(value: object, redact: Callable[[str], str]) -> object:
     return redact_value(fields)
 
 
-def export_html(name: str, target: str, *, store: str | None = None) -> int:
+def export_html(name: str, target: str, *, store: str | None = None) -> None:
     """Write a page with one session, secrets removed.
 
     Arguments:
@@ -150,7 +165,7 @@ def export_html(name: str, target: str, *, store: str | None = None) -> int:
     pieces = render_single_file(_RedactedSource(source), session_id)
     if target == STDOUT:
         asyncio.run(_write(sys.stdout.buffer, pieces))
-        return 0
+        return
     check_target_file(target)
     path = Path(target)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # private to the user
@@ -158,7 +173,6 @@ def export_html(name: str, target: str, *, store: str | None = None) -> int:
         asyncio.run(_write(file, pieces))
     size = path.stat().st_size
     print_notice(f"{path} ({size:,} bytes) shows session {session_id[:8]}; it needs no server.")
-    return 0
 
 
 async def render_session(home: str, session_id: str, suffix: str) -> AsyncIterator[str]:

@@ -23,7 +23,7 @@ from .load_settings import load_settings
 from .session_store import read_session
 
 
-def export_traces(name: str, *, store: str | None = None) -> int:
+def export_traces(name: str, *, store: str | None = None) -> None:
     """Send a session's spans, with the same ids as live.
 
     Arguments:
@@ -50,7 +50,6 @@ def export_traces(name: str, *, store: str | None = None) -> int:
             remedy="Start the server, or set OTEL_EXPORTER_OTLP_ENDPOINT.",
         )
     print_notice(f"{count_noun(len(spans), 'span')} sent to {find_address(os.environ)}")
-    return 0
 
 
 def describe_tracing() -> tuple[str, str, str]:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 
 from ..._core.ports import SessionStore
 from ..._viewer.links import make_session_link
@@ -18,28 +19,32 @@ from .user_store import open_store
 
 
 def serve_viewer(
-    name: str,
+    session: str | None,
     *,
+    target: str | None,
     host: str,
     port: int,
     open_browser: bool,
-    store: str | None = None,
-) -> int:
-    """Serve the viewer until it is interrupted.
+    store: str | None,
+) -> None:
+    """Serve the viewer until it is interrupted, or write a page that needs no server.
 
     Arguments:
-        name: session to show, see `select_source`.
+        session: to show; see `select_source`, None for "".
+        target: file for the page; None serves.
         host, port: see `viewer.listener.listen`.
         open_browser: open a browser if this machine can show one.
         store: address of the database with the sessions, None for the settings' store.
     """
+    if target:
+        from .export import export_html
+
+        return export_html(session or "", target, store=store)
     home = load_settings(".", store=store).home
-    source, session_id = asyncio.run(select_source(home, name))
-    try:
+    source, session_id = asyncio.run(select_source(home, session or ""))
+    with suppress(KeyboardInterrupt):
         asyncio.run(_serve(source, session_id, host=host, port=port, open_browser=open_browser))
-    except KeyboardInterrupt:
-        pass
-    return 0
+    return None
 
 
 async def select_source(home: str, name: str) -> tuple[SessionSource, str]:

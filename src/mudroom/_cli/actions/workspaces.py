@@ -33,7 +33,7 @@ _MAX_CONFLICTS = 20
 _ATTEMPTS = 3
 
 
-def print_workspaces(cwd: str, *, all_folders: bool, as_json: bool) -> int:
+def print_workspaces(cwd: str, *, all_folders: bool = False, as_json: bool = False) -> None:
     """Print the work of this folder, or of all folders."""
     home = load_settings(cwd).home
     kept_work.remove_abandoned(home)
@@ -46,10 +46,9 @@ def print_workspaces(cwd: str, *, all_folders: bool, as_json: bool) -> int:
             print_entry("(mudroom workspaces apply ID merges work into its folder)")
     else:
         print_entry("No run has had an isolated workspace here.")
-    return 0
 
 
-def print_overlaps(cwd: str, *, as_json: bool) -> int:
+def print_overlaps(cwd: str, *, as_json: bool) -> None:
     """Print the files that several runs of the last session here changed."""
     home = load_settings(cwd).home
     kept_work.remove_abandoned(home)
@@ -61,7 +60,6 @@ def print_overlaps(cwd: str, *, as_json: bool) -> int:
             print_entry(sanitize_line(each.describe({}), 400))
     else:
         print_entry("No file was changed by several runs with isolated workspaces.")
-    return 0
 
 
 def _to_json(kept: KeptWork) -> dict[str, object]:
@@ -85,12 +83,11 @@ def _shorten(names: Sequence[str]) -> str:
     return sanitize_line(", ".join(names[:3]), 100) + more
 
 
-def print_difference(cwd: str, name: str) -> int:
+def print_difference(cwd: str, name: str) -> None:
     """Print the changes of a run as a unified difference."""
     home = load_settings(cwd).home
     kept_work.remove_abandoned(home)
     print(sanitize(kept_work.read_difference(home, kept_work.find_kept(home, name))), end="")
-    return 0
 
 
 class MergeResult(Struct, frozen=True):
@@ -158,8 +155,8 @@ def apply_work(cwd: str, name: str, *, with_ignored: bool) -> int:
     return 0
 
 
-def write_git_work(cwd: str, name: str, folder: str | None) -> int:
-    """Write what a run left only in git into a new folder, and return the exit code.
+def write_git_work(cwd: str, name: str, folder: str | None) -> None:
+    """Write what a run left only in git into a new folder.
 
     Arguments:
         folder: its path; None for one in the current folder that is named after the run.
@@ -179,10 +176,9 @@ def write_git_work(cwd: str, name: str, folder: str | None) -> int:
             part = f"/{number}" if number > 1 else ""
             refs = f"refs/*:refs/mudroom/{name}{part}/*"
             print(f"  git fetch --no-tags {shlex.quote(place)} {shlex.quote(refs)}")
-    return 0
 
 
-def drop_work(cwd: str, names: tuple[str, ...]) -> int:
+def drop_work(cwd: str, names: tuple[str, ...]) -> None:
     home = load_settings(cwd).home
     kept_work.remove_abandoned(home)
     chosen = [kept_work.find_kept(home, name) for name in names]
@@ -193,4 +189,3 @@ def drop_work(cwd: str, names: tuple[str, ...]) -> int:
     for kept in chosen:
         kept_work.drop_kept(home, kept)
         print(f"dropped: {kept.id}")
-    return 0

@@ -8,8 +8,10 @@ from click.core import ParameterSource
 from ._options import (
     AMOUNT,
     CONTEXT_SETTINGS,
-    MODES,
+    choice_option,
+    flag_option,
     folder_option,
+    mode_option,
     quiet_option,
     value_option,
     worker_option,
@@ -24,31 +26,30 @@ _STATUS_OPTIONS = ("words", "cwd", "out", "as_json", "quiet")
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("words", nargs=-1, required=True, metavar="FILE")
 @value_option("--out", "FILE", "Output (default: NAME.results.jsonl beside NAME.jsonl).")
-@click.option("--agent", default="general", metavar="NAME", help="Agent of lines that name none.")
+@value_option("--agent", "NAME", "Agent of lines that name none.", default="general")
 @value_option("-m --model", "MODEL", "provider:model of lines that name none.")
-@click.option(
+@value_option(
     "--parallel",
-    type=click.IntRange(1, 10_000),
+    "N",
+    "Maximum number of lines at the same time.",
+    click.IntRange(1, 10_000),
     default=64,
     show_default=True,
-    metavar="N",
-    help="Maximum number of lines at the same time.",
 )
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(("native", "openai")),
+@choice_option(
+    "--format kind",
+    ("native", "openai"),
+    "Format of the output.",
     default="native",
     show_default=True,
-    help="Format of the output.",
 )
-@click.option("--ordered", is_flag=True, help="Sort the output like the input at the end.")
+@flag_option("--ordered", "Sort the output like the input at the end.")
 @value_option("--retry", "REASONS", "Run lines with these reasons again, such as ERROR,TIMEOUT.")
 @value_option("--max-budget-usd", "USD", "Spending limit for all lines.", AMOUNT)
 @worker_option("lines")
-@click.option("--permission-mode", type=click.Choice(MODES), help="Permission mode of the runs.")
+@mode_option("Permission mode of the runs.")
 @folder_option("Work in this folder.")
-@click.option("--json", "as_json", is_flag=True, help="Print the status as JSON.")
+@flag_option("--json as_json", "Print the status as JSON.")
 @quiet_option
 def batch(
     words: tuple[str, ...],

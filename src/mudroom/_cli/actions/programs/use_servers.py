@@ -171,11 +171,11 @@ class _FileContext:
         return path
 
 
-def print_tools(cwd: str, name: str) -> int:
+def print_tools(cwd: str, name: str | None) -> int:
     """Start servers and print their tools.
 
     Arguments:
-        name: of one server, "" for all.
+        name: of one server, None for all.
     """
     settings = load_settings(cwd)
     programs = require_programs(settings, cwd)
@@ -266,12 +266,12 @@ async def _call_tool(servers: McpServers, name: str, arguments: dict[str, Any]) 
 
 
 def _open_servers(
-    specs: Sequence[ServerSpec], settings: Settings, cwd: str, name: str
+    specs: Sequence[ServerSpec], settings: Settings, cwd: str, name: str | None
 ) -> McpServers:
     """Open servers, or the one of this name. Raises UnknownName."""
     if name and name not in (known := {spec.name for spec in specs}):
         raise UnknownName("MCP server", name, known, remedy="See why one is not used: mudroom mcp.")
-    return make_servers([spec for spec in specs if name in ("", spec.name)], settings, cwd)
+    return make_servers([spec for spec in specs if name in (None, spec.name)], settings, cwd)
 
 
 def make_servers(specs: Sequence[ServerSpec], settings: Settings, cwd: str) -> McpServers:
