@@ -39,7 +39,7 @@ from ..._viewer.sources import EventPage, SessionSource, StoredSessions
 from ..._viewer.work import WorkPage, WorkQuery
 from ...errors import UsageError
 from ..output.progress import print_notice
-from ..output.transcript_lines import render_transcripts, render_tree
+from ..output.transcript_lines import TextStyle, render_transcripts, render_tree
 from ..output.tree_lines import describe_outcome, format_figures
 from .load_settings import load_settings
 from .serve_viewer import select_source
@@ -192,10 +192,10 @@ async def render_session(home: str, session_id: str, suffix: str) -> AsyncIterat
     if suffix == ".md":
         yield "".join(render_session_markdown(events))
         return
-    yield render_tree(events, columns=120)
+    yield render_tree(events, TextStyle(columns=120))
     tree = RunTree.from_events(events)
     roots = [root.run_id for root in tree.roots]
-    for transcript in render_transcripts(tree, events, roots, full=True):
+    for transcript in render_transcripts(tree, events, roots, TextStyle(full=True)):
         yield f"\n{transcript}"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import Any
 
 from ..._adapters.journals.sessions import read_events, stream_events
 from ..._adapters.output_filters import Redactor
@@ -21,7 +20,7 @@ from ..output.listing import print_rows
 from ..output.progress import should_color
 from ..output.standard_output import draw
 from ..output.text import choose_glyphs
-from ..output.transcript_lines import SessionText, render_transcripts
+from ..output.transcript_lines import SessionText, TextStyle, render_transcripts
 from .list_sessions import get_width
 from .load_settings import load_settings
 from .session_store import find_session
@@ -57,13 +56,13 @@ async def _print_session(store: SessionStore, name: str, run_id: str | None, col
     """Print a session while it is read, then the transcripts."""
     session_id = await find_session(store, ".", name)
     chosen = await _find_runs(store, session_id, run_id) if run_id is not None else []
-    style: dict[str, Any] = {
-        "columns": get_width(),
-        "color": should_color(sys.stdout, color),
-        "glyphs": choose_glyphs(sys.stdout.encoding),
-        "wraps": sys.stdout.isatty(),
-    }
-    text = SessionText(**style)
+    style = TextStyle(
+        columns=get_width(),
+        color=should_color(sys.stdout, color),
+        glyphs=choose_glyphs(sys.stdout.encoding),
+        wraps=sys.stdout.isatty(),
+    )
+    text = SessionText(style)
     shown: list[StoredEvent] = []
     redact = Redactor(os.environ)
     async for stored in stream_events(store, session_id):
@@ -76,7 +75,7 @@ async def _print_session(store: SessionStore, name: str, run_id: str | None, col
             shown.append(event)
     draw(sys.stdout, f"{text.finish()}\n")
     run_ids = chosen or [root.run_id for root in text.tree.roots]
-    for transcript in render_transcripts(text.tree, shown, run_ids, **style):
+    for transcript in render_transcripts(text.tree, shown, run_ids, style):
         draw(sys.stdout, f"{transcript}\n")
 
 
