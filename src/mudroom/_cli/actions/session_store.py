@@ -112,13 +112,8 @@ async def read_summaries_of_folder(
     Arguments:
         without: id of a session to leave out.
     """
-    summaries: list[SessionSummary] = []
-    async for info in list_sessions_of_folder(store, cwd):
-        if info.id != without:
-            summaries.append(await read_summary(store, info))
-        if len(summaries) == limit:
-            break
-    return summaries
+    infos = await _list_infos(store, cwd, limit, without=without)
+    return [await read_summary(store, info) for info in infos]
 
 
 async def read_newest_summaries(
@@ -143,12 +138,15 @@ async def read_newest_summaries(
     return summaries
 
 
-async def _list_infos(store: SessionStore, folder: str | None, limit: int) -> list[SessionInfo]:
+async def _list_infos(
+    store: SessionStore, folder: str | None, limit: int, *, without: str = ""
+) -> list[SessionInfo]:
     if folder is None:
         return list(await store.list())[:limit]
     infos: list[SessionInfo] = []
     async for info in list_sessions_of_folder(store, folder):
-        infos.append(info)
+        if info.id != without:
+            infos.append(info)
         if len(infos) == limit:
             break
     return infos

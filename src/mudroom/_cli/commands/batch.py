@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 from click.core import ParameterSource
 
@@ -43,7 +45,7 @@ _STATUS_OPTIONS = ("words", "cwd", "out", "as_json", "quiet")
     default="native",
     show_default=True,
 )
-@flag_option("--ordered", "Sort the output like the input at the end.")
+@flag_option("--ordered is_ordered", "Sort the output like the input at the end.")
 @value_option("--retry", "REASONS", "Run lines with these reasons again, such as ERROR,TIMEOUT.")
 @value_option("--max-budget-usd", "USD", "Spending limit for all lines.", AMOUNT)
 @worker_option("lines")
@@ -51,20 +53,7 @@ _STATUS_OPTIONS = ("words", "cwd", "out", "as_json", "quiet")
 @folder_option("Work in this folder.")
 @flag_option("--json as_json", "Print the status as JSON.")
 @quiet_option
-def batch(
-    words: tuple[str, ...],
-    cwd: str,
-    out: str | None,
-    agent: str,
-    parallel: int,
-    kind: str,
-    ordered: bool,
-    retry: str | None,
-    max_budget_usd: float | None,
-    as_json: bool,
-    quiet: bool,
-    **flags: object,
-) -> int:
+def batch(words: tuple[str, ...], cwd: str, as_json: bool, **flags: Any) -> int:
     """Run each line of a file as one task with a clean context; the results go to a file.
 
     A line is a JSON object with "prompt" (optional: "custom_id", "agent", "model", "budget",
@@ -82,25 +71,16 @@ def batch(
         from ..actions.batch_status import show_status
 
         _check_status_options()
-        return show_status(cwd, out or "", as_json=as_json)
+        show_status(cwd, flags["out"], as_json=as_json)
+        return 0
     if more:
         raise click.UsageError(f"a batch has one file, not {len(words)}")
     if as_json:
         raise click.UsageError("--json is for mudroom batch status; results go to the output file")
     from ..actions.batch import BatchFlags, run_batch
 
-    chosen = BatchFlags(
-        file=file,
-        out=out or "",
-        agent=agent,
-        parallel=parallel,
-        kind=kind,
-        is_ordered=ordered,
-        retry=retry or "",
-        max_budget_usd=max_budget_usd,
-        quiet=quiet,
-    )
-    return run_batch(cwd, chosen, flags)
+    own = {name: flags.pop(name) for name in BatchFlags.__struct_fields__ if name in flags}
+    return run_batch(cwd, BatchFlags(file=file, **own), flags)
 
 
 def _check_status_options() -> None:

@@ -35,22 +35,6 @@ from .print_programs import TRUST_HINT
 _YES_OR_NO = FormField("answer", "boolean", is_required=True)
 
 
-class TerminalQuestions:
-    """Asks the user at stdin and stderr, if both are terminals, one question after another."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-
-    async def ask(self, form: InputForm) -> ApprovalDecision:
-        """Ask the user, who declines with the end of input (Ctrl-D)."""
-        if not _has_terminal():
-            why = "declined without asking: stdin or stderr is not a terminal"
-            print_notice(f"{why}: {sanitize_line(form.message)}", prefix="")
-            return ApprovalDecision(False, "no one can be asked")
-        async with self._lock:
-            return await _ask(form)
-
-
 def _has_terminal() -> bool:
     streams = (sys.stdin, sys.stderr)
     return all(stream is not None and not stream.closed and stream.isatty() for stream in streams)
@@ -157,13 +141,22 @@ class _FileContext:
     traceparent = ""
 
     def __init__(self) -> None:
-        self._questions = TerminalQuestions()
+        self._lock = asyncio.Lock()
 
     def show_progress(self, line: str) -> None:
         print_notice(sanitize_line(line), prefix="")
 
     async def ask_user(self, form: InputForm) -> ApprovalDecision:
-        return await self._questions.ask(form)
+        """Ask one question after another at stdin and stderr, if both are terminals.
+
+        The end of input (Ctrl-D) declines.
+        """
+        if not _has_terminal():
+            why = "declined without asking: stdin or stderr is not a terminal"
+            print_notice(f"{why}: {sanitize_line(form.message)}", prefix="")
+            return ApprovalDecision(False, "no one can be asked")
+        async with self._lock:
+            return await _ask(form)
 
     def spill_path(self, name: str) -> str:
         handle, path = tempfile.mkstemp(prefix=f"mudroom-{name}-", suffix=".txt")
