@@ -42,8 +42,7 @@ from ..output.progress import print_notice
 from ..output.transcript_lines import TextStyle, render_transcripts, render_tree
 from ..output.tree_lines import describe_outcome, format_figures
 from .load_settings import load_settings
-from .serve_viewer import select_source
-from .session_store import read_session
+from .session_store import choose_session, read_session
 from .user_store import open_store
 
 STDOUT = "-"
@@ -64,19 +63,22 @@ def export_session(
     Raises UnknownName, UsageError, JournalError.
     """
     if html is not None or export_format == "html":
-        return export_html(name, html or target, store=store)
+        export_html(name, html or target, store=store)
+        return
     if export_format == "otel":
         if target != STDOUT:
             remedy = "See mudroom help export."
             raise UsageError("--format otel sends the spans; it takes no -o", remedy=remedy)
         from .export_traces import export_traces
 
-        return export_traces(name, store=store)
+        export_traces(name, store=store)
+        return
     home = load_settings(".", store=store).home
     session_id, stored = asyncio.run(read_session(home, name))
     events = list(redact_events(stored, Redactor(os.environ)))
     if export_format == "jsonl":
-        return _write_transcripts(session_id, events, "." if target == STDOUT else target)
+        _write_transcripts(session_id, events, "." if target == STDOUT else target)
+        return
     if export_format == "md":
         text = sanitize("".join(render_session_markdown(events)))
     else:
@@ -88,7 +90,6 @@ def export_session(
         check_target_file(target)
         write_private_file(Path(target), data)
         print_notice(f"{target} ({len(data):,} bytes)")
-    return None
 
 
 def record_fixture(target: str, name: str, *, store: str | None) -> None:
@@ -158,10 +159,11 @@ def export_html(name: str, target: str, *, store: str | None = None) -> None:
     """Write a page with one session, secrets removed.
 
     Arguments:
-        name: see `select_source`. target: a file, or STDOUT. store: see `serve_viewer`.
+        name: see `choose_session`. target: a file, or STDOUT. store: see `serve_viewer`.
     """
     home = load_settings(".", store=store).home
-    source, session_id = asyncio.run(select_source(home, name or "last"))
+    session_id = asyncio.run(choose_session(home, name or "last"))
+    source = StoredSessions(open_store(home), home)
     pieces = render_single_file(_RedactedSource(source), session_id)
     if target == STDOUT:
         asyncio.run(_write(sys.stdout.buffer, pieces))

@@ -47,6 +47,21 @@ async def find_session(store: SessionStore, cwd: str, text: str, *, without: str
     return await store.find(text)
 
 
+async def choose_session(home: str, name: str) -> str:
+    """Return the id of the session that the viewer opens, "" for its list. Raises UnknownName.
+
+    Arguments:
+        name: as for `find_session`; "" is the last session of this folder, else the last of all.
+    """
+    store = open_store(home)
+    if name:
+        return await find_session(store, ".", name)
+    async for info in list_sessions_of_folder(store, "."):
+        return info.id
+    infos = await store.list()
+    return infos[0].id if infos else ""
+
+
 async def read_session(home: str, name: str) -> tuple[str, list[StoredEvent]]:
     """Return the id and the events of a session; for its name see `find_session`."""
     store = open_store(home)
