@@ -10,13 +10,12 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from itertools import combinations
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.docs.conftest import load_script
 from tests.docs.shell_page import PageShell, make_environ
 
 from mudroom._adapters.models.providers import choose_default_model
@@ -55,11 +54,7 @@ def shell(place: Path) -> Iterator[PageShell]:
 @pytest.fixture(scope="module")
 def cast() -> ModuleType:
     """Return the script that writes the figures of the pages."""
-    loader = SourceFileLoader("screencast_of_readme", str(ROOT / "scripts" / "screencast"))
-    spec = spec_from_loader(loader.name, loader)
-    assert spec
-    loader.exec_module(module := module_from_spec(spec))
-    return module
+    return load_script("screencast")
 
 
 def copy_repository(target: Path) -> Path:
