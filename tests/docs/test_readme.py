@@ -57,8 +57,10 @@ def cast() -> ModuleType:
     return load_script("screencast")
 
 
-def copy_repository(target: Path) -> Path:
-    """Copy the files of this repository."""
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy the files of this repository, which the commands only read."""
+    target = tmp_path_factory.mktemp("copy") / "repository"
     left_out = shutil.ignore_patterns(
         ".*cache", ".git", ".venv", ".hypothesis", "__pycache__", "artefacts", "build"
     )
@@ -93,9 +95,10 @@ def test_the_commands_work_in_a_project(page: Path, shell: PageShell) -> None:
 
 
 @both
-def test_the_first_request_works_on_this_repository(page: Path, tmp_path: Path) -> None:
+def test_the_first_request_works_on_this_repository(
+    page: Path, repository: Path, tmp_path: Path
+) -> None:
     command = list_blocks(page, "sh")[2].splitlines()[1]
-    repository = copy_repository(tmp_path / "repository")
     with closing(PageShell(repository, make_environ(tmp_path / "home"))) as shell:
         code, output = shell.run(command)
     assert code == 0 and "**pytest**" in output, output
