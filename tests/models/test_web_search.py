@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google import genai
-from google.genai import types as gt
 from msgspec.structs import replace
 
 from mudroom import Agent, AnyEvent, Mode, Permissions, Reason, Report, Session
@@ -434,6 +432,9 @@ async def test_a_last_request_without_calls_keeps_one_tool_setting_for_gemini() 
 @pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 async def test_a_search_of_gemini_is_sent_as_the_official_sdk_sends_it() -> None:
     """The SDK also reads the recorded parts: it refuses unknown names."""
+    from google import genai
+    from google.genai import types as gt
+
     model = make_model(GoogleModel, "gemini-3-pro-preview")
     steps = (ProviderBlock(next(iter(part)), json.dumps(part)) for part in GOOGLE_PARTS[:2])
     answer = make_answer("google", *steps, TextBlock("It is deep."))
