@@ -297,7 +297,7 @@ async def test_an_unreachable_provider_ends_the_batch_with_exit_code_75(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mudroom import Session
-    from mudroom._cli.batches.batch import Batch, BatchPlan, BatchRecord
+    from mudroom._cli.batches.batch import Batch, BatchFlags, BatchPlan, BatchRecord
     from mudroom._cli.batches.input_file import InputFile
     from mudroom._cli.batches.results import ResultFile
     from mudroom.errors import ModelUnavailable
@@ -309,7 +309,8 @@ async def test_an_unreachable_provider_ends_the_batch_with_exit_code_75(
     async with Session(model=model, journal="memory", cwd=str(tmp_path), environ={}) as session:
         with ResultFile(tmp_path / "out.jsonl") as results:
             results.publish(Counter())
-            plan = BatchPlan(100, InputFile(path).read, "out.jsonl", "general", parallel=3)
+            flags = BatchFlags(file=str(path), parallel=3)
+            plan = BatchPlan(flags, 100, InputFile(path).read, "out.jsonl")
             batch = Batch(session, plan, BatchRecord(), results)
             await batch.run()
     assert batch.is_unavailable

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.transcripts import render_transcript
 
 from mudroom import Agent, AnyEvent, Mode, Permissions, Reason, Report, Session
 from mudroom._adapters.journals.memory import MemoryJournal
@@ -25,7 +26,6 @@ from mudroom._cli.actions.export import render_session_markdown
 from mudroom._cli.interactive.scrollback_writer import ScrollbackWriter
 from mudroom._cli.output.plain_progress import PlainProgress
 from mudroom._cli.output.scrollback import Scrollback
-from mudroom._cli.output.transcript_lines import render_transcript
 from mudroom._core.events import Delta, ModelCallRetried, TurnFinished
 from mudroom._core.messages import (
     AssistantMessage,

@@ -36,7 +36,7 @@ _CHECK_LENGTH = 200
 _POLL_SECONDS = 0.5
 
 
-def run_board(cwd: str, *, agent: str, parallel: int, quiet: bool, flags: dict[str, object]) -> int:
+def run_board(cwd: str, *, agent: str, parallel: int, quiet: bool, **flags: object) -> int:
     """Work on the tasks of the board; return 0 if all are completed.
 
     Arguments:

@@ -351,11 +351,17 @@ def _check_programs(*, starts_servers: bool) -> Iterator[Check]:
 
 def _check_traces() -> Iterator[Check]:
     """Check the export of traces; no row if no variable names an address."""
-    from .export_traces import describe_tracing
+    from ..._adapters.integrations.tracing import variables
 
-    state, result, remedy = describe_tracing()
-    if state:
-        yield Check("traces", state, result, remedy)
+    if not variables.has_address(os.environ):
+        return
+    if reason := variables.explain_off(os.environ):
+        yield Check("traces", "warn", f"not exported: {reason}", "Unset that variable.")
+    elif not variables.is_installed():
+        result = "an address is set, and the packages are not installed"
+        yield Check("traces", "warn", result, f"Install them: {variables.INSTALL_COMMAND}")
+    else:
+        yield Check("traces", "ok", f"exported to {variables.find_address(os.environ)}")
 
 
 def _check_sandbox(environ: Mapping[str, str]) -> Check:

@@ -304,7 +304,9 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
                     run = WordsRun(session, settings, loaded, reporter.print_notice, teammates)
                     report = await run.run(call, words, prompt.removeprefix(words), outputs=schema)
             except SessionPaused:
-                report = reporter.make_paused_report()
+                from ..output.report import make_paused_report  # rarely needed
+
+                report = make_paused_report(session.id, reporter.screen.tree)
         return reporter.print_report(_require_report(report, session.id, signals), signals)
 
 

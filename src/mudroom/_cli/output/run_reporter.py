@@ -124,7 +124,6 @@ class RunReporter:
         self._color = should_color(sys.stderr, settings.color)
         self._quiet = quiet
         self._as_json = as_json
-        self._session_id = session.id
         self._annotated = session.id if settings.annotate else ""
         self._denial_hint = denial_hint
         self._denial_count = 0
@@ -209,12 +208,6 @@ class RunReporter:
             print_notice(f"stdout cannot be written: {self._output.error}")
         exit_code = self._exit_code_rule.exit_code(report, signals)
         return exit_code or int(bool(self._output.error))
-
-    def make_paused_report(self) -> Report:
-        """Make the substitute for the report of a prompt that a signal has paused."""
-        from .report import make_paused_report
-
-        return make_paused_report(self._session_id, self.screen.tree)
 
     def _stream_answer(self, color: bool) -> None:
         """Render the answer on the terminal while it streams."""
