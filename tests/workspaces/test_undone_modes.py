@@ -100,7 +100,11 @@ SHOWN = {
 async def show_differences(session: Session, changes: FileChanges) -> list[str]:
     """Return the lines that `/diff` shows."""
     rows: list[Any] = []
-    scrollback = SimpleNamespace(columns=lambda: 100, write_lines=lambda *lines: rows.extend(lines))
+
+    def write_lines(*lines: object) -> None:
+        rows.extend(lines)
+
+    scrollback = SimpleNamespace(columns=lambda: 100, write_lines=write_lines)
     conversation: Any = SimpleNamespace(
         file_changes=changes, session=session, ui=SimpleNamespace(scrollback=scrollback)
     )

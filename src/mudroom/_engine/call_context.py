@@ -62,7 +62,8 @@ class CallWrites:
     def open_landing(self) -> Generator[RecordWrites]:
         """Let a merge write many files, which are recorded with one append to the journal.
 
-        Yields the function that records them. The run does not end before this does. Raises WorkspaceError if it has ended.
+        Yields the function that records them. The run does not end before this does. Raises
+        WorkspaceError if it has ended.
         """
         loop = self._barrier.loop
         run_from_any_thread(loop, self._enter, lambda: self._barrier.enter(""))
