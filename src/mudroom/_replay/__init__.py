@@ -55,7 +55,7 @@ from .._platform.scratch_dirs import ScratchDir
 from .._platform.time_limits import SystemClock
 from .._projections.team import MESSAGE_TOOL
 from .._session.recorded_options import is_board_offered
-from .recorded_events import RecordedEvents, ReplayDiverged
+from .recorded_events import RecordedEvents, ReplayDiverged, leave_out_lost_requests
 from .recorded_outcomes import (
     RecordedBackground,
     RecordedGate,
@@ -88,6 +88,8 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
 
     Raises ReplayDiverged at the first event that differs from the record.
     """
+    record = events
+    events = leave_out_lost_requests(record)
     journal = RecordedEvents(events, remove_varying_text)
     gate = RecordedGate(journal, events)
     with ScratchDir() as spill_folder:
@@ -97,7 +99,7 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
             await _follow_record(worker, journal)
         finally:
             await worker.close()
-    return list(events)
+    return list(record)
 
 
 async def _follow_record(worker: _ReplayWorker, journal: RecordedEvents) -> None:
