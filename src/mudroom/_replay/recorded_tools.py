@@ -6,14 +6,21 @@ not there: a stand-in has what the record says of each call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal, NoReturn, TypeVar
 
 from msgspec.structs import replace
 
 from .._adapters.tools import BOARD_TOOLS, make_builtin_tools
-from .._core.events import RunResumed, RunStarted, StoredEvent, ToolCallFinished, ToolCallStarted
+from .._core.events import (
+    RunResumed,
+    RunStarted,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnFinished,
+)
 from .._core.messages import ToolCallBlock
 from .._core.runs import Brief, ToolDescription
 from .._core.tool_names import SERVER_PREFIX
@@ -63,10 +70,9 @@ class RecordedTools:
         briefs = [event.brief for event in events if isinstance(event, RunStarted)]
         in_briefs = chain.from_iterable(brief.tools for brief in briefs)
         named = dict.fromkeys(name for name in in_briefs if not _is_of_server(name))
-        called = (event.call.name for event in events if isinstance(event, ToolCallStarted))
         own = self._make_own_tools(briefs)
         offers = _find_offers(briefs)
-        names = chain(named, called, *self.offered.values())
+        names = chain(named, _list_called(events), *self.offered.values())
         made = {
             name: own.get(name) or _make_stand_in(name, offers.get(name, "all"))
             for name in dict.fromkeys(names)
@@ -86,6 +92,15 @@ class RecordedTools:
         described = [(name, tool) for each in self.offered.values() for name, tool in each.items()]
         others = {name for name, tool in described if name in own and _is_another(own[name], tool)}
         return {name: tool for name, tool in own.items() if name not in others}
+
+
+def _list_called(events: Iterable[StoredEvent]) -> Iterator[str]:
+    """Yield the names in the calls of models, and those of the tools that were called by them."""
+    for event in events:
+        if isinstance(event, ToolCallStarted):
+            yield event.call.name
+        elif isinstance(event, TurnFinished):
+            yield from (call.name for call in event.message.tool_calls)
 
 
 def _is_of_server(name: str) -> bool:
