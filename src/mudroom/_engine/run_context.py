@@ -19,7 +19,8 @@ from .._core.messages import (
 )
 from .._core.ports import Environment, RequestConfig, Worker
 from .._core.runs import Brief, Reason, Report, RequestHead, Work
-from .._core.tools import make_result_block
+from .._core.tool_names import SERVER_PREFIX
+from .._core.tools import Tool, make_result_block
 from .._platform.paths import read_path_argument
 from .._projections.engine_text import quote_hook
 from ..errors import WorkspaceError
@@ -318,6 +319,13 @@ class RunContext:
             if price is None or (price and self.turn):
                 return None
         return round(meter.usd, 6)
+
+    def find_tool(self, call: ToolCallBlock, name: str) -> Tool | None:
+        """Return the tool that a call means, None if the run has none of the name.
+
+        A tool of a server counts as the server lists it now.
+        """
+        return self.tools.find(name) if name.startswith(SERVER_PREFIX) else self.tools.get(name)
 
     def read_path(self, call_id: str, name: str, path: str) -> str:
         """Return the path that an argument of a call means, with `~` and the like expanded.

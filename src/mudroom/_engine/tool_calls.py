@@ -591,8 +591,7 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
     if name not in run.tools and name in STAND_INS:
         name, arguments = STAND_INS[name]
         call = structs.replace(call, arguments=arguments)
-    # A tool of a server counts as the server lists it now.
-    tool = run.tools.find(name) if name.startswith(SERVER_PREFIX) else run.tools.get(name)
+    tool = run.find_tool(call, name)
     if tool is None:
         hint = _find_replacement(run, name) or suggest_names(call.name, run.tools)
         if name.startswith(SERVER_PREFIX) and FORWARDING_TOOL in run.tools:
