@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from enum import Enum, auto
+from typing import Any, NamedTuple
 
 from msgspec import Struct, structs
 from msgspec.structs import replace
@@ -200,28 +201,37 @@ async def _record_outcome(
         await run.recorder.record(finished)
 
 
-ALL_LANES = "*"
-"""Lane of a call that may change anything: it runs alone, except for `is_parallel` tools."""
-READING = "reading"
-"""Lane of calls that change nothing: they run beside one another."""
-_PARALLEL = "parallel "
-"""Start of the lanes of effectful tools with `is_parallel`; each call has its own."""
+class LaneKind(Enum):
+    READING = auto()  # changes nothing: its calls run beside one another
+    ONE_THING = auto()  # changes one thing: its calls run one after another
+    BESIDE = auto()  # of one effectful call, whose tool has `is_parallel`
+    ANYTHING = auto()  # may change anything: its calls run alone, except for those BESIDE
 
 
-def choose_lane(prepared: PreparedCall) -> str | None:
-    """Return the lane of a call: calls of one lane run one after another, except in `READING`.
+class Lane(NamedTuple):
+    """Which other calls of its answer a call waits for. `name`: the thing changed, or the call."""
 
-    None means that the call neither waits for others nor holds them up.
-    """
+    # Not a text alone: a file may have any name, also that of another kind of lane.
+    kind: LaneKind
+    name: str | None = None
+
+
+_READING_LANE = Lane(LaneKind.READING)
+_LANE_OF_ALL = Lane(LaneKind.ANYTHING)
+
+
+def choose_lane(prepared: PreparedCall) -> Lane | None:
+    """Return the lane of a call; None if it neither waits for others nor holds them up."""
     tool = prepared.tool
     if tool is None or prepared.refusal:
         return None
     if tool.effect is Effect.PURE:
         # `wait` may wait for the effect of a call after it, such as an answer to a message.
-        return None if tool.category is ToolCategory.AGENT else READING
+        return None if tool.category is ToolCategory.AGENT else _READING_LANE
     if tool.effect is Effect.EFFECTFUL:
-        return f"{_PARALLEL}{prepared.call.id}" if tool.is_parallel else ALL_LANES
-    return tool.get_key(prepared.arguments)
+        return Lane(LaneKind.BESIDE, prepared.call.id) if tool.is_parallel else _LANE_OF_ALL
+    key = tool.get_key(prepared.arguments)
+    return None if key is None else Lane(LaneKind.ONE_THING, key)
 
 
 class Slot(Struct):
@@ -244,29 +254,32 @@ class CallScheduler:
     """
 
     def __init__(self) -> None:
-        self._changing: dict[str, asyncio.Event] = {}
+        self._changing: dict[Lane, asyncio.Event] = {}
         self._reading: list[asyncio.Event] = []
 
-    def reserve(self, lane: str) -> Slot:
+    def reserve(self, lane: Lane) -> Slot:
         """Return the slot of the next call with a lane; see `choose_lane`."""
         slot = Slot(self._list_before(lane), asyncio.Event())
-        if lane == READING:
+        if lane.kind is LaneKind.READING:
             self._reading.append(slot.done)
             return slot
-        if lane == ALL_LANES:  # all that came before is over when this call begins
+        if lane.kind is LaneKind.ANYTHING:  # all that came before is over when this call begins
             self._changing = {}
             self._reading = []
         self._changing[lane] = slot.done
         return slot
 
-    def _list_before(self, lane: str) -> list[asyncio.Event]:
+    def _list_before(self, lane: Lane) -> list[asyncio.Event]:
         changing = self._changing
-        if lane == READING:
-            return [done for other, done in changing.items() if not other.startswith(_PARALLEL)]
-        if lane == ALL_LANES:
-            return [*changing.values(), *self._reading]
-        before = [changing[other] for other in (lane, ALL_LANES) if other in changing]
-        return before if lane.startswith(_PARALLEL) else [*before, *self._reading]
+        match lane.kind:
+            case LaneKind.READING:
+                events = changing.items()
+                return [done for other, done in events if other.kind is not LaneKind.BESIDE]
+            case LaneKind.ANYTHING:
+                return [*changing.values(), *self._reading]
+            case LaneKind.ONE_THING | LaneKind.BESIDE:
+                before = [changing[each] for each in (lane, _LANE_OF_ALL) if each in changing]
+                return before if lane.kind is LaneKind.BESIDE else [*before, *self._reading]
 
 
 async def call_before_hook(run: RunContext, hooks: Hooks, prepared: PreparedCall) -> PreparedCall:
