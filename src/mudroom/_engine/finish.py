@@ -117,6 +117,7 @@ class Ending(Struct, frozen=True):
         error: description of the failure, or "".
         exception: exception of an adapter that ended the run.
         limit: the limit that ended the run.
+        has_begun: false if a limit ended the run before its first request.
         is_summary_requested: true if an earlier process requested the summary already.
     """
 
@@ -124,6 +125,7 @@ class Ending(Struct, frozen=True):
     error: str = ""
     exception: Exception | None = None
     limit: LimitState | None = None
+    has_begun: bool = True
     is_summary_requested: bool = False
 
 
@@ -157,7 +159,8 @@ def explain_no_turn(run: RunContext, ending: Ending) -> Ending:
     """Say that a run did not begin which a limit above ended before its first request."""
     if ending.error or ending.reason not in LIMIT_REASONS:
         return ending
-    return replace(ending, error=NOT_BEGUN if run.brief.parent else NO_TIME_LEFT, limit=None)
+    error = NOT_BEGUN if run.brief.parent else NO_TIME_LEFT
+    return replace(ending, error=error, limit=None, has_begun=False)
 
 
 def _describe_shortage(run: RunContext, left: float) -> str:
@@ -336,8 +339,7 @@ def _allows_summary(run: RunContext, ending: Ending) -> bool:
     if run.control.phase is Phase.CANCELLING:
         return False
     if run.control.phase is Phase.WRAPPING_UP:
-        # A run that a limit above ends before its first request has nothing to summarise.
-        return ending.error != NOT_BEGUN
+        return ending.has_begun  # if not, there is nothing to summarise
     if run.conversation.is_unanswered:
         has_begun = run.turn > 1 or (run.turn > 0 and bool(run.brief.parent))
         return ending.reason is Reason.TIMEOUT and not ending.error and has_begun
@@ -404,7 +406,7 @@ async def close_open_calls(run: RunContext, text: str, *, refused: bool) -> None
     for _, call in run.batch.list_open_calls():
         name = normalize_tool_name(call.name)
         output = run.batch.outputs.get(call.id)
-        is_partial = output and text == INTERRUPTED
+        is_partial = output and not refused
         result = ToolResult(f"{text}{PARTIAL_OUTPUT}{output}" if is_partial else text, error=True)
         if window := run.evidence.open_windows.pop(call.id, None):
             result = await window.close(result)

@@ -19,7 +19,6 @@ from .conversation import CallOutcome
 from .finish import (
     INCOMPLETE_ANSWER,
     SUMMARY_CALLS_NO_TOOLS,
-    WRAP_UP_NOTE,
     Ending,
     close_open_calls,
     end_by_limit,
@@ -95,7 +94,7 @@ async def _reach_ending(run: RunContext, failure: str, failure_reason: Reason) -
         if failure:
             return Ending(failure_reason, failure)
         if (reason := resumption.summary_reason) is not None:
-            is_own = resumption.last_note != WRAP_UP_NOTE
+            is_own = not resumption.is_stopped_from_outside
             limit = find_limit_again(run, reason) if is_own else None
             return Ending(reason, limit=limit, is_summary_requested=True)
         async with time_limit(None) as deadline:
@@ -105,6 +104,7 @@ async def _reach_ending(run: RunContext, failure: str, failure_reason: Reason) -
                 await wait_for_next_prompt(run)
             return await take_turns(run, resumption.pending_answer)
     except TimeoutError as error:
+        # The run's own deadline says nothing; whoever else gives up says what took too long.
         limit = None if str(error) else run.timer.limit
         return Ending(Reason.TIMEOUT, str(error), limit=limit)
     except (ModelError, StoppedByHook) as error:

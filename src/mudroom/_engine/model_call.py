@@ -160,8 +160,11 @@ async def reserve_request(run: RunContext, *, is_summary: bool = False) -> Limit
 def _say_if_it_waits(run: RunContext) -> Generator[None]:
     """Show that the run waits for a limit, unless the wait is short."""
     accounts = [account for meter in run.meter.walk_up() for account in meter.accounts.values()]
-    limits = ", ".join(f"{each.maximum:,.7g} {each.limit.unit}" for each in accounts[-1:])
-    text = WAITS_FOR_LIMIT.format(limit=f"the limit of {limits}" if limits else "a shared limit")
+    limit = "a shared limit"  # of runs in another process, which keeps its accounts
+    if accounts:
+        outermost = accounts[-1]  # most runs share it, so the wait is most likely for theirs
+        limit = f"the limit of {outermost.maximum:,.7g} {outermost.limit.unit}"
+    text = WAITS_FOR_LIMIT.format(limit=limit)
     loop = asyncio.get_running_loop()
     notice = loop.call_later(WAIT_SECONDS, run.recorder.show_delta, "waiting", text)
     try:

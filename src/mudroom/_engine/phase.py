@@ -19,13 +19,13 @@ class Resumption(Struct, frozen=True):
     Arguments:
         pending_answer: the last answer, if tool calls of it are open or no turn followed it.
         summary_reason: the reason why the run ends, if the summary was requested already.
-        last_note: the last note that the run read; it requested the summary.
+        is_stopped_from_outside: true if that reason is a stop, or the limit of a run above.
         is_interrupted: true if the user interrupted the run: it waits for the next prompt.
     """
 
     pending_answer: AssistantMessage | None = None
     summary_reason: Reason | None = None
-    last_note: str = ""
+    is_stopped_from_outside: bool = False
     is_interrupted: bool = False
 
 

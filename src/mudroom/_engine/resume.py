@@ -46,6 +46,7 @@ from .children.start_child import open_team
 from .compaction.record_file import rebuild_context
 from .compaction.shortening import apply_edit
 from .conversation import INTERRUPTED, UNKNOWN_AFTER_CRASH, CallOutcome
+from .finish import WRAP_UP_NOTE
 from .inbox import is_notification, make_notification
 from .meters.account import Permit
 from .meters.meter import NEAR_LIMIT
@@ -76,7 +77,7 @@ async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumpt
     return Resumption(
         restorer.pending_answer,
         restorer.summary_reason,
-        restorer.last_note,
+        restorer.is_stopped_from_outside,
         restorer.is_interrupted and not run.inbox.has_next_prompt,
     )
 
@@ -86,7 +87,10 @@ def _restore_permit(run: RunContext, max_tokens: int | None) -> Permit | None:
     if max_tokens is None:
         return None
     accounts = (account for meter in run.meter.walk_up() for account in meter.accounts.values())
-    return Permit((), None, max_tokens, next((each.state for each in accounts), None))
+    # The record does not say which limit allowed no longer answer. The nearest one stands for it:
+    # a limit of the run itself, if it has one, before those of the runs above.
+    nearest = next((account.state for account in accounts), None)
+    return Permit((), None, max_tokens, nearest)
 
 
 class _Restorer:
@@ -104,7 +108,7 @@ class _Restorer:
         self.sent_blocks: list[UserBlock] = []
         self.pending_answer: AssistantMessage | None = None
         self.summary_reason: Reason | None = None
-        self.last_note = ""
+        self.is_stopped_from_outside = False
         self.is_interrupted = False
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             ToolCallStarted: self._start_call,
@@ -183,7 +187,8 @@ class _Restorer:
             run.outputs.refuse(OutputRefusal(event.text, event.refused))
         if event.text in NEAR_LIMIT_NOTES:
             run.meter.has_warned = True
-        self.last_note = event.text
+        # The record tells only by its text whose limit a request for the summary is about.
+        self.is_stopped_from_outside = event.text == WRAP_UP_NOTE
 
     def _restore_final_answer(self, answer: AssistantMessage, event: NoteInjected) -> None:
         """Restore what an answer without calls stated and how often the model was reminded.

@@ -123,7 +123,7 @@ class BriefMaker:
         """Return the tools that an agent selects, and the patterns of the servers it may use."""
         services = self._resources.services
         tools = narrow_tools(
-            services.toolbox, agent.tools, depth=budget.depth or 0, is_root=is_root
+            services.toolbox, agent.tools, may_have_children=bool(budget.depth), is_root=is_root
         )
         servers = services.servers.patterns if services.servers else ()
         return (*tools, *narrow_server_patterns(servers, agent.tools))

@@ -223,7 +223,10 @@ class SessionRunner:
         services = replace(self.resources.services, toolbox=tools, approver=DenyAllApprover())
         model = self.briefs.resolve_model(agent)
         brief = self.briefs.make_brief(prompt, agent, model, agent.budget, history=history, depth=1)
-        brief = replace(brief, tools=narrow_tools(tools, None, depth=agent.budget.depth or 0))
+        # A scope has no children unless its budget names levels of them.
+        may_have_children = bool(agent.budget.depth)
+        tool_names = narrow_tools(tools, None, may_have_children=may_have_children)
+        brief = replace(brief, tools=tool_names)
         on_start(brief.run_id)
         worker = self.resources.worker.with_services(services)
         return await self.run_brief(brief, request, worker)
