@@ -75,7 +75,9 @@ async def test_a_file_of_any_name_is_changed_by_one_call_at_a_time(stage: Stage,
         return ""
 
     tools = [replace(change, get_key=attrgetter("where"))]
-    await stage.run([[call("change", where=each) for each in (name, name, "a")], "end"], tools=tools)
+    await stage.run(
+        [[call("change", where=each) for each in (name, name, "a")], "end"], tools=tools
+    )
     assert beside == {(name,), tuple(sorted((name, "a")))}
 
 

@@ -76,7 +76,7 @@ async def execute(
         overlaps.start(run.run_id, run.brief.name)
     try:
         ending = await _reach_ending(run, failure, failure_reason)
-        if not run.recorder.turn:
+        if not run.turn.number:
             ending = explain_no_turn(run, ending)
         run.control.end()
         report = await finish_run(run, ending)
@@ -188,7 +188,7 @@ async def take_turns(run: RunContext, pending: AssistantMessage | None) -> Endin
         pending: an answer that an earlier process received and did not handle completely.
     """
     while True:
-        turn = run.recorder.turn
+        last_turn = run.turn.number
         counted_turns = run.meter.turns
         try:
             if pending is None:
@@ -207,7 +207,7 @@ async def take_turns(run: RunContext, pending: AssistantMessage | None) -> Endin
             if not run.is_interrupted:
                 raise
             pending = None
-            await end_interrupted_turn(run, turn, counted_turns)
+            await end_interrupted_turn(run, last_turn, counted_turns)
             await wait_for_next_prompt(run)
 
 
@@ -217,7 +217,7 @@ async def _act_and_judge(run: RunContext, answer: AssistantMessage) -> Ending | 
         return await _refuse_calls_of_summary(run, answer)
     from .tool_calls import run_tool_calls
 
-    outcomes = await run_tool_calls(run)
+    outcomes = await run_tool_calls(run, run.turn)
     ending = judge(run, answer, outcomes)
     if ending and ending.reason is Reason.GOAL:
         ending = await _confirm_goal(run, ending)
@@ -406,7 +406,7 @@ async def _must_shorten(run: RunContext) -> bool:
         return True
     if state.requested_focus is not None:
         return True
-    is_first = not run.recorder.turn and not run.brief.history
+    is_first = not run.turn.number and not run.brief.history
     size = 0 if is_first else run.estimate_request_tokens()
     if is_first or size < state.next_check:
         return False

@@ -68,6 +68,13 @@ class Phase(Enum):
 LIMIT_REASONS = (Reason.TIMEOUT, Reason.MAX_TURNS, Reason.BUDGET)
 """Limits that end the runs below, too, which then have the same reason."""
 
+SUMMARY_REQUEST = (
+    "Call no more tools. Summarise now what you found and did, and what is left undone."
+)
+
+WRAP_UP_NOTE = f"You are asked to wrap up. {SUMMARY_REQUEST}"
+"""Note of a run that is asked for its summary by `wrap_up`, or at the limit of a run above."""
+
 OPEN_PHASES = (Phase.RUNNING, Phase.INTERRUPTING, Phase.INTERRUPTED)
 """Phases of a run that is not stopped: it reads messages, and its children may start."""
 

@@ -46,13 +46,12 @@ from .children.start_child import open_team
 from .compaction.record_file import rebuild_context
 from .compaction.shortening import apply_edit
 from .conversation import INTERRUPTED, UNKNOWN_AFTER_CRASH, CallOutcome
-from .finish import WRAP_UP_NOTE
 from .inbox import is_notification, make_notification
 from .meters.account import Permit
 from .meters.meter import NEAR_LIMIT
 from .meters.run_timer import sum_worked_seconds
 from .model_call import append_answer, charge
-from .phase import Phase, Resumption, RunControl
+from .phase import WRAP_UP_NOTE, Phase, Resumption, RunControl
 from .recorded_conversations import PastEvents, find_report, list_returned_runs
 from .run_context import RunContext
 from .structured_output import EMIT_TOOL, REMINDER_START, OutputRefusal
@@ -138,10 +137,10 @@ class _Restorer:
 
     def _start_call(self, event: ToolCallStarted) -> None:
         self.calls[event.call.id] = event.call
-        self._run.batch.restore_start(event.call)
+        self._run.turn.restore_start(event.call)
 
     def _intend_write(self, event: FileWriteIntended) -> None:
-        self._run.batch.started[event.call_id] = event
+        self._run.turn.started[event.call_id] = event
 
     def _restore_message(self, event: MessageSent) -> None:
         self._run.inbox.restore(event.message)
@@ -161,7 +160,7 @@ class _Restorer:
             run.loop_detector.add_turn(answer, ())
         self.pending_answer = None
         self.is_interrupted = True
-        run.close_batch()
+        run.close_turn()
         run.conversation.queue_again(self.sent_blocks)
         self.sent_blocks = []
         run.inbox.mark_interrupt()
@@ -215,8 +214,8 @@ class _Restorer:
 
     def _close_turn(self) -> None:
         run = self._run
-        if run.batch.calls:
-            outcomes = run.close_batch()
+        if run.turn.calls:
+            outcomes = run.close_turn()
             collect_reminders(run)
             if self.pending_answer:
                 run.loop_detector.add_turn(self.pending_answer, outcomes)
@@ -244,7 +243,7 @@ class _Restorer:
         run = self._run
         run.conversation.append_user_blocks(self.sent_blocks)
         self.sent_blocks = []
-        run.recorder.turn = event.turn
+        run.go_to_turn(event.turn)
         if self.summary_reason is None:
             run.meter.add_turns(1)
         charge(run, event.message)
@@ -254,7 +253,7 @@ class _Restorer:
 
     def _finish_call(self, event: ToolCallFinished) -> None:
         run = self._run
-        run.batch.add(CallOutcome(event.call_id, event.name, event.result, event.refused))
+        run.turn.add(CallOutcome(event.call_id, event.name, event.result, event.refused))
         call = self.calls.get(event.call_id)
         if event.name == EMIT_TOOL and event.result.error and not event.refused:
             run.outputs.add_refusal(event.result.text)
@@ -272,7 +271,7 @@ class _Restorer:
 
     def _charge_cut_off_child(self, event: ToolCallFinished) -> None:
         """Charge the child of a call that the user interrupted."""
-        position = list(self._run.batch.calls).index(event.call_id) + 1
+        position = list(self._run.turn.calls).index(event.call_id) + 1
         child = join_run_id(event.run, event.turn, position)
         if child in self._run.services.past_events:
             charge_past_child(self._run, child)

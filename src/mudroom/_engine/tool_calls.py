@@ -38,7 +38,7 @@ from .._projections.safe_text import make_call_title
 from ..errors import MudroomError, UsageError, WorkspaceError, suggest_names
 from .call_context import CallContext
 from .changes.watch import ChangeWindow, WriteWindow, add_writes, explain_unwatched
-from .conversation import INTERRUPTED, UNKNOWN_AFTER_CRASH, CallOutcome
+from .conversation import INTERRUPTED, UNKNOWN_AFTER_CRASH, CallOutcome, Turn
 from .evidence import keep_evidence
 from .file_writes import hash_present
 from .run_context import RunContext
@@ -60,21 +60,21 @@ ALL_FAILED = (
 )
 
 
-async def run_tool_calls(run: RunContext) -> list[CallOutcome]:
-    """Run the calls of the batch that have no outcome yet, and queue all results for the model.
+async def run_tool_calls(run: RunContext, turn: Turn) -> list[CallOutcome]:
+    """Run the calls of the turn that have no outcome yet, and queue all results for the model.
 
     Returns the outcomes in the order of the calls.
     """
-    if not run.batch.calls:
+    if not turn.calls:
         return []
-    open_calls = run.batch.list_open_calls()
+    open_calls = turn.list_open_calls()
     if len(open_calls) == 1:
         [(position, call)] = open_calls
         await _run_call(run, position, prepare_call(run, call))
     elif open_calls:
         scheduler = CallScheduler()
         await _run_all(_start_call(run, scheduler, *each) for each in open_calls)
-    outcomes = run.close_batch()
+    outcomes = run.close_turn()
     for note in collect_reminders(run):
         run.add_note(note)
     failed = [outcome for outcome in outcomes if outcome.result.error]
@@ -120,11 +120,11 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
     """Run one call: intent, act, result, each stored before the next (S1).
 
     Three kinds of calls come here: live ones; those that an earlier process started, which are in
-    `run.batch.started`; and those of a replay, whose tools, hooks and decisions are recorded ones
+    `run.turn.started`; and those of a replay, whose tools, hooks and decisions are recorded ones
     (`recorded_work` is set).
     """
     # For a resumed call the hook was called before: the record has the arguments that it chose.
-    if run.services.hooks and not prepared.refusal and prepared.call.id not in run.batch.started:
+    if run.services.hooks and not prepared.refusal and prepared.call.id not in run.turn.started:
         prepared = await call_before_hook(run, run.services.hooks, prepared)
     # Judged again after a resume: rules may have changed. A replay has the recorded decision.
     prepared = await check_permission(run, prepared)
@@ -132,12 +132,12 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
     context = CallContext(run, prepared.call, position)
     started_at = run.services.clock.monotonic()
     result = refusal
-    if prepared.call.id not in run.batch.started:  # live, or replayed
+    if prepared.call.id not in run.turn.started:  # live, or replayed
         await _record_start(run, prepared, is_refused=refusal is not None)
     elif prepared.tool and not refusal:  # resumed: None if the call may run again
         result = resolve_interrupted(run, prepared.call, prepared.tool)
     if result is None:  # neither refused nor settled by what the earlier process left
-        run.batch.working[prepared.call.id] = prepared.name, started_at
+        run.turn.working[prepared.call.id] = prepared.name, started_at
         result = await act_and_observe(context, prepared)
         if run.services.recorded_work is None:  # recorded results have the engine's lines already
             result = replace(result, text=quote_appended(result.text))
@@ -185,7 +185,7 @@ async def _record_start(run: RunContext, prepared: PreparedCall, *, is_refused: 
 async def _record_outcome(
     run: RunContext, prepared: PreparedCall, outcome: CallOutcome, seconds: float
 ) -> None:
-    run.batch.add(outcome)
+    run.turn.add(outcome)
     finished = run.recorder.make_event(
         ToolCallFinished,
         call_id=outcome.call_id,
@@ -446,9 +446,9 @@ async def _ask_approver(
 
 
 def collect_reminders(run: RunContext) -> list[str]:
-    """Return the reminders that are due after a batch of calls."""
+    """Return the reminders that are due after the calls of a turn."""
     makers = [tool.make_reminder for tool in run.tools.values() if tool.make_reminder]
-    reminders = [run.evidence.board_reminder.make_text(run.recorder.turn)]
+    reminders = [run.evidence.board_reminder.make_text(run.turn.number)]
     if makers:
         context = CallContext(run)
         reminders += [make_reminder(context) or "" for make_reminder in makers]
@@ -664,7 +664,7 @@ def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> Too
     """Return the result of a call that an earlier process started; None if it may run again."""
     if tool.effect is Effect.EFFECTFUL:
         return ToolResult(INTERRUPTED, error=True, unknown_changes=UNKNOWN_AFTER_CRASH)
-    write = run.batch.started[call.id]
+    write = run.turn.started[call.id]
     if write is None:
         return None
     workspace = run.environment.workspace
