@@ -421,7 +421,7 @@ class SessionRunner:
             brief = replace(brief, budget=budget)
         # Not `_show_to`: there may be thousands of runs, and most have no watcher.
         show = request.watcher and filter_events(brief.run_id, request.watcher)
-        run = StartedRun(self.resources.services, self.meter, self._handles)
+        run = RootRun(self.resources.services, self.meter, self._handles)
         is_interrupted = False
         try:
             if show:
@@ -451,7 +451,7 @@ class SessionRunner:
         finally:
             self._working_prompt = None
 
-    async def _wait_for_end(self, brief: Brief, handle: RunHandle, run: StartedRun) -> None:
+    async def _wait_for_end(self, brief: Brief, handle: RunHandle, run: RootRun) -> None:
         """Wait for the end of an interrupted prompt, and add its run to the conversation."""
         report: Report | None = None
         with closing(run):
@@ -493,8 +493,8 @@ def make_opening(
     )
 
 
-class StartedRun:
-    """One run.
+class RootRun:
+    """One run without a parent, from its start to the closing of its meter.
 
     Arguments:
         handles: of the runs that work; the run adds and removes its own.
