@@ -178,7 +178,7 @@ class CallContext:
         self.call = call
         self.position = position
         self.run_id = run.brief.run_id
-        self.turn = run.recorder.turn if turn is None else turn
+        self.turn = run.turn.number if turn is None else turn
         self.memo = run.memo
         self.sandbox = run.environment.sandbox
         self.redact = run.services.redact
@@ -243,7 +243,7 @@ class CallContext:
         """Show the last lines of the output so far, and keep it; see the port."""
         text = self.redact(text)
         if self.call:
-            self.run.batch.outputs[self.call.id] = text
+            self.run.turn.outputs[self.call.id] = text
         call_id = self.call.id if self.call else ""
         self.run.recorder.show_delta("output", text[-_MAX_SHOWN:].rstrip(), call_id)
 

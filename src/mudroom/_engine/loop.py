@@ -19,7 +19,6 @@ from .conversation import CallOutcome
 from .finish import (
     INCOMPLETE_ANSWER,
     SUMMARY_CALLS_NO_TOOLS,
-    WRAP_UP_NOTE,
     Ending,
     close_open_calls,
     end_by_limit,
@@ -77,7 +76,7 @@ async def execute(
         overlaps.start(run.run_id, run.brief.name)
     try:
         ending = await _reach_ending(run, failure, failure_reason)
-        if not run.recorder.turn:
+        if not run.turn.number:
             ending = explain_no_turn(run, ending)
         run.control.end()
         report = await finish_run(run, ending)
@@ -95,7 +94,7 @@ async def _reach_ending(run: RunContext, failure: str, failure_reason: Reason) -
         if failure:
             return Ending(failure_reason, failure)
         if (reason := resumption.summary_reason) is not None:
-            is_own = resumption.last_note != WRAP_UP_NOTE
+            is_own = not resumption.is_stopped_from_outside
             limit = find_limit_again(run, reason) if is_own else None
             return Ending(reason, limit=limit, is_summary_requested=True)
         async with time_limit(None) as deadline:
@@ -105,6 +104,7 @@ async def _reach_ending(run: RunContext, failure: str, failure_reason: Reason) -
                 await wait_for_next_prompt(run)
             return await take_turns(run, resumption.pending_answer)
     except TimeoutError as error:
+        # The run's own deadline says nothing; whoever else gives up says what took too long.
         limit = None if str(error) else run.timer.limit
         return Ending(Reason.TIMEOUT, str(error), limit=limit)
     except (ModelError, StoppedByHook) as error:
@@ -188,7 +188,7 @@ async def take_turns(run: RunContext, pending: AssistantMessage | None) -> Endin
         pending: an answer that an earlier process received and did not handle completely.
     """
     while True:
-        turn = run.recorder.turn
+        last_turn = run.turn.number
         counted_turns = run.meter.turns
         try:
             ending = await _take_turn(run, pending)
@@ -203,7 +203,7 @@ async def take_turns(run: RunContext, pending: AssistantMessage | None) -> Endin
             if not run.is_interrupted:
                 raise
             pending = None
-            await end_interrupted_turn(run, turn, counted_turns)
+            await end_interrupted_turn(run, last_turn, counted_turns)
             await wait_for_next_prompt(run)
 
 
@@ -227,7 +227,7 @@ async def _act_and_judge(run: RunContext, answer: AssistantMessage) -> Ending | 
         return await _refuse_calls_of_summary(run, answer)
     from .tool_calls import run_tool_calls
 
-    outcomes = await run_tool_calls(run)
+    outcomes = await run_tool_calls(run, run.turn)
     ending = judge(run, answer, outcomes)
     if ending and ending.reason is Reason.GOAL:
         ending = await _confirm_goal(run, ending)
@@ -415,7 +415,7 @@ async def _must_shorten(run: RunContext) -> bool:
         return True
     if state.requested_focus is not None:
         return True
-    is_first = not run.recorder.turn and not run.brief.history
+    is_first = not run.turn.number and not run.brief.history
     size = 0 if is_first else run.estimate_request_tokens()
     if is_first or size < state.next_check:
         return False

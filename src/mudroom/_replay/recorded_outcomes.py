@@ -441,7 +441,7 @@ class RecordedBackground(BackgroundWork):
     @property
     def keeps_run_open(self) -> bool:
         """True if the recorded run went on after this turn because of background work."""
-        return self._run.turn in self._kept_open
+        return self._run.turn.number in self._kept_open
 
     def add_child(
         self, work_id: str, handle: RunHandle, title: str, end: Awaitable[InboxMessage]
@@ -462,7 +462,7 @@ class RecordedBackground(BackgroundWork):
 
     def take_warning(self) -> str:
         """Return the recorded note about commands in this turn."""
-        return self._warnings.get(self._run.turn, "")
+        return self._warnings.get(self._run.turn.number, "")
 
     async def wait_for_message(self) -> bool:
         """Wait for a message if the recorded run did. Return whether there is an unread one."""
@@ -544,7 +544,7 @@ class RecordedGate(RequestGate):
             if isinstance(follows, RunFinished):
                 if event is not follows:
                     await run.deliver_messages()
-                return LimitState(Limit.TURNS, run.turn, run.turn)
+                return LimitState(Limit.TURNS, run.turn.number, run.turn.number)
         elif event is not follows and not isinstance(follows, TurnStarted | Compacted):
             # The process of the request ended, and the next one stopped the run before it.
             await run.deliver_messages()

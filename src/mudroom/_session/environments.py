@@ -1,7 +1,4 @@
-"""Environments of runs: their files, their sandbox and their permission policy.
-
-node_environments.py: those of a session on a machine that does not see its folder
-"""
+"""Environments of runs: their files, their sandbox and their permission policy."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager as AsyncContext
 from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -39,6 +37,7 @@ from ..permissions.policy import RulePolicy
 from ..permissions.rules import Permissions
 
 if TYPE_CHECKING:
+    from .._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces
     from .._adapters.workspaces.isolated.workspaces import IsolatedFolder, IsolatedWorkspaces
 
 # Returns the isolated workspaces of a session, always the same object.
@@ -309,6 +308,67 @@ class SessionEnvironments:
         sandbox = self._open_folder(folder, self._factory).sandbox
         stack.callback(sandbox.close)
         return sandbox
+
+
+class NodeEnvironments(SessionEnvironments):
+    """The port Environments on a machine that does not see the session's folder.
+
+    Its shared environment has no files: a run begins with the files of a tree.
+
+    Arguments:
+        factory: opens folders with the options of the session.
+        folder: path of the folder on the session's machine.
+        workspaces: the files that this machine has.
+    """
+
+    sees_folder = False
+
+    def __init__(
+        self, factory: EnvironmentFactory, folder: str, workspaces: NodeWorkspaces
+    ) -> None:
+        self._folder = folder
+        self._workspaces = workspaces
+        empty = Path(workspaces.directory, "empty")
+        empty.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shared = factory.open(str(empty), [], view=FolderView(folder))
+        super().__init__(shared, factory, lambda: workspaces)
+
+    @property
+    def original(self) -> str:
+        """Path of the folder on the session's machine."""
+        return self._folder
+
+    def _prepare(self, opening: Opening) -> Environment:
+        """Fetch the files of a run and open its environment."""
+        spec = opening.spec
+        if spec.is_snapshot:
+            environment = self._open_snapshot(opening)
+            opening.stack.callback(environment.sandbox.close)
+            return environment
+        if spec.kind is WorkspaceKind.COPY and spec.tree:
+            return self._open_fetched_copy(opening)
+        if spec.tree and not spec.has_changes:
+            for tree in {spec.base, spec.tree}:
+                self._workspaces.fetch(tree, opening.stop)
+        return super()._prepare(opening)
+
+    def _open_snapshot(self, opening: Opening) -> Environment:
+        """Open the files of a tree for a run that only reads."""
+        spec = opening.spec
+        folder = opening.stack.enter_context(
+            self._workspaces.open_snapshot(spec.tree, opening.stop, same_path=self._has_same_path)
+        )
+        return self._add_trees(self._open_as(spec, folder, opening.factory))
+
+    def _open_fetched_copy(self, opening: Opening) -> Environment:
+        """Open a copy of the files of a tree, which is removed with the run."""
+        tree = opening.spec.tree
+        self._workspaces.fetch(tree, opening.stop)
+        folder = self._workspaces.check_out(tree, same_path=self._has_same_path)
+        opening.stack.callback(self._workspaces.remove, folder.run_id)
+        environment = opening.factory.open_copy(folder.files.folder, self.original)
+        opening.stack.callback(environment.sandbox.close)
+        return replace(environment, missing=", ".join(folder.missing))
 
 
 class IsolatedFiles:
