@@ -530,7 +530,7 @@ async def test_a_notice_says_why_the_tool_is_missing(
     async with ModelServer(lambda _: "Done.") as server:
         served = Served(server, tmp_path, monkeypatch)
         async with served.open(model, **options) as session:
-            notices = [each for each in session.notices if "web_search" in each]
+            notices = [each for each in map(str, session.notices) if "web_search" in each]
     assert notices == ([notice] if notice else [])
 
 

@@ -24,6 +24,7 @@ from .._adapters.workers.local import LocalWorker
 from .._core.agents import Agent
 from .._core.events import SessionOpened, StoredEvent
 from .._core.listings import ListingLimits, count_listed_characters
+from .._core.notices import Notice
 from .._core.ports import ApprovalDecision, ApprovalRequest, Environment, Journal, SessionServers
 from .._core.ports.board import BoardOffer
 from .._core.tools import Tool
@@ -81,7 +82,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
     output_style: str = ""
     mcp_servers: SessionServers | None = None
     context_files: agent_files.ContextFiles | None = None
-    notices: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
     tool_sources: SessionToolSources
     tracing: SessionTracing | None = None
 
@@ -141,7 +142,7 @@ class _Builder:
             lambda name: make_replay_model(name, open_store(options.store, self._home)),
             takes_images=options.model_options.takes_images,
         )
-        self._notices: list[str] = []
+        self._notices: list[Notice] = []
         self._servers = open_servers(options, self._folder, self._home, self._environ)
         self.undo = AsyncExitStack()
         self.undo.push_async_callback(self._models.close)
@@ -222,7 +223,7 @@ class _Builder:
     async def _open_journal(self) -> SessionJournal:
         journal = await open_journal(self._options, self._home)
         self.undo.push_async_callback(journal.close)
-        self._notices.extend(getattr(journal, "notices", ()))
+        self._notices += (Notice("record", text) for text in getattr(journal, "notices", ()))
         return SessionJournal(journal)
 
     def _build_services(
@@ -320,7 +321,7 @@ class _Builder:
         return self._models.get_model(requested).name
 
     def _use_offline_model(self) -> str:
-        self._notices.append(explain_offline(self._environ))
+        self._notices.append(Notice("offline", explain_offline(self._environ)))
         return "offline"
 
     async def _choose_child_models(self, agents: Mapping[str, Agent]) -> dict[str, str]:

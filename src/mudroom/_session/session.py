@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from .._core.agents import Agent
 from .._core.budgets import Budget
 from .._core.events import AnyEvent, StoredEvent
+from .._core.notices import Notice
 from .._core.ports import Sandbox, Workspace
 from .._core.runs import RecordedTask, Report
 from .._core.runs import T as Outputs
@@ -48,7 +49,7 @@ class Session:
     Its keyword arguments are the fields of `SessionOptions`, which describes them.
 
     Attributes:
-        notices: messages for the user about how the session was opened.
+        notices: messages for the user about how the session was opened, by kind.
         start_source: why a new session starts, for hooks, such as "clear" after another one. Set it
             before the session opens. A resumed or forked session has its own source.
         end_reason: why the session ends, for hooks. Set it before the end.
@@ -67,7 +68,7 @@ class Session:
     def __init__(self, **options: Any) -> None:
         self._options = make_options(options)
         self._budget = self._options.budget
-        self.notices: list[str] = []
+        self.notices: list[Notice] = []
         self.start_source = "startup"
         self.end_reason = "other"
         self.chosen_options = list_chosen(options)
@@ -104,8 +105,6 @@ class Session:
         self.notices.extend(runner.resources.notices)
         if recorded is not None:
             self.notices += await runner.load_record(recorded, self._history_watchers)
-            if notice := recorded_options.describe_restored(self._options):
-                self.notices.append(notice)
         await runner.resources.models.load_replays()
         runner.record_opening(self.id, self.cwd, recorded_options.list_grants(self._options))
         if hooks := runner.resources.services.hooks:

@@ -27,6 +27,7 @@ from ..._adapters.models.pricing import calculate_cost
 from ..._adapters.tools._ripgrep import find_ripgrep
 from ..._core.listings import count_noun, format_size
 from ..._core.messages import AssistantMessage, ThinkingBlock, Usage, user_message
+from ..._core.notices import Notice
 from ..._core.ports import Model, RequestConfig, RetryNotice, ServerStatus
 from ..._core.tools import Tool, ToolResult
 from ..._platform.time_limits import SystemClock, time_limit
@@ -281,14 +282,15 @@ def _check_child_models(environ: Mapping[str, str]) -> Iterator[Check]:
     from .agents import list_child_models
 
     name = "child models"
-    notices: list[str] = []
+    notices: list[Notice] = []
     models = list_child_models(".", notices)
     reasons = {model: explain_unusable(model, environ) for model in models.values() if model}
     unusable = [f"{model} cannot be used ({why})" for model, why in reasons.items() if why]
     if unusable:
         yield Check(name, "fail", "; ".join(unusable), "Change the setting child_model.")
     elif notices:
-        yield Check(name, "warn", "; ".join(notices), "Change the setting child_model.")
+        texts = "; ".join(map(str, notices))
+        yield Check(name, "warn", texts, "Change the setting child_model.")
     elif reasons:
         rows = (
             f"{'all other agents' if agent == '*' else agent}: {model or 'as their parent'}"

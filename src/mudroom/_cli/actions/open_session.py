@@ -11,6 +11,7 @@ from ..._adapters.integrations.tracing.spec import Tracing
 from ..._core.agents import Agent
 from ..._core.budgets import Budget
 from ..._session.config import Settings
+from ..._core.notices import Notice
 from ..._session.options import SessionOptions, gather_options
 from ..._session.session import Session
 from .load_permissions import LoadedPermissions, is_trusted
@@ -67,7 +68,7 @@ def create_session(
     # in another one.
     session.chosen_options = frozenset({*flags, *given, "cwd"})
     session.start_source = start.source
-    session.notices.extend(notices)
+    session.notices += (Notice("unused", text) for text in notices)
     return session
 
 

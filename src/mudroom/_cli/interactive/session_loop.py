@@ -196,9 +196,9 @@ async def _print_notices(conversation: Conversation, quiet: bool) -> None:
     if not quiet:
         of_machine = describe_sandbox(session, network=settings.allow_net)
         new = select_new_notices(settings.home, session.cwd, session.notices)
-        for notice in (of_machine, *new):
-            if notice:
-                conversation.print_text(notice, "dim")
+        for text in (of_machine, *(notice.text for notice in new)):
+            if text:
+                conversation.print_text(text, "dim")
     deleted = await delete_expired_sessions(settings)
     if deleted:
         conversation.print_text(deleted, "dim")
