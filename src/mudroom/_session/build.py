@@ -37,7 +37,13 @@ from ..errors import JournalError, SessionPaused, UsageError
 from .agent_catalog import AgentCatalog, describe_platform, load_catalog, resolve_child_models
 from .context_windows import make_context_policy
 from .environments import EnvironmentFactory, SessionEnvironments
-from .model_registry import ModelRegistry, explain_offline, explain_unusable, make_replay_model
+from .model_registry import (
+    ModelRegistry,
+    explain_offline,
+    explain_unusable,
+    make_missing_model_error,
+    make_replay_model,
+)
 from .open_adapters import (
     add_hooks,
     check_isolation,
@@ -110,17 +116,22 @@ class SessionResources(Struct, frozen=True, kw_only=True):
 
 
 async def open_resources(
-    options: SessionOptions, watchers: Watchers, past_events: PastEvents
+    options: SessionOptions,
+    watchers: Watchers,
+    past_events: PastEvents,
+    *,
+    allows_offline: bool = False,
 ) -> SessionResources:
     """Choose and open everything a session uses. If it raises, nothing stays open.
 
     Arguments:
         watchers: called with each event of the runs; may be changed later.
         past_events: events of interrupted runs, by run id; filled before the first run.
+        allows_offline: use the offline model if the model is "auto" and none is found.
 
     Raises UsageError or JournalError.
     """
-    builder = _Builder(options)
+    builder = _Builder(options, allows_offline=allows_offline)
     async with builder.undo:
         resources = await builder.build(watchers, past_events)
         builder.undo.pop_all()
@@ -130,8 +141,9 @@ async def open_resources(
 class _Builder:
     """Builds one session. `undo` closes what is open; empty it when everything is built."""
 
-    def __init__(self, options: SessionOptions) -> None:
+    def __init__(self, options: SessionOptions, *, allows_offline: bool) -> None:
         self._options = options
+        self._allows_offline = allows_offline
         self._environ = get_environ(options)
         self._folder = find_folder(options)
         self._home = find_home(options)
@@ -321,6 +333,8 @@ class _Builder:
         return self._models.get_model(requested).name
 
     def _use_offline_model(self) -> str:
+        if not self._allows_offline:
+            raise make_missing_model_error()
         self._notices.append(Notice("offline", explain_offline(self._environ)))
         return "offline"
 

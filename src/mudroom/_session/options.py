@@ -127,7 +127,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     Arguments:
         model: a model string ("anthropic:claude-sonnet-4-5", "ollama:qwen3:8b", "offline"), a
             Model object, or "auto": the first provider in `environ` that has a key or a local
-            server, else the offline model.
+            server. If there is none, the session does not open.
         cwd: the folder that file tools are limited to, or a Workspace object that they use in its
             place.
         budget: limits of all runs of the session together: prompts, tasks, scopes and the runs

@@ -55,9 +55,16 @@ class Session:
         end_reason: why the session ends, for hooks. Set it before the end.
         chosen_options: flat names of the options that win over a resumed session's record, by
             default those that are given here.
+        allows_offline: let the model "auto" be the offline model if no other one is found. Only
+            for a user who reads the notice and the answer: a service, or a file of results, would
+            pass a demo off as a model. Set it before the session opens.
 
-    Errors: UsageError (no such folder, unknown model), JournalError. If a model fails, no exception
-    is raised: the run's report has the reason.
+    Opening raises UsageError (no such folder, unknown model) and JournalError. Without a model it
+    raises UsageError("no model: no API key and no local server found"): neither `model` nor the
+    agent names one, and `environ` has no MUDROOM_MODEL, no key (ANTHROPIC_API_KEY, OPENAI_API_KEY,
+    GEMINI_API_KEY or that of another provider) and no address (OPENAI_BASE_URL, OLLAMA_HOST, ...).
+    `model="offline"` takes the offline model, a demo, on purpose. If a model fails later, no
+    exception is raised: the run's report has the reason.
 
     Example:
         async with Session(model="offline", cwd=".") as session:
@@ -71,6 +78,7 @@ class Session:
         self.notices: list[Notice] = []
         self.start_source = "startup"
         self.end_reason = "other"
+        self.allows_offline = False
         self.chosen_options = list_chosen(options)
         self._conversation = ConversationState()
         self._watchers = Watchers()
@@ -89,7 +97,10 @@ class Session:
             )
             self._budget = self._options.budget
         resources = await build.open_resources(
-            self._options, self._watchers, self._conversation.unfinished_events
+            self._options,
+            self._watchers,
+            self._conversation.unfinished_events,
+            allows_offline=self.allows_offline,
         )
         self._runner = SessionRunner(resources, self._options, self._conversation, self._watchers)
         self._runner.meter.set_limits(self._budget)

@@ -35,7 +35,12 @@ from ..._projections.safe_text import escape_line
 from ..._session import config
 from ..._session.config import Settings
 from ..._session.context_windows import ContextWindows, LearntWindows
-from ..._session.model_registry import ModelRegistry, choose_default_model, explain_unusable
+from ..._session.model_registry import (
+    MODEL_VARIABLES,
+    ModelRegistry,
+    choose_default_model,
+    explain_unusable,
+)
 from ..._version import __version__
 from ...errors import JournalError, MudroomError, UsageError
 from ..output.json_output import print_json
@@ -257,8 +262,7 @@ def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:
         "models",
         "warn",
         "no key and no local server found: mudroom uses its offline demo model",
-        "To use a real model, set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY,"
-        " OPENAI_BASE_URL or OLLAMA_HOST.",
+        f"To use a real model, set {MODEL_VARIABLES}.",
     )
 
 

@@ -131,9 +131,11 @@ class _SessionMaker:
             origins = {"child_model": settings.get_persistent_origin("child_model")}
             options |= {"output_style": plan.output_style, "origins": origins}
         programs = self._programs
-        return create_session(
+        session = create_session(
             settings, self._cwd, self._loaded, start, programs=programs, **options
         )
+        session.allows_offline = True
+        return session
 
     async def begin(self, conversation: Conversation) -> None:
         """Prepare the conversation for a session that was opened."""
