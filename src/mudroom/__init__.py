@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         Usage,
         UserMessage,
     )
-    from ._core.notices import Notice
     from ._core.options import Children, Compaction, Isolation, ModelOptions
     from ._core.ports import ApprovalDecision, ApprovalRequest, Approver, ToolContext
     from ._core.runs import Reason, Report
@@ -74,7 +73,6 @@ _NAMES_BY_MODULE = {
         "AssistantMessage ImageBlock Message ProviderBlock TextBlock ThinkingBlock ToolCallBlock "
         "ToolResultBlock Usage UserMessage"
     ),
-    "_core.notices": "Notice",
     "_core.options": "Children Compaction Isolation ModelOptions",
     "_core.ports": "ApprovalDecision ApprovalRequest Approver ToolContext",
     "_core.runs": "Reason Report",
@@ -118,7 +116,6 @@ __all__ = [  # noqa: RUF022  (by theme)
     "Usage",
     "ImageBlock",
     "Ledger",
-    "Notice",
     "OpenWork",
     "AnyEvent",
     "tool",

@@ -49,9 +49,7 @@ def test_what_works_for_others_does_not_start(
     assert not (tmp_path / "project/in.results.jsonl").exists()
 
 
-def test_a_program_with_an_agent_sdk_gets_an_error(
-    tmp_path: Path, environ: dict[str, str]
-) -> None:
+def test_a_program_with_an_agent_sdk_gets_an_error(tmp_path: Path, environ: dict[str, str]) -> None:
     streams = ("--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
     prompt = {"type": "user", "message": {"role": "user", "content": "hi"}}
     done = start(tmp_path, environ, *streams, stdin=json.dumps(prompt) + "\n")
@@ -60,9 +58,7 @@ def test_a_program_with_an_agent_sdk_gets_an_error(
     assert "offline model" not in done.stdout
 
 
-def test_a_user_gets_the_offline_model_and_is_told(
-    tmp_path: Path, environ: dict[str, str]
-) -> None:
+def test_a_user_gets_the_offline_model_and_is_told(tmp_path: Path, environ: dict[str, str]) -> None:
     done = start(tmp_path, environ, "-p", "help")
     assert done.returncode == 0
     assert "using the offline model" in " ".join(done.stderr.split())

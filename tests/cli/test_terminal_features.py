@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from mudroom import Notice
 from mudroom._cli.interactive.prompt_screen import ReplyFilter
 from mudroom._cli.interactive.terminal import status_command
 from mudroom._cli.interactive.terminal.attention import Attention, choose_channel
@@ -25,6 +24,7 @@ from mudroom._cli.output.progress import print_ledger
 from mudroom._cli.output.text import paint
 from mudroom._cli.output.theme import LIGHT_COLORS, use_theme
 from mudroom._session.config import load_settings
+from mudroom.driving import Notice
 from mudroom.errors import UsageError
 
 PNG = base64.b64decode(

@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from mudroom import Agent, Notice, Session, UsageError
+from mudroom import Agent, Session, UsageError
+from mudroom.driving import Notice
 
 from .conftest import IsolatedOptions
 

@@ -12,20 +12,20 @@ NoticeKind = Literal["offline", "sandbox", "agents", "style", "unused", "missing
 class Notice(Struct, frozen=True):
     """A message for the user about how a session was opened.
 
-    Programs choose notices by their kind; the text is for people, and may change.
-
-    | kind | the text says |
-    |---|---|
-    | `offline` | no model was found, so the offline model answers (only on the command line) |
-    | `sandbox` | commands are not contained as well as they could be |
-    | `agents` | which agents of the folder are used, and with what rights |
-    | `style` | which output style of the folder or of a plugin is used |
-    | `unused` | what was found or asked for and is not used, and why |
-    | `missing` | what runs lack: a tool, a server, git |
-    | `record` | what a resumed session has again or has changed; that its file was repaired |
+    Arguments:
+        kind: what programs choose by. "offline": no model was found, so the offline model answers.
+            "sandbox": how well commands are contained on this machine. "agents": which agents of
+            the folder are used, and with what rights. "style": which output style of the folder or
+            of a plugin is used. "unused": what was found or asked for and is not used, and why.
+            "missing": what runs lack, such as a tool, a server or git. "record": what a resumed
+            session has again or has otherwise, and that its record was repaired.
+        text: what people read; it may change.
 
     Example:
-        print([notice.text for notice in session.notices if notice.kind == "missing"])
+        def keep(notice: Notice) -> bool:
+            return notice.kind in ("missing", "unused")
+
+        print([notice.text for notice in session.notices if keep(notice)])
     """
 
     kind: NoticeKind

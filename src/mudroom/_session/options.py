@@ -133,7 +133,8 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
         budget: limits of all runs of the session together: prompts, tasks, scopes and the runs
             below them. A resumed session counts its earlier runs, too.
         prompt_budget: limits of each prompt, child runs included.
-        tools: tools of the caller. One that has the name of a built-in tool replaces it. A plain
+        tools: the caller's own tools, in addition to the built-in ones. One that has the name of a
+            built-in tool replaces it; which tools an agent has is chosen by `Agent.tools`. A plain
             function becomes a tool as the decorator `tool` would make it. A text
             "package.module:name" names a tool that each process imports for itself.
         agents: agents of the caller for `task`. One that has the name of a built-in agent

@@ -188,7 +188,10 @@ class Session:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """Names of the root agent's tools."""
+        """Names of all tools of the session: the built-in ones and those that options add.
+
+        An agent has all of them or a choice. Tools of MCP servers are in `session.mcp.tools`.
+        """
         return tuple(self._require_open().resources.services.toolbox)
 
     @property

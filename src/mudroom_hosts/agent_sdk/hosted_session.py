@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mudroom import Mode, Notice, Session, Tool
-from mudroom.driving import SessionDriver, SessionStart
+from mudroom import Mode, Session, Tool
+from mudroom.driving import Notice, SessionDriver, SessionStart
 from mudroom.errors import UnknownName
 from mudroom.permissions import Rule
 from mudroom.ports import HookCallback, ServerStatus

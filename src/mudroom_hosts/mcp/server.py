@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mudroom import Approver, Budget, Notice, Session
-from mudroom.driving import Listener, ListenOptions, ServerAddress, SessionDriver
+from mudroom import Approver, Budget, Session
+from mudroom.driving import Listener, ListenOptions, Notice, ServerAddress, SessionDriver
 from mudroom.errors import UsageError
 
 from ..line_streams import LineInput, LineOutput
