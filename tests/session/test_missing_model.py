@@ -29,26 +29,34 @@ async def test_a_session_without_any_key_does_not_open_and_says_what_to_set(
 
 @pytest.mark.parametrize("choice", ["option", "variable", "agent"])
 async def test_the_offline_model_is_a_choice(isolated: IsolatedOptions, choice: str) -> None:
+    if choice == "variable":
+        isolated["environ"] = {"MUDROOM_MODEL": "offline"}
     session = Session(
         model="offline" if choice == "option" else "auto",
         agent=Agent(name="demo", model="offline") if choice == "agent" else "",
-        **isolated | {"environ": {"MUDROOM_MODEL": "offline"} if choice == "variable" else {}},
+        **isolated,
     )
     async with session:
         assert session.model == "offline:rules"
     assert not session.notices or session.notices[0].kind == "sandbox"
 
 
-async def test_a_lost_key_is_an_error_at_the_resume_and_the_recorded_offline_model_goes_on(
+async def test_a_resumed_session_goes_on_with_the_offline_model_that_it_chose(
     isolated: IsolatedOptions,
 ) -> None:
     async with Session(model="offline", **isolated) as first:
         await first.run("help")
     async with Session(**isolated, resume=first.id) as resumed:
         assert (await resumed.run("help")).model == "offline:rules"
-    paid = isolated | {"environ": {"ANTHROPIC_API_KEY": "k"}}
-    async with Session(**paid) as second:
-        assert second.model.startswith("anthropic:")
+
+
+async def test_a_service_that_lost_its_key_opens_no_further_session(
+    isolated: IsolatedOptions,
+) -> None:
+    isolated["environ"] = {"ANTHROPIC_API_KEY": "k"}
+    async with Session(**isolated) as session:
+        assert session.model.startswith("anthropic:")
+    isolated["environ"] = {}
     with pytest.raises(UsageError, match=NO_MODEL):
         async with Session(**isolated):
             pass
