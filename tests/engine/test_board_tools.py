@@ -393,8 +393,7 @@ async def test_facts_of_a_compaction_list_the_tasks_that_a_run_works_on(stage: S
         [call("complete_task", task_id=2)],
         "ok",
     ]
-    async with stage.open(answers, children=Children(board=True)) as session:
-        await session.run("PARENT")
+    await stage.run(answers, children=Children(board=True))
     events = list_recorded(stage)
     facts = format_facts(collect_facts(events, {"1"}, ()))
     assert "## Tasks of the board that you work on\n- #1 one" in facts
