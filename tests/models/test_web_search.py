@@ -538,7 +538,7 @@ async def test_a_notice_says_why_the_tool_is_missing(
 ) -> None:
     async with serve(lambda _: "Done.") as served:
         async with served.open(model, **options) as session:
-            notices = [each for each in session.notices if "web_search" in each]
+            notices = [each for each in map(str, session.notices) if "web_search" in each]
     assert notices == ([notice] if notice else [])
 
 

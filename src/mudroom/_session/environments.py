@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from .._adapters.tools import make_builtin_tools
 from .._core.agents import WorkspaceKind, WorkspaceSpec
 from .._core.events import Overlap
+from .._core.notices import Notice
 from .._core.ports import (
     NO_CHOICE,
     Environment,
@@ -96,7 +97,7 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
     def open(
         self,
         folder: str,
-        notices: list[str],
+        notices: list[Notice],
         *,
         spec: WorkspaceSpec = WorkspaceSpec(),  # noqa: B008  (immutable)
         workspace: Workspace | None = None,
@@ -128,7 +129,7 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
         return Environment(spec=spec, workspace=workspace, sandbox=sandbox, policy=policy)
 
     def _open_sandbox(
-        self, mode: str, folder: str, notices: list[str], view: FolderView | None
+        self, mode: str, folder: str, notices: list[Notice], view: FolderView | None
     ) -> Sandbox:
         from .._adapters.sandboxes.choose import SandboxRequest, choose_sandbox
 
@@ -144,7 +145,7 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
         )
         sandbox, notice = choose_sandbox(request)
         if notice:
-            notices.append(notice)
+            notices.append(Notice("sandbox", notice))
         return sandbox
 
     def open_copy(self, folder: str, original: str) -> Environment:

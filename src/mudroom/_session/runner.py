@@ -14,6 +14,7 @@ from .._core.agents import Agent, Mode
 from .._core.budgets import Budget, Grant
 from .._core.events import AnyEvent, ConversationRewound, SessionClosed, SessionOpened, StoredEvent
 from .._core.messages import Message
+from .._core.notices import Notice
 from .._core.ports import RunHandle, Worker
 from .._core.runs import Brief, InboxMessage, Report, find_root_id
 from .._core.runs import T as Outputs
@@ -47,6 +48,7 @@ from .recorded_options import (
     copy_journal,
     describe_move,
     describe_other_board,
+    describe_restored,
     encode_options,
     find_former_folders,
 )
@@ -280,7 +282,7 @@ class SessionRunner:
 
     async def load_record(
         self, recorded: OpenEvents, watchers: Iterable[Callable[[StoredEvent], None]]
-    ) -> list[str]:
+    ) -> list[Notice]:
         """Restore the state of a resumed or forked session; return the notices for the user.
 
         Arguments:
@@ -312,11 +314,12 @@ class SessionRunner:
         self.meter.add_past(recorded, self._conversation.unfinished_events)
         folder = services.environments.shared.workspace.root
         services.former_folders.update(find_former_folders(events, folder))
-        notices = [
+        texts = [
             describe_move(events, folder),
             describe_other_board(events, self.resources.board_name),
+            describe_restored(self._options),
         ]
-        return [notice for notice in notices if notice]
+        return [Notice("record", text) for text in texts if text]
 
     def record_opening(self, session: str, cwd: str, rights: tuple[str, ...]) -> None:
         """Show the opening to the watchers. The journal stores it with the next event."""

@@ -17,6 +17,7 @@ from ..._adapters.agent_files.safe_read import FileDiagnostics
 from ..._adapters.models.providers import parse_model_name
 from ..._core.agents import Agent, choose_child_model
 from ..._core.listings import count_noun
+from ..._core.notices import Notice
 from ..._projections.safe_text import sanitize, sanitize_line
 from ..._session.agent_catalog import (
     KNOWN_TOOLS,
@@ -78,11 +79,11 @@ def _find_sources(cwd: str) -> dict[str, Any]:
     return {"user_home": os.environ.get("HOME", ""), "plugins": plugins}
 
 
-def list_child_models(cwd: str, notices: list[str]) -> dict[str, str]:
+def list_child_models(cwd: str, notices: list[Notice]) -> dict[str, str]:
     """Resolve the setting `child_model`. Raises UsageError.
 
     Arguments:
-        notices: a line is added for each rule that is not used.
+        notices: one is added for each rule that is not used.
     """
     return _resolve_rules(cwd, load_agents(cwd), notices)
 
@@ -173,7 +174,7 @@ def _collect_agents(loaded: LoadedAgents) -> dict[str, Agent]:
 
 
 def _resolve_rules(
-    cwd: str, loaded: LoadedAgents, notices: list[str] | None = None
+    cwd: str, loaded: LoadedAgents, notices: list[Notice] | None = None
 ) -> dict[str, str]:
     agents = {name: agent_files.load_builtin_agent(name) for name in agent_files.BUILTIN_AGENTS}
     agents |= {agent.name: agent for agent in loaded.agents}

@@ -129,8 +129,9 @@ async def _run_batch(cwd: str, flags: BatchFlags, settings: Settings) -> int:
         async with _create_session(settings, cwd, flags, start) as session:
             if not start.resume:
                 await _name_new_session(settings, session.id, output)
-            for notice in [*session.notices, *_list_notices(facts, settings)]:
-                screen.print_line(notice)
+            texts = [notice.text for notice in session.notices]
+            for text in [*texts, *_list_unused(facts, settings)]:
+                screen.print_line(text)
             _check_names(session, source, facts, flags)
             with name_output(output), ResultFile(output) as results:
                 reader = RecordReader(facts.keys, again, results, flags.kind)
@@ -231,7 +232,7 @@ def _parse_reasons(text: str) -> set[Reason]:
     return {Reason(word) for word in words}
 
 
-def _list_notices(facts: InputFacts, settings: Settings) -> Iterable[str]:
+def _list_unused(facts: InputFacts, settings: Settings) -> Iterable[str]:
     for name, remedy in _UNUSED_SETTINGS.items():
         if origin := settings.origins.get(name):
             yield f"{name} ({origin}) is not used by a batch: {remedy}"

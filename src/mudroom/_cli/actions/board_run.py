@@ -64,7 +64,7 @@ async def _run_board(
         session = create_session(settings, cwd, loaded, programs=programs)
         async with session:
             for notice in session.notices:
-                print_line(notice)
+                print_line(notice.text)
             session.watch(screen.on_event)
             runner = BoardRunner(board, session, agent, print_line)
             with handle_signals(runner.stop, exits_after=True, must_end=True) as signals, screen:

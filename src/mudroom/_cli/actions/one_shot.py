@@ -274,6 +274,7 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
     loaded = add_rules(call, loaded)
     recorded: list[StoredEvent] = []
     session = create_session(settings, options.cwd, loaded, options.start, programs=programs)
+    session.allows_offline = True
     session.watch_history(recorded.append)
     async with session:
         await name_session(session, settings.home, options.start)

@@ -63,11 +63,10 @@ def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = Fals
         return prepare_session(flags, plan, approver)
 
     def has_model(folder: str) -> bool:
-        from ..._adapters.models.providers import choose_default_model
+        from . import open_session  # imports sessions, which `initialize` does without
         from .load_settings import load_settings
 
-        model = load_settings(folder, **flags).model
-        return model != "auto" or choose_default_model(os.environ) is not None
+        return open_session.has_model(load_settings(folder, **flags))
 
     return CommandLine(
         prepare=prepare,

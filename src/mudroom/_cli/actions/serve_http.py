@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from typing import Any
 
@@ -16,6 +16,7 @@ from mudroom_serve.state.tokens import TokenRecords
 from ..._core.ports import Approver, SessionStore, WorkerProcesses
 from ..._platform.event_loop import run_event_loop
 from ..._session.config import Settings
+from ..._session.model_registry import make_missing_model_error
 from ..._session.session import Session
 from ...driving import ServerAddress
 from ...errors import UsageError
@@ -26,7 +27,7 @@ from .agents import list_usable_agents
 from .listen_flags import take_listen_options
 from .load_permissions import load_permissions
 from .load_settings import load_settings, require_folder
-from .open_session import create_session, to_budget
+from .open_session import create_session, has_model, to_budget
 from .programs.load_programs import list_server_names, load_programs
 from .session_start import SessionStart
 from .session_store import delete_expired_sessions
@@ -74,6 +75,7 @@ def serve_http(
         per_owner=per_owner or max(1, int(parallel * _OWN_PART)),
         drain_seconds=drain_seconds,
     )
+    require_models(flags, options.workspaces.values())
     show = make_notice_printer(quiet=quiet)
 
     def show_address(address: ServerAddress) -> None:
@@ -129,6 +131,19 @@ def parse_workspaces(cwd: str, texts: Sequence[str]) -> dict[str, str]:
     for folder in folders.values():
         require_folder(folder)
     return {name: os.path.realpath(folder) for name, folder in folders.items()}
+
+
+def require_models(flags: Mapping[str, object], folders: Iterable[str]) -> None:
+    """Raise UsageError for a folder whose sessions would have no model.
+
+    Arguments:
+        flags: settings given as flags, for all sessions.
+    """
+    for folder in folders:
+        settings = load_settings(folder, **flags)
+        # The agent of the settings may have a model of its own; if not, each session says so.
+        if not settings.agent and not has_model(settings):
+            raise make_missing_model_error(folder)
 
 
 def has_tokens(home: str) -> bool:

@@ -29,12 +29,12 @@ from ..._adapters.agent_files.locations import SOURCES, find_places
 from ..._adapters.integrations.hook_programs.events import RULES
 from ..._adapters.models.providers import list_usable_models
 from ..._core.agents import Agent, Mode
+from ..._core.notices import Notice
 from ..._core.tool_names import parse_tool_patterns
 from ..._platform.event_loop import run_event_loop
 from ..._session.agent_catalog import KNOWN_TOOLS
 from ...errors import UsageError
 from ...permissions.rules import RULE_VERDICTS, Rule, Verdict, parse_rule
-from ..output.notices.start import select_new_notices
 from ..output.progress import make_notice_printer
 from .load_permissions import load_permissions
 from .open_session import create_session
@@ -172,9 +172,7 @@ class _SessionPlanner:
             **self._make_options(plan, servers.used, notices),
             **({"approver": parts.approver} if self.asks_host else {}),
         )
-        home = self._options.settings.home
-        shown = [*session.notices, *notices]
-        session.notices[:] = select_new_notices(home, self._options.cwd, shown)
+        session.notices += (Notice("unused", text) for text in notices)
         outputs = plan.setup.json_schema
         if outputs is None and settings.json_schema:
             outputs = load_json_schema(settings.json_schema)

@@ -134,7 +134,9 @@ class _SessionMaker:
             origins = {"child_model": settings.get_persistent_origin("child_model")}
             options |= {"output_style": plan.output_style, "origins": origins}
         programs = self._programs
-        return create_session(settings, self._cwd, loaded, start, programs=programs, **options)
+        session = create_session(settings, self._cwd, loaded, start, programs=programs, **options)
+        session.allows_offline = True
+        return session
 
     async def begin(self, conversation: Conversation) -> None:
         """Prepare the conversation for a session that was opened."""
@@ -186,9 +188,9 @@ async def _print_notices(conversation: Conversation, quiet: bool) -> None:
     if not quiet:
         of_machine = describe_sandbox(session, network=settings.allow_net)
         new = select_new_notices(settings.home, session.cwd, session.notices)
-        for notice in (of_machine, *new):
-            if notice:
-                conversation.print_text(notice, "dim")
+        for text in (of_machine, *(notice.text for notice in new)):
+            if text:
+                conversation.print_text(text, "dim")
     deleted = await delete_expired_sessions(settings)
     if deleted:
         conversation.print_text(deleted, "dim")

@@ -141,12 +141,13 @@ class RunReporter:
         if self._format == "text" and not as_json and sys.stdout.isatty():
             self._stream_answer(should_color(sys.stdout, settings.color))
         self._lines = self._open_lines(session, mode)
-        notices = list(select_new_notices(settings.home, session.cwd, session.notices))
+        notices = select_new_notices(settings.home, session.cwd, session.notices)
+        texts = [notice.text for notice in notices]
         if verbose or session.sandbox.tier != "full":
-            notices.insert(0, describe_sandbox(session, network=settings.allow_net))
-        for notice in notices:
-            if notice and not quiet:
-                print_notice(notice)
+            texts.insert(0, describe_sandbox(session, network=settings.allow_net))
+        for text in texts:
+            if text and not quiet:
+                print_notice(text)
         if self._lines and streams_json:
             self._write_line(self._lines.make_init_line())
         session.watch(self._apply)
