@@ -186,6 +186,20 @@ CASES = {
         lambda folder: {"tools": [make_tool("read")], "agents": [HELPER]},
         expected=("read of {'what': 4}", "read of {'what': 5}"),
     ),
+    "tools under the names of other programs": Case(
+        {
+            "go": [
+                [call("TaskCreate", subject="one"), call("Read", what="4")],
+                [call("claim_task", task_id=1), call("read_file", what="5"), call("own", what=1)],
+                [call("complete_task", task_id=1), call("Own", what=1)],
+            ]
+        },
+        lambda folder: {
+            "children": Children(board=True),
+            "tools": [make_tool("read"), make_tool("own")],
+        },
+        expected=("read of {'what': 4}", "read of {'what': 5}", "own of {'what': 1}"),
+    ),
     "a task board": Case(
         {
             "go": [

@@ -23,7 +23,7 @@ from .._core.events import (
 )
 from .._core.messages import ToolCallBlock
 from .._core.runs import Brief, ToolDescription
-from .._core.tool_names import SERVER_PREFIX
+from .._core.tool_names import SERVER_PREFIX, normalize_tool_name
 from .._core.tools import Tool
 from .._engine.run_tools import RUN_TOOLS
 from .._engine.run_tools.merge_tool import MERGE_TOOL
@@ -187,7 +187,8 @@ class RecordedCalls:
         if reason := find_argument_fault(refusal, tool.name):
             return replace(tool, parse=_make_refusing(reason))
         arguments = started.call.arguments
-        if started.call.name != tool.name:
+        # A recorded call keeps an alias; any other name is that of the tool it was forwarded to.
+        if normalize_tool_name(started.call.name) != normalize_tool_name(tool.name):
             return replace(tool, forward=_make_constant((started.call.name, arguments)))
         return replace(tool, adapt=_make_constant(dict(arguments)))
 
