@@ -122,6 +122,7 @@ from pathlib import Path
 from mudroom import Integrations, Session
 from mudroom._adapters.models.scripted import ScriptedModel, call
 from tests.integrations.test_hook_pairs import make_specs
+from tests.waiting import wait_until
 
 folder, session_id, resumes = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "resume"
 
@@ -130,6 +131,8 @@ async def answer(request):
         if not resumes:
             (folder / "works").touch()
             await asyncio.Event().wait()
+        # The end of the session does not wait for a hook of SessionStart that still works.
+        await wait_until(lambda: (folder / "log").read_text().count("SessionStart") == 2)
         return "done"
     return "end" if request.turn else [call("task", prompt="D1 child")]
 
