@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from .fast_suite import FastSuite
+from .memory_folder import find_memory_folder
 from .postgres_server import PostgresServer, find_program
 
 PROGRAMS = {
@@ -103,11 +104,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return a folder in memory if there is room: a killed process loses nothing that it wrote.
 
-    Journals wait for the disk at each commit. In memory that takes no time, and a slow disk fails
-    no test.
+    So a slow disk fails no test.
     """
-    memory = Path("/dev/shm")
-    if not memory.is_dir() or shutil.disk_usage(memory).free < 1 << 30:
+    memory = find_memory_folder()
+    if memory is None:
         yield tmp_path_factory.mktemp("test")
         return
     folder = tempfile.mkdtemp(prefix="mudroom-test-", dir=memory)

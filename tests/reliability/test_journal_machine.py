@@ -15,6 +15,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.memory_folder import find_memory_folder
 
 from mudroom import JournalError
 from mudroom._adapters.journals.sqlite.journal import SqliteJournal
@@ -34,7 +35,7 @@ class JournalMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.folder = Path(tempfile.mkdtemp(prefix="journal-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="journal-", dir=find_memory_folder()))
         self.path, self.forks = self.folder / "s1.db", 0
         self.events: list[StoredEvent] = []
         self.journal: SqliteJournal | None = SqliteJournal.open(
