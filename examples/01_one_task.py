@@ -1,17 +1,19 @@
 """One task in a clean context: the child reads the files, and only its report comes back.
 
-Run it in any folder: `python examples/01_one_task.py path/to/project`. With an API key in the
-environment a real model does it, otherwise the offline model, which knows this kind of question.
+`MUDROOM_MODEL=anthropic:sonnet python examples/01_one_task.py path/to/project` uses a real model;
+without the variable the offline model does it, which knows this kind of question.
 """
 
 import asyncio
+import os
 import sys
 
 from mudroom import Session
 
 
 async def main(folder: str) -> None:
-    async with Session(cwd=folder) as session:
+    model = os.environ.get("MUDROOM_MODEL", "offline")
+    async with Session(model=model, cwd=folder) as session:
         report = await session.task(
             "Find what testing framework this project uses.", agent="explore"
         )

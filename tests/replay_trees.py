@@ -417,3 +417,70 @@ class WideTree(Tree, frozen=True):
                 await session.compact()
         if draw.random() < 0.4:
             await session.run(f"S{process} final")
+
+
+class LostEndTree(WideTree, frozen=True):
+    """A wide tree whose process is killed when a run has reached its end, before that is stored.
+
+    Many runs end by themselves without reaching their goal. The next process stops the run, or any
+    other one, before or after it has ended it again; or lets it end again.
+    """
+
+    async def answer(self, request: Request) -> Answer:
+        """Answer as wide trees do, or in a way that ends the run now or soon."""
+        draw = self.make_random("ends", _PATH.sub("", request.prompt), request.turn)
+        kind = draw.random()
+        if not request.tools or SUMMARY_PROMPT in str(request.messages[-1]) or kind >= 0.35:
+            return await super().answer(request)
+        await asyncio.sleep(draw.choice(DELAYS))
+        usage = Usage(draw.randint(300, 900), draw.randint(10, 200))
+        if kind < 0.2:
+            return AssistantMessage((TextBlock(""),), StopReason.END, usage)
+        if kind < 0.3:
+            reason = draw.choice((StopReason.LENGTH, StopReason.REFUSAL, StopReason.OTHER))
+            return AssistantMessage((TextBlock("a part"),), reason, usage)
+        return ModelRefused("no more answers")
+
+    async def disturb(self, session: Session, journal: MemoryJournal) -> None:
+        """Stop a run soon after a process has begun; the first process stops none."""
+        ended = {event.run for event in journal.events if isinstance(event, RunFinished)}
+        begun = [event.run for event in journal.events if isinstance(event, RunStarted)]
+        works = [run for run in begun if run not in ended]
+        draw = self.make_random("disturb", len(journal.events))
+        if not works or draw.random() < 0.2:
+            return
+        run = draw.choice(works)
+        for _ in range(draw.choice((0, 1, 2, 3, 5, 8, 20, 60))):
+            await asyncio.sleep(0)
+        acts: list[Callable[[], object]] = [
+            lambda: session.runs.cancel(run),
+            lambda: session.runs.cancel(),
+            lambda: session.runs.wrap_up(run),
+            lambda: session.runs.send(run, "one more thing"),
+            lambda: session.interrupt() and session.runs.send(run.split(".")[0], "Go on."),
+        ]
+        draw.choice(acts)()
+
+    async def _record(self, folder: Path) -> list[StoredEvent]:
+        draw = self.make_random("kills")
+        session_id = str(uuid.UUID(int=self.seed, version=4))
+        events: list[StoredEvent] = []
+        for process in range(PAUSES + 1):
+            journal = CountingJournal()
+            await journal.append(*events)
+            options = {"resume": session_id} if process else {"id": session_id}
+            async with self.open(folder, journal, **options) as session:
+                disturbing = asyncio.create_task(self.disturb(session, journal))
+                await self._prompt(session, draw, process)
+                disturbing.cancel()
+            cuts = [
+                end
+                for end in journal.ends[1:]
+                if len(events) < end < len(journal.events)
+                and isinstance(journal.events[end], RunFinished)
+            ]
+            events = journal.events
+            if not cuts or process == PAUSES:
+                break
+            events = events[: draw.choice(cuts)]
+        return events

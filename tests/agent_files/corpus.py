@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+BODY = "You do one thing well."
+
 
 class Sample(NamedTuple):
     """One file."""
@@ -18,119 +20,144 @@ class Sample(NamedTuple):
     expected: str = ""
 
 
-def make_file(*lines: str, body: str = "You do one thing well.") -> str:
+def make_file(*lines: str, body: str = BODY) -> str:
     """A file with a head of these lines."""
     return "\n".join(["---", *lines, "---", body, ""])
 
 
-CLAUDE = ".claude/agents/{}.md"
+def claude(name: str) -> str:
+    return f".claude/agents/{name}.md"
+
+
+def skill(name: str) -> str:
+    return f".agents/skills/{name}/SKILL.md"
+
+
+def noted(path: str, expected: str, *head: str, body: str = BODY) -> Sample:
+    """A file that is used, with messages.
+
+    Arguments:
+        path: whole; or `TOOL/NAME` for an agent of this tool, `NAME` for one of Claude Code.
+    """
+    if not path.startswith("."):
+        tool, _, name = path.rpartition("/")
+        path = f".{tool or 'claude'}/agents/{name}.md"
+    return Sample(path, make_file(*head, body=body), expected=expected)
+
+
+def agent(path: str, *head: str, body: str = BODY) -> Sample:
+    """A file that is used, without messages."""
+    return noted(path, "", *head, body=body)
+
+
+def broken(path: str, expected: str, *head: str, body: str = BODY) -> Sample:
+    """A file that is not used."""
+    return noted(path, expected, *head, body=body)._replace(used=False)
+
+
 BASE = ("name: reviewer", "description: Reviews code.")
 
 _GOOD: list[Sample] = [
-    Sample(CLAUDE.format("plain"), make_file(*BASE)),
-    Sample(CLAUDE.format("comma-tools"), make_file(*BASE, "tools: Read, Grep, Glob")),
-    Sample(CLAUDE.format("list-tools"), make_file(*BASE, "tools:", "  - Read", "  - Bash")),
-    Sample(CLAUDE.format("flow-tools"), make_file(*BASE, "tools: [Read, Edit, MultiEdit, Write]")),
-    Sample(CLAUDE.format("no-tools"), make_file(*BASE, "tools: []")),
-    Sample(
-        CLAUDE.format("mcp"), make_file(*BASE, "tools: Read, mcp__github, mcp__github__list_issues")
+    agent("plain", *BASE),
+    agent("comma-tools", *BASE, "tools: Read, Grep, Glob"),
+    agent("list-tools", *BASE, "tools:", "  - Read", "  - Bash"),
+    agent("flow-tools", *BASE, "tools: [Read, Edit, MultiEdit, Write]"),
+    agent("no-tools", *BASE, "tools: []"),
+    agent("mcp", *BASE, "tools: Read, mcp__github, mcp__github__list_issues"),
+    agent("disallowed", *BASE, "disallowedTools: Bash, Write"),
+    agent("spawner", *BASE, "tools: Read, Agent(explore, plan)"),
+    agent("spawner-old", *BASE, "tools: [Task(explore)]"),
+    agent("model", *BASE, "model: sonnet"),
+    agent("inherit", *BASE, "model: inherit"),
+    agent("turns", *BASE, "maxTurns: 12"),
+    agent("plan-mode", *BASE, "permissionMode: plan"),
+    agent("default-mode", *BASE, "permissionMode: default"),
+    agent("folded", "name: folded", "description: >", "  Reviews code", "  and tests."),
+    agent(
+        "literal", "name: literal", "description: |", "  Reviews code.", "  <example>go</example>"
     ),
-    Sample(CLAUDE.format("disallowed"), make_file(*BASE, "disallowedTools: Bash, Write")),
-    Sample(CLAUDE.format("spawner"), make_file(*BASE, "tools: Read, Agent(explore, plan)")),
-    Sample(CLAUDE.format("spawner-old"), make_file(*BASE, "tools: [Task(explore)]")),
-    Sample(CLAUDE.format("model"), make_file(*BASE, "model: sonnet")),
-    Sample(CLAUDE.format("inherit"), make_file(*BASE, "model: inherit")),
-    Sample(CLAUDE.format("turns"), make_file(*BASE, "maxTurns: 12")),
-    Sample(CLAUDE.format("plan-mode"), make_file(*BASE, "permissionMode: plan")),
-    Sample(CLAUDE.format("default-mode"), make_file(*BASE, "permissionMode: default")),
-    Sample(
-        CLAUDE.format("folded"),
-        make_file("name: folded", "description: >", "  Reviews code", "  and tests."),
+    agent("quoted", 'name: "quoted"', "description: 'Use this: always.'"),
+    agent(claude("deep/er/in/sub"), *BASE),
+    Sample(claude("crlf"), make_file(*BASE).replace("\n", "\r\n")),
+    Sample(claude("bom"), "\ufeff" + make_file(*BASE)),
+    agent("chinese", "name: 审查员", "description: 审查代码。", body="你审查代码。"),
+    agent("rule-in-body", *BASE, body="Begin.\n\n---\n\nEnd."),
+    agent("comments", "# my agent", *BASE, "tools: Read  # only this"),
+    agent(
+        "gemini/plain",
+        "name: plain",
+        "description: Plain.",
+        "kind: local",
+        "tools: [read_file, search_file_content]",
     ),
-    Sample(
-        CLAUDE.format("literal"),
-        make_file("name: literal", "description: |", "  Reviews code.", "  <example>go</example>"),
+    agent("gemini/wild", "name: wild", "description: All.", "tools: ['*']"),
+    agent(
+        "gemini/mcp", "name: mcp", "description: MCP.", "tools: [read_file, mcp_*, mcp_db_query]"
     ),
-    Sample(
-        CLAUDE.format("quoted"), make_file('name: "quoted"', "description: 'Use this: always.'")
+    agent(
+        "gemini/limits",
+        "name: limits",
+        "description: L.",
+        "temperature: 0.2",
+        "max_turns: 5",
+        "timeout_mins: 3",
     ),
-    Sample(CLAUDE.format("deep/er/in/sub"), make_file(*BASE)),
-    Sample(CLAUDE.format("crlf"), make_file(*BASE).replace("\n", "\r\n")),
-    Sample(CLAUDE.format("bom"), "\ufeff" + make_file(*BASE)),
-    Sample(
-        CLAUDE.format("chinese"),
-        make_file("name: 审查员", "description: 审查代码。", body="你审查代码。"),
+    agent(
+        "gemini/shell",
+        "name: shell",
+        "description: S.",
+        "tools:",
+        "  - run_shell_command",
+        "  - list_directory",
     ),
-    Sample(CLAUDE.format("rule-in-body"), make_file(*BASE, body="Begin.\n\n---\n\nEnd.")),
-    Sample(CLAUDE.format("comments"), make_file("# my agent", *BASE, "tools: Read  # only this")),
-    Sample(
-        ".gemini/agents/plain.md",
-        make_file(
-            "name: plain",
-            "description: Plain.",
-            "kind: local",
-            "tools: [read_file, search_file_content]",
-        ),
+    agent(
+        "opencode/review",
+        "description: Reviews.",
+        "mode: subagent",
+        "temperature: 0.1",
+        "top_p: 0.9",
     ),
-    Sample(".gemini/agents/wild.md", make_file("name: wild", "description: All.", "tools: ['*']")),
-    Sample(
-        ".gemini/agents/mcp.md",
-        make_file("name: mcp", "description: MCP.", "tools: [read_file, mcp_*, mcp_db_query]"),
-    ),
-    Sample(
-        ".gemini/agents/limits.md",
-        make_file(
-            "name: limits", "description: L.", "temperature: 0.2", "max_turns: 5", "timeout_mins: 3"
-        ),
-    ),
-    Sample(
-        ".gemini/agents/shell.md",
-        make_file(
-            "name: shell",
-            "description: S.",
-            "tools:",
-            "  - run_shell_command",
-            "  - list_directory",
-        ),
-    ),
-    Sample(
-        ".opencode/agents/review.md",
-        make_file("description: Reviews.", "mode: subagent", "temperature: 0.1", "top_p: 0.9"),
-    ),
-    Sample(
+    agent(
         ".opencode/agent/all.md",
-        make_file("description: Reviews.", "mode: all", "model: anthropic/claude-sonnet-4-5"),
+        "description: Reviews.",
+        "mode: all",
+        "model: anthropic/claude-sonnet-4-5",
     ),
-    Sample(
+    agent(
         ".opencode/agent/subagents/code/tester.md",
-        make_file("description: Tests.", "mode: subagent", "tools:", "  bash: true"),
+        "description: Tests.",
+        "mode: subagent",
+        "tools:",
+        "  bash: true",
     ),
-    Sample(".opencode/agents/main.md", make_file("description: Talks.", "mode: primary")),
-    Sample(
-        ".opencode/agents/tools.md",
-        make_file("description: T.", "tools:", "  write: false", "  edit: false", "  bash: true"),
+    agent("opencode/main", "description: Talks.", "mode: primary"),
+    agent(
+        "opencode/tools",
+        "description: T.",
+        "tools:",
+        "  write: false",
+        "  edit: false",
+        "  bash: true",
     ),
-    Sample(
-        ".opencode/agents/few.md",
-        make_file("description: T.", "tools:", "  '*': false", "  read: true"),
+    agent("opencode/few", "description: T.", "tools:", "  '*': false", "  read: true"),
+    agent(
+        "opencode/deny",
+        "description: D.",
+        "permission:",
+        "  edit: deny",
+        "  bash: deny",
+        "  read: allow",
     ),
-    Sample(
-        ".opencode/agents/deny.md",
-        make_file(
-            "description: D.", "permission:", "  edit: deny", "  bash: deny", "  read: allow"
-        ),
+    agent("opencode/only", "description: D.", "permission:", "  '*': deny", "  read: allow"),
+    agent(
+        "opencode/who",
+        "description: D.",
+        "permission:",
+        "  task:",
+        "    '*': deny",
+        "    explore: allow",
     ),
-    Sample(
-        ".opencode/agents/only.md",
-        make_file("description: D.", "permission:", "  '*': deny", "  read: allow"),
-    ),
-    Sample(
-        ".opencode/agents/who.md",
-        make_file(
-            "description: D.", "permission:", "  task:", "    '*': deny", "    explore: allow"
-        ),
-    ),
-    Sample(".opencode/agents/steps.md", make_file("description: D.", "steps: 9")),
+    agent("opencode/steps", "description: D.", "steps: 9"),
     Sample(
         ".codex/agents/plain.toml",
         'name = "plain"\ndescription = "Plain."\ndeveloper_instructions = """\nDo it.\n"""\n',
@@ -139,379 +166,241 @@ _GOOD: list[Sample] = [
         ".codex/agents/ro.toml",
         'name="ro"\ndescription="R."\nsandbox_mode="read-only"\ndeveloper_instructions="x"\nmodel="gpt-5"\n',
     ),
-    Sample(
-        ".qwen/agents/plain.md",
-        make_file(
-            "name: plain", "description: Plain.", "tools:", "  - read_file", "  - write_file"
-        ),
+    agent(
+        "qwen/plain",
+        "name: plain",
+        "description: Plain.",
+        "tools:",
+        "  - read_file",
+        "  - write_file",
     ),
-    Sample(
-        ".qwen/agents/old.md",
-        make_file(
-            *BASE,
-            "modelConfig:",
-            "  temp: 0.3",
-            "  top_p: 0.5",
-            "runConfig:",
-            "  max_time_minutes: 2",
-        ),
+    agent(
+        "qwen/old",
+        *BASE,
+        "modelConfig:",
+        "  temp: 0.3",
+        "  top_p: 0.5",
+        "runConfig:",
+        "  max_time_minutes: 2",
     ),
-    Sample(
-        ".qwen/agents/approval.md",
-        make_file(*BASE, "approvalMode: auto-edit"),
-        expected="4: note: never gets more permissions than its parent",
+    noted(
+        "qwen/approval",
+        "4: note: never gets more permissions than its parent",
+        *BASE,
+        "approvalMode: auto-edit",
     ),
-    Sample(
-        ".goose/agents/plain.md", make_file("name: plain", "description: Plain.", "model: gpt-5")
+    agent("goose/plain", "name: plain", "description: Plain.", "model: gpt-5"),
+    agent("agents/ours", "description: Named by its file."),
+    agent("agents/outputs", *BASE, "outputs:", "  title: the title", "  pages: {type: integer}"),
+    agent("agents/names", *BASE, "outputs: [title, author]"),
+    agent(
+        "agents/schema",
+        *BASE,
+        "outputs:",
+        "  type: object",
+        "  properties: {n: {type: integer}, s: {type: string}}",
+        "  required: [n]",
     ),
-    Sample(".agents/agents/ours.md", make_file("description: Named by its file.")),
-    Sample(
-        ".agents/agents/outputs.md",
-        make_file(*BASE, "outputs:", "  title: the title", "  pages: {type: integer}"),
+    agent(
+        "agents/budget", *BASE, "budget: {turns: 5, minutes: 2, input_tokens: 1000, children: 0}"
     ),
-    Sample(".agents/agents/names.md", make_file(*BASE, "outputs: [title, author]")),
-    Sample(
-        ".agents/agents/schema.md",
-        make_file(
-            *BASE,
-            "outputs:",
-            "  type: object",
-            "  properties: {n: {type: integer}, s: {type: string}}",
-            "  required: [n]",
-        ),
-    ),
-    Sample(
-        ".agents/agents/budget.md",
-        make_file(*BASE, "budget: {turns: 5, minutes: 2, input_tokens: 1000, children: 0}"),
-    ),
-    Sample(".agents/agents/context.md", make_file(*BASE, "context: none", "child_tools: [read]")),
+    agent("agents/context", *BASE, "context: none", "child_tools: [read]"),
 ]
 
 _NOTED: list[Sample] = [
-    Sample(
-        CLAUDE.format("renamed"),
-        make_file("name: Code Reviewer", "description: R."),
-        expected="2: note: 'code-reviewer'",
+    noted("renamed", "2: note: 'code-reviewer'", "name: Code Reviewer", "description: R."),
+    noted(
+        "color", "4: note: 'color'; 5: note: 'background'", *BASE, "color: red", "background: true"
     ),
-    Sample(
-        CLAUDE.format("color"),
-        make_file(*BASE, "color: red", "background: true"),
-        expected="4: note: 'color'; 5: note: 'background'",
+    noted(
+        "hooks",
+        "4: note: 'hooks'; 6: note: 'memory'",
+        *BASE,
+        "hooks:",
+        "  PreToolUse: []",
+        "memory: user",
     ),
-    Sample(
-        CLAUDE.format("hooks"),
-        make_file(*BASE, "hooks:", "  PreToolUse: []", "memory: user"),
-        expected="4: note: 'hooks'; 6: note: 'memory'",
+    noted(
+        "bypass",
+        "4: note: never gets more permissions than its parent",
+        *BASE,
+        "permissionMode: bypassPermissions",
     ),
-    Sample(
-        CLAUDE.format("bypass"),
-        make_file(*BASE, "permissionMode: bypassPermissions"),
-        expected="4: note: never gets more permissions than its parent",
+    noted("unknown", "4: warning: unknown key 'colour'", *BASE, "colour: red"),
+    noted(
+        "unknown-tool",
+        "4: note: WebSearch is available only with --allow-net or an allow rule",
+        *BASE,
+        "tools: Read, WebSearch",
     ),
-    Sample(
-        CLAUDE.format("unknown"),
-        make_file(*BASE, "colour: red"),
-        expected="4: warning: unknown key 'colour'",
+    noted(
+        "web-tool",
+        "4: note: WebFetch is available only with --allow-net",
+        *BASE,
+        "tools: Read, WebFetch, WebFetch(domain:docs.python.org)",
     ),
-    Sample(
-        CLAUDE.format("unknown-tool"),
-        make_file(*BASE, "tools: Read, WebSearch"),
-        expected="4: note: WebSearch is available only with --allow-net or an allow rule",
+    agent(
+        "limited-tool",
+        *BASE,
+        "tools: Read, Bash(git:*)",
+        "disallowedTools: Read(.env), Bash(git push:*)",
     ),
-    Sample(
-        CLAUDE.format("web-tool"),
-        make_file(*BASE, "tools: Read, WebFetch, WebFetch(domain:docs.python.org)"),
-        expected="4: note: WebFetch is available only with --allow-net",
+    broken("limited-wrong", "4: error: is not a tool pattern", *BASE, "tools: Read, Bash(git push"),
+    noted("colon", "3: warning: quotes", "name: colon", "description: Use this: when asked."),
+    noted("star-tools", "4: warning: needs quotes", *BASE, "tools: *"),
+    noted(
+        "bold",
+        "3: warning: needs quotes",
+        "name: bold",
+        "description: **Reviews** code: use it (**always**).",
     ),
-    Sample(
-        CLAUDE.format("limited-tool"),
-        make_file(
-            *BASE, "tools: Read, Bash(git:*)", "disallowedTools: Read(.env), Bash(git push:*)"
-        ),
+    noted(
+        "mention",
+        "3: warning: needs quotes",
+        "name: mention",
+        "description: @code-reviewer for Python",
     ),
-    Sample(
-        CLAUDE.format("limited-wrong"),
-        make_file(*BASE, "tools: Read, Bash(git push"),
-        used=False,
-        expected="4: error: is not a tool pattern",
+    agent("allowed-list", *BASE, "allowed-tools:", "  - Read", "  - Bash(git diff:*)"),
+    noted("twice", "5: warning: appears twice", *BASE, "model: opus", "model: haiku"),
+    noted("wordy", "3: warning: 2,000 are used", "name: wordy", "description: " + "w" * 3_000),
+    broken("bad-turns", "4: error: maxTurns is not a whole number", *BASE, "maxTurns: many"),
+    broken(
+        "no-turns", "4: error: maxTurns is not a whole number of at least 1", *BASE, "maxTurns: 0"
     ),
-    Sample(
-        CLAUDE.format("colon"),
-        make_file("name: colon", "description: Use this: when asked."),
-        expected="3: warning: quotes",
+    noted("bad-model", "4: warning: model is not a text", *BASE, "model: [a, b]"),
+    noted("bad-skill", "4: warning: unknown skill 'nothing'", *BASE, "skills: [nothing]"),
+    noted("tagged", "4: note: 'color'", *BASE, "color: !!python/object:os.system ls"),
+    noted(
+        "gemini/hot",
+        "4: warning: number from 0 to 2",
+        "name: hot",
+        "description: H.",
+        "temperature: 9",
     ),
-    Sample(
-        CLAUDE.format("star-tools"),
-        make_file(*BASE, "tools: *"),
-        expected="4: warning: needs quotes",
+    noted(
+        "gemini/servers",
+        "4: warning: mcp_servers db is no map of settings",
+        "name: servers",
+        "description: S.",
+        "mcp_servers: {db: 5}",
     ),
-    Sample(
-        CLAUDE.format("bold"),
-        make_file("name: bold", "description: **Reviews** code: use it (**always**)."),
-        expected="3: warning: needs quotes",
+    noted(
+        "opencode/ask",
+        "3: note: the session decides when to ask",
+        "description: A.",
+        "permission:",
+        "  bash: ask",
     ),
-    Sample(
-        CLAUDE.format("mention"),
-        make_file("name: mention", "description: @code-reviewer for Python"),
-        expected="3: warning: needs quotes",
+    noted(
+        "opencode/part",
+        "3: warning: is not supported",
+        "description: A.",
+        "permission:",
+        "  bash: {'git *': allow, '*': deny}",
     ),
-    Sample(
-        CLAUDE.format("allowed-list"),
-        make_file(*BASE, "allowed-tools:", "  - Read", "  - Bash(git diff:*)"),
+    noted(
+        "opencode/but",
+        "3: note: to ask",
+        "description: A.",
+        "permission:",
+        "  bash: {'*': ask, 'rm *': deny}",
     ),
-    Sample(
-        CLAUDE.format("twice"),
-        make_file(*BASE, "model: opus", "model: haiku"),
-        expected="5: warning: appears twice",
-    ),
-    Sample(
-        CLAUDE.format("wordy"),
-        make_file("name: wordy", "description: " + "w" * 3_000),
-        expected="3: warning: 2,000 are used",
-    ),
-    Sample(
-        CLAUDE.format("bad-turns"),
-        make_file(*BASE, "maxTurns: many"),
-        False,
-        "4: error: maxTurns is not a whole number",
-    ),
-    Sample(
-        CLAUDE.format("no-turns"),
-        make_file(*BASE, "maxTurns: 0"),
-        False,
-        "4: error: maxTurns is not a whole number of at least 1",
-    ),
-    Sample(
-        CLAUDE.format("bad-model"),
-        make_file(*BASE, "model: [a, b]"),
-        expected="4: warning: model is not a text",
-    ),
-    Sample(
-        CLAUDE.format("bad-skill"),
-        make_file(*BASE, "skills: [nothing]"),
-        expected="4: warning: unknown skill 'nothing'",
-    ),
-    Sample(
-        CLAUDE.format("tagged"),
-        make_file(*BASE, "color: !!python/object:os.system ls"),
-        expected="4: note: 'color'",
-    ),
-    Sample(
-        ".gemini/agents/hot.md",
-        make_file("name: hot", "description: H.", "temperature: 9"),
-        expected="4: warning: number from 0 to 2",
-    ),
-    Sample(
-        ".gemini/agents/servers.md",
-        make_file("name: servers", "description: S.", "mcp_servers: {db: 5}"),
-        expected="4: warning: mcp_servers db is no map of settings",
-    ),
-    Sample(
-        ".opencode/agents/ask.md",
-        make_file("description: A.", "permission:", "  bash: ask"),
-        expected="3: note: the session decides when to ask",
-    ),
-    Sample(
-        ".opencode/agents/part.md",
-        make_file("description: A.", "permission:", "  bash: {'git *': allow, '*': deny}"),
-        expected="3: warning: is not supported",
-    ),
-    Sample(
-        ".opencode/agents/but.md",
-        make_file("description: A.", "permission:", "  bash: {'*': ask, 'rm *': deny}"),
-        expected="3: note: to ask",
-    ),
-    Sample(
-        ".opencode/agents/provider.md",
-        make_file("description: A.", "reasoningEffort: high"),
-        expected="3: warning: unknown key",
+    noted(
+        "opencode/provider", "3: warning: unknown key", "description: A.", "reasoningEffort: high"
     ),
     Sample(
         ".codex/agents/nick.toml",
         'name="n"\ndescription="d"\ndeveloper_instructions="x"\nnickname_candidates=["a"]\n',
         expected="4: note: nickname",
     ),
-    Sample(
-        ".qwen/agents/more.md",
-        make_file(*BASE, "runConfig:", "  max_hops: 2"),
-        expected="4: warning: unknown key 'max_hops'",
+    noted("qwen/more", "4: warning: unknown key 'max_hops'", *BASE, "runConfig:", "  max_hops: 2"),
+    noted("agents/context-wrong", "4: warning: 'some' is not one of", *BASE, "context: some"),
+    noted(
+        "agents/outputs-wrong",
+        "4: warning: neither a description nor a JSON Schema",
+        *BASE,
+        "outputs: {n: 3}",
     ),
-    Sample(
-        ".agents/agents/context-wrong.md",
-        make_file(*BASE, "context: some"),
-        expected="4: warning: 'some' is not one of",
+    noted(
+        "agents/far",
+        "4: warning: not a JSON Schema",
+        *BASE,
+        "outputs: {n: {$ref: 'http://127.0.0.1:1/x'}}",
     ),
-    Sample(
-        ".agents/agents/outputs-wrong.md",
-        make_file(*BASE, "outputs: {n: 3}"),
-        expected="4: warning: neither a description nor a JSON Schema",
+    noted(
+        "agents/passwd",
+        "4: warning: Retrieval is disabled",
+        *BASE,
+        "outputs: {n: {$ref: 'file:///etc/passwd'}}",
     ),
-    Sample(
-        ".agents/agents/far.md",
-        make_file(*BASE, "outputs: {n: {$ref: 'http://127.0.0.1:1/x'}}"),
-        expected="4: warning: not a JSON Schema",
-    ),
-    Sample(
-        ".agents/agents/passwd.md",
-        make_file(*BASE, "outputs: {n: {$ref: 'file:///etc/passwd'}}"),
-        expected="4: warning: Retrieval is disabled",
-    ),
-    Sample(
-        ".agents/agents/outputs-schema.md",
-        make_file(*BASE, "outputs: {n: {type: nothing}}"),
-        expected="4: warning: n is not a JSON Schema",
+    noted(
+        "agents/outputs-schema",
+        "4: warning: n is not a JSON Schema",
+        *BASE,
+        "outputs: {n: {type: nothing}}",
     ),
 ]
 
 _BROKEN: list[Sample] = [
-    Sample(CLAUDE.format("README"), "# Our agents\n\nRead me.\n", False, "1: note: documentation"),
-    Sample(CLAUDE.format("empty"), "", False, "1: note: documentation"),
+    Sample(claude("README"), "# Our agents\n\nRead me.\n", False, "1: note: documentation"),
+    Sample(claude("empty"), "", False, "1: note: documentation"),
+    Sample(claude("endless"), "---\nname: x\ndescription: y\n", False, "1: error: no closing line"),
+    broken("nameless", "1: error: no name", "description: Reviews."),
+    broken("indescribable", "1: error: no description", "name: x"),
+    broken("speechless", "5: error: no instructions", *BASE, body=""),
+    broken("list", "2: error: key: value", "- name", "- description"),
+    broken("text", "2: error: key: value", "just words"),
+    broken("nothing", "1: error: no name", ""),
+    broken("tab", "3: error: not YAML", "name: x", "\tdescription: y"),
+    broken("open-quote", "error: not YAML", 'name: "x', "description: y"),
+    broken("open-list", "error: not YAML", *BASE, "tools: [Read"),
+    broken("alias", "3: error: aliases", "name: &a x", "description: *a"),
+    broken("bomb", "3: error: aliases", "a: &a [x,x]", "b: &b [*a,*a,*a]", "c: [*b,*b,*b]"),
+    broken("loop", "2: error: aliases", "a: &a [*a]"),
+    broken("nested", "2: error: levels", "a: " + "[" * 500 + "]" * 500),
+    broken("abyss", "2: error: ", "a: " + "[" * 30_000),
+    broken("braces", "2: error: ", "a: " + "{b: " * 15_000),
+    broken("complex-key", "2: error: a key is not a text", "? [a, b]", ": c"),
+    broken("long-head", "2: error: 65,536", "a: " + "x" * 70_000),
+    broken("huge", "1: error: larger than", *BASE, body="x" * 1_100_000),
+    Sample(claude("binary"), b"---\nname: x\n\0\0\n---\n", False, "3: error: binary"),
     Sample(
-        CLAUDE.format("endless"),
-        "---\nname: x\ndescription: y\n",
-        False,
-        "1: error: no closing line",
-    ),
-    Sample(
-        CLAUDE.format("nameless"), make_file("description: Reviews."), False, "1: error: no name"
-    ),
-    Sample(CLAUDE.format("indescribable"), make_file("name: x"), False, "1: error: no description"),
-    Sample(
-        CLAUDE.format("speechless"), make_file(*BASE, body=""), False, "5: error: no instructions"
-    ),
-    Sample(
-        CLAUDE.format("list"), make_file("- name", "- description"), False, "2: error: key: value"
-    ),
-    Sample(CLAUDE.format("text"), make_file("just words"), False, "2: error: key: value"),
-    Sample(CLAUDE.format("nothing"), make_file(""), False, "1: error: no name"),
-    Sample(
-        CLAUDE.format("tab"), make_file("name: x", "\tdescription: y"), False, "3: error: not YAML"
-    ),
-    Sample(
-        CLAUDE.format("open-quote"),
-        make_file('name: "x', "description: y"),
-        False,
-        "error: not YAML",
-    ),
-    Sample(CLAUDE.format("open-list"), make_file(*BASE, "tools: [Read"), False, "error: not YAML"),
-    Sample(
-        CLAUDE.format("alias"),
-        make_file("name: &a x", "description: *a"),
-        False,
-        "3: error: aliases",
-    ),
-    Sample(
-        CLAUDE.format("bomb"),
-        make_file("a: &a [x,x]", "b: &b [*a,*a,*a]", "c: [*b,*b,*b]"),
-        False,
-        "3: error: aliases",
-    ),
-    Sample(CLAUDE.format("loop"), make_file("a: &a [*a]"), False, "2: error: aliases"),
-    Sample(
-        CLAUDE.format("nested"), make_file("a: " + "[" * 500 + "]" * 500), False, "2: error: levels"
-    ),
-    Sample(CLAUDE.format("abyss"), make_file("a: " + "[" * 30_000), False, "2: error: "),
-    Sample(CLAUDE.format("braces"), make_file("a: " + "{b: " * 15_000), False, "2: error: "),
-    Sample(
-        CLAUDE.format("complex-key"),
-        make_file("? [a, b]", ": c"),
-        False,
-        "2: error: a key is not a text",
-    ),
-    Sample(CLAUDE.format("long-head"), make_file("a: " + "x" * 70_000), False, "2: error: 65,536"),
-    Sample(
-        CLAUDE.format("huge"),
-        make_file(*BASE, body="x" * 1_100_000),
-        False,
-        "1: error: larger than",
-    ),
-    Sample(CLAUDE.format("binary"), b"---\nname: x\n\0\0\n---\n", False, "3: error: binary"),
-    Sample(
-        CLAUDE.format("latin"),
+        claude("latin"),
         "---\nname: x\ndescription: caf\u00e9\n---\nx".encode("latin-1"),
         False,
         "3: error: not UTF-8",
     ),
-    Sample(
-        CLAUDE.format("control"),
-        make_file("name: \x07", "description: y"),
-        False,
-        "error: not YAML",
+    broken("control", "error: not YAML", "name: \x07", "description: y"),
+    broken(
+        "unspeakable", "2: warning: no letter; 1: error: no name", "name: '!!!'", "description: y"
     ),
-    Sample(
-        CLAUDE.format("unspeakable"),
-        make_file("name: '!!!'", "description: y"),
-        False,
-        "2: warning: no letter; 1: error: no name",
+    broken(
+        "number", "2: warning: name is not a text; 1: error: no name", "name: 5", "description: y"
     ),
-    Sample(
-        CLAUDE.format("number"),
-        make_file("name: 5", "description: y"),
-        False,
-        "2: warning: name is not a text; 1: error: no name",
+    broken("null", "1: error: no name", "name: ~", "description:"),
+    broken("tools-number", "4: error: tools is not a list of names", *BASE, "tools: 5"),
+    broken("tools-nested", "4: error: tools is not a list of names", *BASE, "tools: [[Read]]"),
+    broken("tools-nobody", "4: error: names no tool; 4: warning: 'Fly'", *BASE, "tools: Fly, Swim"),
+    broken("strange-mode", "4: error: 'silent' is not one of", *BASE, "permissionMode: silent"),
+    broken("disallowed-map", "4: error: disallowedTools", *BASE, "disallowedTools: {a: b}"),
+    broken(
+        "gemini/remote", "1: note: are not supported", "name: r", "description: R.", "kind: remote"
     ),
-    Sample(CLAUDE.format("null"), make_file("name: ~", "description:"), False, "1: error: no name"),
-    Sample(
-        CLAUDE.format("tools-number"),
-        make_file(*BASE, "tools: 5"),
-        False,
-        "4: error: tools is not a list of names",
-    ),
-    Sample(
-        CLAUDE.format("tools-nested"),
-        make_file(*BASE, "tools: [[Read]]"),
-        False,
-        "4: error: tools is not a list of names",
-    ),
-    Sample(
-        CLAUDE.format("tools-nobody"),
-        make_file(*BASE, "tools: Fly, Swim"),
-        False,
-        "4: error: names no tool; 4: warning: 'Fly'",
-    ),
-    Sample(
-        CLAUDE.format("strange-mode"),
-        make_file(*BASE, "permissionMode: silent"),
-        False,
-        "4: error: 'silent' is not one of",
-    ),
-    Sample(
-        CLAUDE.format("disallowed-map"),
-        make_file(*BASE, "disallowedTools: {a: b}"),
-        False,
-        "4: error: disallowedTools",
-    ),
-    Sample(
-        ".gemini/agents/remote.md",
-        make_file("name: r", "description: R.", "kind: remote"),
-        False,
-        "1: note: are not supported",
-    ),
-    Sample(".gemini/agents/noname.md", make_file("description: R."), False, "1: error: no name"),
-    Sample(
-        ".opencode/agents/off.md",
-        make_file("description: O.", "disable: true"),
-        False,
-        "1: note: disabled",
-    ),
-    Sample(
-        ".opencode/agents/permission.md",
-        make_file("description: O.", "permission: maybe"),
-        False,
+    broken("gemini/noname", "1: error: no name", "description: R."),
+    broken("opencode/off", "1: note: disabled", "description: O.", "disable: true"),
+    broken(
+        "opencode/permission",
         "3: error: permission is not a map",
+        "description: O.",
+        "permission: maybe",
     ),
-    Sample(
-        ".opencode/agents/verdict.md",
-        make_file("description: O.", "permission: {edit: never}"),
-        False,
+    broken(
+        "opencode/verdict",
         "3: error: 'never' is not one of",
+        "description: O.",
+        "permission: {edit: never}",
     ),
-    Sample(
-        ".opencode/agents/toolmap.md",
-        make_file("description: O.", "tools: {edit: 1}"),
-        False,
-        "3: error: true and false",
-    ),
+    broken("opencode/toolmap", "3: error: true and false", "description: O.", "tools: {edit: 1}"),
     Sample(
         ".codex/agents/broken.toml", 'name = "x"\ndescription = \n', False, "2: error: not TOML"
     ),
@@ -528,167 +417,110 @@ _BROKEN: list[Sample] = [
         "4: error: 'soft'",
     ),
     Sample(".codex/agents/deep.toml", "a = " + "[" * 20_000, False, "1: error: not TOML"),
-    Sample(
-        ".qwen/agents/config.md",
-        make_file("name: q", "runConfig: 5"),
-        False,
+    broken(
+        "qwen/config",
         "3: error: runConfig is not a map; 1: error: no description",
+        "name: q",
+        "runConfig: 5",
     ),
     Sample(".goose/agents/none.md", "no head here", False, "1: note: documentation"),
-    Sample(
-        ".agents/agents/budget-wrong.md",
-        make_file(*BASE, "budget: {turns: lots}"),
-        False,
-        "4: error: budget turns",
-    ),
-    Sample(
-        ".agents/agents/budget-key.md",
-        make_file(*BASE, "budget: {euros: 3}"),
-        False,
-        "4: error: euros is unknown",
-    ),
-    Sample(
-        ".agents/agents/budget-list.md",
-        make_file(*BASE, "budget: [3]"),
-        False,
-        "4: error: budget is not a map",
-    ),
+    broken("agents/budget-wrong", "4: error: budget turns", *BASE, "budget: {turns: lots}"),
+    broken("agents/budget-key", "4: error: euros is unknown", *BASE, "budget: {euros: 3}"),
+    broken("agents/budget-list", "4: error: budget is not a map", *BASE, "budget: [3]"),
 ]
 
 _SKILLS: list[Sample] = [
-    Sample(".agents/skills/pdf/SKILL.md", make_file("name: pdf", "description: Fills PDFs.")),
-    Sample(".claude/skills/deep/er/SKILL.md", make_file("name: er", "description: Found below.")),
-    Sample(
-        ".agents/skills/full/SKILL.md",
-        make_file(
-            "name: full",
-            "description: F.",
-            "license: MIT",
-            "compatibility: any",
-            "metadata: {a: b}",
-        ),
+    agent(skill("pdf"), "name: pdf", "description: Fills PDFs."),
+    agent(".claude/skills/deep/er/SKILL.md", "name: er", "description: Found below."),
+    agent(
+        skill("full"),
+        "name: full",
+        "description: F.",
+        "license: MIT",
+        "compatibility: any",
+        "metadata: {a: b}",
     ),
-    Sample(
-        ".agents/skills/tools/SKILL.md",
-        make_file("name: tools", "description: F.", "allowed-tools: Read"),
-        expected="4: note: 'allowed-tools'",
+    noted(
+        skill("tools"),
+        "4: note: 'allowed-tools'",
+        "name: tools",
+        "description: F.",
+        "allowed-tools: Read",
     ),
-    Sample(
-        ".agents/skills/quiet/SKILL.md",
-        make_file("name: quiet", "description: Q.", "disable-model-invocation: true"),
+    agent(skill("quiet"), "name: quiet", "description: Q.", "disable-model-invocation: true"),
+    agent(skill("when"), "name: when", "description: W.", "when_to_use: On Mondays."),
+    noted(skill("fork"), "4: note: 'context'", "name: fork", "description: F.", "context: fork"),
+    noted(
+        skill("other"), "2: warning: differs from its folder's", "name: another", "description: A."
     ),
-    Sample(
-        ".agents/skills/when/SKILL.md",
-        make_file("name: when", "description: W.", "when_to_use: On Mondays."),
+    noted(skill("caps"), "2: warning: hyphens", "name: Caps Lock", "description: C."),
+    noted(skill("double"), "2: warning: hyphens", "name: double--x", "description: C."),
+    noted(skill("nameless"), "1: warning: no name", "description: N."),
+    noted(skill("number"), "2: warning: name is not a text", "name: 5", "description: N."),
+    noted(
+        skill("wordy"), "3: warning: 2,000 characters", "name: wordy", "description: " + "w" * 2_000
     ),
-    Sample(
-        ".agents/skills/fork/SKILL.md",
-        make_file("name: fork", "description: F.", "context: fork"),
-        expected="4: note: 'context'",
+    noted(
+        skill("picky"),
+        "4: warning: 500",
+        "name: picky",
+        "description: P.",
+        "compatibility: " + "c" * 600,
     ),
-    Sample(
-        ".agents/skills/other/SKILL.md",
-        make_file("name: another", "description: A."),
-        expected="2: warning: differs from its folder's",
+    noted(
+        skill("meta"),
+        "4: warning: metadata is not a map",
+        "name: meta",
+        "description: M.",
+        "metadata: 3",
     ),
-    Sample(
-        ".agents/skills/caps/SKILL.md",
-        make_file("name: Caps Lock", "description: C."),
-        expected="2: warning: hyphens",
+    noted(
+        skill("meta2"),
+        "4: warning: map of texts",
+        "name: meta2",
+        "description: M.",
+        "metadata: {v: 3}",
     ),
-    Sample(
-        ".agents/skills/double/SKILL.md",
-        make_file("name: double--x", "description: C."),
-        expected="2: warning: hyphens",
+    noted(
+        skill("free"),
+        "4: warning: license is not a text",
+        "name: free",
+        "description: F.",
+        "license: [MIT]",
     ),
-    Sample(
-        ".agents/skills/nameless/SKILL.md",
-        make_file("description: N."),
-        expected="1: warning: no name",
+    noted(
+        skill("odd"), "4: warning: unknown key 'mood'", "name: odd", "description: O.", "mood: good"
     ),
-    Sample(
-        ".agents/skills/number/SKILL.md",
-        make_file("name: 5", "description: N."),
-        expected="2: warning: name is not a text",
+    noted(skill("colon"), "3: warning: quotes", "name: colon", "description: Use: now"),
+    noted(
+        skill("shell"),
+        "6: note: are run only when the user calls",
+        "name: shell",
+        "description: S.",
+        body="a\n!`date` now",
     ),
-    Sample(
-        ".agents/skills/wordy/SKILL.md",
-        make_file("name: wordy", "description: " + "w" * 2_000),
-        expected="3: warning: 2,000 characters",
+    noted(skill("mute"), "1: warning: no description: the first line", "name: mute"),
+    noted(
+        skill("blank"),
+        "3: warning: no description: the first line",
+        "name: blank",
+        "description: ''",
     ),
-    Sample(
-        ".agents/skills/picky/SKILL.md",
-        make_file("name: picky", "description: P.", "compatibility: " + "c" * 600),
-        expected="4: warning: 500",
-    ),
-    Sample(
-        ".agents/skills/meta/SKILL.md",
-        make_file("name: meta", "description: M.", "metadata: 3"),
-        expected="4: warning: metadata is not a map",
-    ),
-    Sample(
-        ".agents/skills/meta2/SKILL.md",
-        make_file("name: meta2", "description: M.", "metadata: {v: 3}"),
-        expected="4: warning: map of texts",
-    ),
-    Sample(
-        ".agents/skills/free/SKILL.md",
-        make_file("name: free", "description: F.", "license: [MIT]"),
-        expected="4: warning: license is not a text",
-    ),
-    Sample(
-        ".agents/skills/odd/SKILL.md",
-        make_file("name: odd", "description: O.", "mood: good"),
-        expected="4: warning: unknown key 'mood'",
-    ),
-    Sample(
-        ".agents/skills/colon/SKILL.md",
-        make_file("name: colon", "description: Use: now"),
-        expected="3: warning: quotes",
-    ),
-    Sample(
-        ".agents/skills/shell/SKILL.md",
-        make_file("name: shell", "description: S.", body="a\n!`date` now"),
-        expected="6: note: are run only when the user calls",
-    ),
-    Sample(
-        ".agents/skills/mute/SKILL.md",
-        make_file("name: mute"),
-        expected="1: warning: no description: the first line",
-    ),
-    Sample(
-        ".agents/skills/blank/SKILL.md",
-        make_file("name: blank", "description: ''"),
-        expected="3: warning: no description: the first line",
-    ),
-    Sample(
-        ".agents/skills/void/SKILL.md",
-        make_file("name: void", body=""),
-        False,
-        "1: error: no description",
-    ),
-    Sample(".agents/skills/headless/SKILL.md", "# Skill\n", expected="1: warning: no frontmatter"),
-    Sample(".agents/skills/empty/SKILL.md", "", False, "1: error: the file is empty"),
-    Sample(
+    broken(skill("void"), "1: error: no description", "name: void", body=""),
+    Sample(skill("headless"), "# Skill\n", expected="1: warning: no frontmatter"),
+    Sample(skill("empty"), "", False, "1: error: the file is empty"),
+    noted(
         ".claude/skills/tool-list/SKILL.md",
-        make_file(
-            "name: tool-list", "description: T.", "allowed-tools:", "  - Read", "  - Bash(git *)"
-        ),
-        expected="4: note: 'allowed-tools' counts only when the user calls",
+        "4: note: 'allowed-tools' counts only when the user calls",
+        "name: tool-list",
+        "description: T.",
+        "allowed-tools:",
+        "  - Read",
+        "  - Bash(git *)",
     ),
-    Sample(
-        ".agents/skills/endless/SKILL.md",
-        "---\nname: endless\n",
-        False,
-        "1: error: no closing line",
-    ),
-    Sample(".agents/skills/binary/SKILL.md", b"\x7fELF\0\0", False, "1: error: binary"),
-    Sample(
-        ".agents/skills/broken/SKILL.md",
-        make_file("name: [", "description: x"),
-        False,
-        "error: not YAML",
-    ),
+    Sample(skill("endless"), "---\nname: endless\n", False, "1: error: no closing line"),
+    Sample(skill("binary"), b"\x7fELF\0\0", False, "1: error: binary"),
+    broken(skill("broken"), "error: not YAML", "name: [", "description: x"),
 ]
 
 AGENTS = [*_GOOD, *_NOTED, *_BROKEN]

@@ -349,7 +349,7 @@ async def test_c11_task_runs_an_agent_from_a_file_with_its_tools_and_context(
         integrations=Integrations(agent_files=True),
     ) as session:
         await session.run("Review it.")
-        notices = "\n".join(session.notices)
+        notices = "\n".join(map(str, session.notices))
     by_prompt = {request.prompt: request for request in model.requests}
     assert by_prompt["a"].tools == ("read",)
     assert "PROJECT-RULES" in by_prompt["a"].system

@@ -10,6 +10,8 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -112,6 +114,21 @@ async def answer_late(request: ServerRequest) -> str:
     return "It is done. " * 20
 
 
+@asynccontextmanager
+async def hold_answers(
+    folder: Path, lines: int
+) -> AsyncGenerator[tuple[ModelServer, BatchProcess, asyncio.Event]]:
+    """Start a server that answers when the event is set, for a batch of this many lines."""
+    go_on = asyncio.Event()
+
+    async def answer(request: ServerRequest) -> str:
+        await go_on.wait()
+        return "It is done."
+
+    async with ModelServer(answer, record=False) as server:
+        yield server, BatchProcess(folder, server, lines), go_on
+
+
 @pytest.mark.timeout(900)
 async def test_j1_after_kills_each_line_has_one_result_and_few_answers_are_bought_again(
     tmp_path: Path,
@@ -142,15 +159,8 @@ async def test_j1_after_kills_each_line_has_one_result_and_few_answers_are_bough
 async def test_ctrl_c_once_lets_the_running_lines_end_and_the_next_process_continues(
     tmp_path: Path,
 ) -> None:
-    go_on = asyncio.Event()
     lines = PARALLEL + 28
-
-    async def answer(request: ServerRequest) -> str:
-        await go_on.wait()
-        return "It is done."
-
-    async with ModelServer(answer, record=False) as server:
-        batch = BatchProcess(tmp_path, server, lines)
+    async with hold_answers(tmp_path, lines) as (server, batch, go_on):
         process = await batch.start()
         await wait_until(lambda: server.in_flight == PARALLEL)
         send_signal(process, signal.SIGINT)
@@ -170,14 +180,7 @@ async def test_ctrl_c_once_lets_the_running_lines_end_and_the_next_process_conti
 
 
 async def test_ctrl_c_twice_stops_the_running_lines_which_run_again_later(tmp_path: Path) -> None:
-    go_on = asyncio.Event()
-
-    async def answer(request: ServerRequest) -> str:
-        await go_on.wait()
-        return "It is done."
-
-    async with ModelServer(answer, record=False) as server:
-        batch = BatchProcess(tmp_path, server, 20)
+    async with hold_answers(tmp_path, 20) as (server, batch, go_on):
         process = await batch.start()
         await wait_until(lambda: server.in_flight == min(20, PARALLEL))
         send_signal(process, signal.SIGINT)
@@ -196,14 +199,7 @@ async def test_ctrl_c_twice_stops_the_running_lines_which_run_again_later(tmp_pa
 
 
 async def test_another_terminal_shows_the_only_batch_that_runs(tmp_path: Path) -> None:
-    go_on = asyncio.Event()
-
-    async def answer(request: ServerRequest) -> str:
-        await go_on.wait()
-        return "It is done."
-
-    async with ModelServer(answer, record=False) as server:
-        batch = BatchProcess(tmp_path, server, 40)
+    async with hold_answers(tmp_path, 40) as (server, batch, _):
         process = await batch.start("in.jsonl", "--parallel", "2", "-m", "anthropic:claude-x")
         await wait_until(lambda: server.in_flight == 2)
         (file,) = (tmp_path / "home" / "batches").glob("*/status.json")
@@ -255,14 +251,7 @@ async def test_a_retry_that_was_killed_gives_each_line_one_result_without_the_fl
 
 
 async def test_a_second_process_for_the_same_output_is_refused(tmp_path: Path) -> None:
-    go_on = asyncio.Event()
-
-    async def answer(request: ServerRequest) -> str:
-        await go_on.wait()
-        return "It is done."
-
-    async with ModelServer(answer, record=False) as server:
-        batch = BatchProcess(tmp_path, server, 5)
+    async with hold_answers(tmp_path, 5) as (server, batch, go_on):
         process = await batch.start()
         await wait_until(lambda: server.in_flight == 5)
         second = await batch.start()
@@ -277,14 +266,7 @@ async def test_a_second_process_for_the_same_output_is_refused(tmp_path: Path) -
 
 
 async def test_a_second_process_does_not_change_the_stdin_of_the_first(tmp_path: Path) -> None:
-    go_on = asyncio.Event()
-
-    async def answer(request: ServerRequest) -> str:
-        await go_on.wait()
-        return "It is done."
-
-    async with ModelServer(answer, record=False) as server:
-        batch = BatchProcess(tmp_path, server, 40)
+    async with hold_answers(tmp_path, 40) as (server, batch, go_on):
         long = "word " * 1_000  # so that not all lines are read at once
         lines = [json.dumps({"id": each, "prompt": f"{each}: {long}"}) for each in batch.ids]
         process = await batch.start_with_stdin("\n".join(lines).encode())
@@ -315,7 +297,7 @@ async def test_an_unreachable_provider_ends_the_batch_with_exit_code_75(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mudroom import Session
-    from mudroom._cli.batches.batch import Batch, BatchPlan, BatchRecord
+    from mudroom._cli.batches.batch import Batch, BatchFlags, BatchPlan, BatchRecord
     from mudroom._cli.batches.input_file import InputFile
     from mudroom._cli.batches.results import ResultFile
     from mudroom.errors import ModelUnavailable
@@ -327,7 +309,8 @@ async def test_an_unreachable_provider_ends_the_batch_with_exit_code_75(
     async with Session(model=model, journal="memory", cwd=str(tmp_path), environ={}) as session:
         with ResultFile(tmp_path / "out.jsonl") as results:
             results.publish(Counter())
-            plan = BatchPlan(100, InputFile(path).read, "out.jsonl", "general", parallel=3)
+            flags = BatchFlags(file=str(path), parallel=3)
+            plan = BatchPlan(flags, 100, InputFile(path).read, "out.jsonl")
             batch = Batch(session, plan, BatchRecord(), results)
             await batch.run()
     assert batch.is_unavailable

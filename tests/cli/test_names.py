@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.test_panel import make_panel
 from tests.cli.test_resume_reads import SESSION
+from tests.transcripts import render_transcript
 
 from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._cli.actions.export import render_session_markdown
@@ -18,7 +19,7 @@ from mudroom._cli.interactive.panel import MAX_TARGET_COLUMNS
 from mudroom._cli.interactive.questions.question_lines import format_call, format_title
 from mudroom._cli.output.plain_progress import PlainProgress
 from mudroom._cli.output.text import measure_width
-from mudroom._cli.output.transcript_lines import render_transcript, render_tree
+from mudroom._cli.output.transcript_lines import TextStyle, render_tree
 from mudroom._core.events import StoredEvent
 from mudroom._core.ports import ApprovalRequest
 from mudroom._projections.run_tree import RunTree
@@ -115,7 +116,7 @@ def test_show_prints_all_runs_of_a_name(
         await journal.close()
 
     asyncio.run(write())
-    assert print_session(SESSION, "@Alice") == 0
+    print_session(SESSION, "@Alice")
     shown = capsys.readouterr().out
     assert "\nrun 1.1.1 · alice · general" in shown
     assert "\nrun 1.1.1~2 · alice, run 2 · general" in shown
@@ -129,7 +130,7 @@ def test_no_name_breaks_a_screen(name: str, columns: int) -> None:
     panel = make_panel(make_team(name))
     rows = ["".join(text for text, _ in line) for line in panel.format_lines(columns, 30)]
     panel.target_run_id = "1.1.1~2"
-    tree, _, _ = render_tree(make_team(name), columns=columns).rpartition("\n\n")
+    tree, _, _ = render_tree(make_team(name), TextStyle(columns=columns)).rpartition("\n\n")
     text = f"{tree}\n{panel.target_name}"
     assert max(map(measure_width, [*rows, *tree.splitlines()])) <= columns
     assert measure_width(panel.target_name) <= MAX_TARGET_COLUMNS

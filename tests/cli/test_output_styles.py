@@ -65,11 +65,12 @@ async def test_a_style_that_claude_code_has_built_in_is_a_notice(project: Path) 
     path = write(project / ".claude/settings.json", {"outputStyle": "Explanatory"})
     async with make_session() as session:
         assert session.output_style == "default"
-    (notice,) = [line for line in session.notices if "style" in line]
+    (notice,) = [line for line in map(str, session.notices) if "style" in line]
     assert notice.startswith(f"{path}: output style not used: unknown output style 'Explanatory'")
     write(path, {"outputStyle": 3})
     async with make_session() as session:
-        assert f"{path}: outputStyle is not used: it is not the name of a style" in session.notices
+        texts = [notice.text for notice in session.notices]
+        assert f"{path}: outputStyle is not used: it is not the name of a style" in texts
 
 
 async def test_a_folder_that_is_not_trusted_brings_and_chooses_no_style(
@@ -82,10 +83,14 @@ async def test_a_folder_that_is_not_trusted_brings_and_chooses_no_style(
     chosen = write(project / ".claude/settings.json", {"outputStyle": "terse"})
     async with make_session() as session:
         assert session.output_style == "default"
-        assert any(f"{chosen}: outputStyle is not used" in line for line in session.notices)
+        assert any(
+            f"{chosen}: outputStyle is not used" in line for line in map(str, session.notices)
+        )
     async with make_session(output_style="terse") as session:
         assert session.output_style == "terse"
-        assert not any("stranger" in line or str(theirs) in line for line in session.notices)
+        assert not any(
+            "stranger" in line or str(theirs) in line for line in map(str, session.notices)
+        )
     mine.unlink()
     for flag, path in (("terse", theirs), ("limerick", theirs.with_name("limerick.md"))):
         with pytest.raises(UnknownName, match="mudroom trust add, or --trust") as raised:

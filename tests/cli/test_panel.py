@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
@@ -312,13 +311,13 @@ async def test_a_question_is_below_the_running_children_and_is_answered_once() -
     assert await choice.result == "y" and panel.choice is None
 
 
-async def test_the_row_of_a_child_says_that_its_call_waits_for_the_user(tmp_path: Path) -> None:
+async def test_the_row_of_a_child_says_that_its_call_waits_for_the_user() -> None:
     panel = make_panel(make_events("a", "b"))
     assert isinstance(panel.conversation, ShownConversation)
     ui = WaitingUI()
-    panel.conversation.approvals = approvals = ApprovalPrompt(ui, str(tmp_path))
+    panel.conversation.approvals = approvals = ApprovalPrompt(ui)
     request = ApprovalRequest("1.1.1", "explore", "bash", {"command": "make"}, why="no rule")
-    asking = asyncio.create_task(approvals.decide(request))
+    asking = asyncio.create_task(approvals.questions.decide(request))
     await ui.is_asked.wait()
     rows = ["".join(text for text, _ in line) for line in panel.format_lines(80, 20)]
     row = next(row for row in rows if "waits for your " in row)

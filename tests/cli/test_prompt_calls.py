@@ -117,13 +117,11 @@ class Session:
         self.ui = PlainUI(self.settings)
         programs = load_programs(self.settings, ".")
         trusted = programs.trusted_prompts if programs else frozenset[str]()
-        self.approver = ApprovalPrompt(self.ui, self.settings.home, trusted)
+        self.approvals = ApprovalPrompt(self.ui, trusted)
         self.session = create_session(
-            self.settings, ".", self.loaded, approver=self.approver, journal="memory"
+            self.settings, ".", self.loaded, approver=self.approvals.questions, journal="memory"
         )
-        self.conversation = show(self.session, self.settings, self.ui)
-        self.conversation.approvals = self.approver
-        self.approver.start_session(self.loaded.permissions, str(project), bool)
+        self.conversation = show(self.session, self.settings, self.ui, self.approvals)
 
     @property
     def runs(self) -> list[Any]:
@@ -220,10 +218,10 @@ async def test_rules_of_a_command_hold_for_its_prompt_only(project: Path) -> Non
     async with conversation:
         await conversation.handle_line("/go made.txt")
         assert (project / "made.txt").exists()
-        assert at_prompt.approver.rules == []
-        with at_prompt.approver.allow(*make(project, "/go").rules):
+        assert at_prompt.approvals.questions.rules == ()
+        with at_prompt.approvals.allow(*make(project, "/go").rules):
             request = ApprovalRequest("1", "main", "bash", {"command": "touch x"}, why="")
-            assert (await at_prompt.approver.decide(request)).allowed
+            assert (await at_prompt.approvals.questions.decide(request)).allowed
 
 
 def make(project: Path, name: str) -> Any:

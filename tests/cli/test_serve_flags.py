@@ -72,7 +72,7 @@ def test_an_open_address_needs_tls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "home"))
-    assert run(["serve", "--listen", "0.0.0.0:0"]) == 2
+    assert run(["serve", "-m", "offline", "--listen", "0.0.0.0:0"]) == 2
     assert "--tls-cert" in capsys.readouterr().err
 
 

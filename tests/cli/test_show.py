@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from tests.transcripts import render_transcript
 
 from mudroom._cli.output.text import ASCII, measure_width
 from mudroom._cli.output.transcript_lines import (
     SessionText,
-    render_transcript,
+    TextStyle,
     render_transcripts,
     render_tree,
 )
@@ -131,11 +132,11 @@ COLORED = """\
 
 @pytest.mark.parametrize("columns", [80, 200])
 def test_the_tree_at_80_and_200_columns(columns: int):
-    assert render_tree(make_session(), columns=columns) == WIDE
+    assert render_tree(make_session(), TextStyle(columns=columns)) == WIDE
 
 
 def test_the_tree_at_20_columns():
-    tree, ledger = render_tree(make_session(), columns=20).rsplit("\n\n", 1)
+    tree, ledger = render_tree(make_session(), TextStyle(columns=20)).rsplit("\n\n", 1)
     assert tree + "\n" == NARROW
     assert max(measure_width(line) for line in tree.splitlines()) <= 20
     assert ledger.startswith("3 children read 316 lines")
@@ -143,7 +144,9 @@ def test_the_tree_at_20_columns():
 
 def test_the_tree_in_color_with_ascii_glyphs():
     tree = (
-        render_tree(make_session(), columns=40, color=True, glyphs=ASCII).rsplit("\n\n", 1)[0]
+        render_tree(make_session(), TextStyle(columns=40, color=True, glyphs=ASCII)).rsplit(
+            "\n\n", 1
+        )[0]
         + "\n"
     )
     assert re.sub(r"\x1b\[([\d;]+)m", r"<\1>", tree) == COLORED
@@ -259,7 +262,7 @@ def test_on_a_terminal_the_transcript_wraps_between_words(columns: int):
     text = "Read the files of the package and summarize what each does. 总结所有文件，然后报告。"
     events = [run_started("1"), *turn_events("1", TextBlock(text)), run_finished("1")]
     tree = RunTree.from_events(events)
-    (shown,) = render_transcripts(tree, events, ["1"], columns=columns, wraps=True)
+    (shown,) = render_transcripts(tree, events, ["1"], TextStyle(columns=columns, wraps=True))
     rows = shown.split("assistant\n")[1].splitlines()
     assert all(measure_width(row) <= columns and row.startswith("    ") for row in rows)
     words = " ".join(rows).split()
@@ -270,7 +273,7 @@ def test_on_a_terminal_the_transcript_wraps_between_words(columns: int):
 
 
 def test_the_full_transcript_omits_nothing():
-    shown = render_transcript(make_session(), "1.1.1", full=True)
+    shown = render_transcript(make_session(), "1.1.1", TextStyle(full=True))
     assert shown.count("import os") == 315
     assert "…" not in shown
 
@@ -286,7 +289,10 @@ def test_long_results_and_arguments_are_cut_with_a_note():
     assert f'  → write content={"x" * 200}… (5,000 characters) options={{"键": [1]}}' in shown
     assert "    … 500 more characters" in shown
     assert (
-        render_transcript(events, "1", color=True).count("\x1b[1;31m  result of write\x1b[0m") == 1
+        render_transcript(events, "1", TextStyle(color=True)).count(
+            "\x1b[1;31m  result of write\x1b[0m"
+        )
+        == 1
     )
 
 
@@ -317,7 +323,7 @@ def test_control_sequences_are_never_printed():
     for shown in (
         render_tree(events),
         render_transcript(events, "1"),
-        render_transcript(events, "1", full=True),
+        render_transcript(events, "1", TextStyle(full=True)),
     ):
         assert all(c.isprintable() or c == "\n" for c in shown)
         assert "gnp.exe" in shown

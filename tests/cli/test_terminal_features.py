@@ -23,8 +23,8 @@ from mudroom._cli.output.notices.start import select_new_notices
 from mudroom._cli.output.progress import print_ledger
 from mudroom._cli.output.text import paint
 from mudroom._cli.output.theme import LIGHT_COLORS, use_theme
-from mudroom._session.agent_catalog import AGENTS_NOTICE
 from mudroom._session.config import load_settings
+from mudroom.driving import Notice
 from mudroom.errors import UsageError
 
 PNG = base64.b64decode(
@@ -230,18 +230,18 @@ def test_a_clipboard_without_an_image_says_so(tmp_path: Path) -> None:
 
 def test_a_notice_about_the_machine_is_shown_once(tmp_path: Path) -> None:
     home = str(tmp_path / "home")
-    notices = ["sandbox file, not full: 没有 bwrap.", "agent x is not used"]
+    notices = [Notice("sandbox", "没有 bwrap."), Notice("unused", "agent x is not used")]
     assert list(select_new_notices(home, "/a", notices)) == notices
     assert list(select_new_notices(home, "/b", notices)) == notices[1:]
-    changed = ["sandbox off"]
+    changed = [Notice("sandbox", "sandbox off")]
     assert list(select_new_notices(home, "/a", changed)) == changed
     assert (tmp_path / "home" / "shown-notices.txt").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_notice_about_agents_is_shown_once_per_folder_and_set_of_agents(tmp_path: Path) -> None:
     home = str(tmp_path / "home")
-    one = [f"{AGENTS_NOTICE}: reviewer; they only read"]
-    two = [f"{AGENTS_NOTICE}: reviewer, tester; they only read"]
+    one = [Notice("agents", "reviewer; they only read")]
+    two = [Notice("agents", "reviewer, tester; they only read")]
     for folder in ("/a", "/b\nc"):
         for notices in (one, two):
             assert list(select_new_notices(home, folder, notices)) == notices

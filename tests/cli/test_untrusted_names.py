@@ -45,7 +45,7 @@ async def test_agents_of_the_folder_replace_none_before_trust(base: Path, name: 
         async with prepare_session(
             flags, EditorSessionPlan(cwd=str(base / "project")), NoQuestions()
         ) as session:
-            told = [line for line in session.notices if str(path) in line]
+            told = [line for line in map(str, session.notices) if str(path) in line]
             return "\n".join(agent.instructions for agent in session.agents), told
 
     words, told = await find_words(trusted=False)

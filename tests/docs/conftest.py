@@ -17,15 +17,20 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 sys.path.append(str(SCRIPTS))
 
 
-@pytest.fixture(scope="session")
-def site() -> ModuleType:
-    """Return the script that builds the site."""
-    loader = SourceFileLoader("site_of_mudroom", str(SCRIPTS / "site"))
+def load_script(name: str) -> ModuleType:
+    """Return a script of this repository as a module."""
+    loader = SourceFileLoader(f"{name}_of_mudroom", str(SCRIPTS / name))
     spec = spec_from_loader(loader.name, loader)
     assert spec
     module = module_from_spec(spec)
     loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def site() -> ModuleType:
+    """Return the script that builds the site."""
+    return load_script("site")
 
 
 class BuiltSite(NamedTuple):

@@ -132,8 +132,8 @@ async def test_every_step_of_a_guide_works(
             await run_blocks(blocks, place=project, env=env)
 
 
-def test_the_page_of_batches_is_true_without_a_key(project: Path, tmp_path: Path) -> None:
-    env = make_environ(tmp_path / "home")
+def test_the_page_of_batches_is_true_with_the_offline_model(project: Path, tmp_path: Path) -> None:
+    env = {**make_environ(tmp_path / "home"), "MUDROOM_MODEL": "offline"}
     follow(FOLDER / "batch.md", PageShell(project, env, {}))
 
 

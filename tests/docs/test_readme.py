@@ -10,13 +10,12 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from itertools import combinations
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.docs.conftest import load_script
 from tests.docs.shell_page import PageShell, make_environ
 
 from mudroom._adapters.models.providers import choose_default_model
@@ -55,15 +54,13 @@ def shell(place: Path) -> Iterator[PageShell]:
 @pytest.fixture(scope="module")
 def cast() -> ModuleType:
     """Return the script that writes the figures of the pages."""
-    loader = SourceFileLoader("screencast_of_readme", str(ROOT / "scripts" / "screencast"))
-    spec = spec_from_loader(loader.name, loader)
-    assert spec
-    loader.exec_module(module := module_from_spec(spec))
-    return module
+    return load_script("screencast")
 
 
-def copy_repository(target: Path) -> Path:
-    """Copy the files of this repository."""
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy the files of this repository, which the commands only read."""
+    target = tmp_path_factory.mktemp("copy") / "repository"
     left_out = shutil.ignore_patterns(
         ".*cache", ".git", ".venv", ".hypothesis", "__pycache__", "artefacts", "build"
     )
@@ -98,9 +95,10 @@ def test_the_commands_work_in_a_project(page: Path, shell: PageShell) -> None:
 
 
 @both
-def test_the_first_request_works_on_this_repository(page: Path, tmp_path: Path) -> None:
+def test_the_first_request_works_on_this_repository(
+    page: Path, repository: Path, tmp_path: Path
+) -> None:
     command = list_blocks(page, "sh")[2].splitlines()[1]
-    repository = copy_repository(tmp_path / "repository")
     with closing(PageShell(repository, make_environ(tmp_path / "home"))) as shell:
         code, output = shell.run(command)
     assert code == 0 and "**pytest**" in output, output

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import runpy
 import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
+from tests.docs.conftest import load_script
 
 ROOT = Path(__file__).parents[2]
 PASSING = re.compile(r'<g visibility="hidden">.*?</g>')
@@ -19,11 +18,7 @@ PASSING = re.compile(r'<g visibility="hidden">.*?</g>')
 
 @pytest.fixture(scope="module")
 def cast() -> ModuleType:
-    loader = SourceFileLoader("screencast", str(ROOT / "scripts" / "screencast"))
-    spec = spec_from_loader(loader.name, loader)
-    assert spec
-    loader.exec_module(module := module_from_spec(spec))
-    return module
+    return load_script("screencast")
 
 
 def extract_words(picture: str) -> str:

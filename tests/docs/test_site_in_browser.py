@@ -9,16 +9,7 @@ import pytest
 from tests.docs.conftest import BuiltSite
 from tests.viewer.browser.conftest import CHROMIUM, Page, open_browser
 
-USER_PAGES = {
-    "long conversations": "long-conversations.html",
-    "hooks": "hooks.html",
-    "budget": "budgets.html",
-    "sandbox": "sandbox.html",
-    "merge": "isolated-workspaces.html",
-    "resume": "sessions.html",
-    "what does a child see": "isolation.html",
-    "before_compaction": "reference/ports.html",
-}
+USER_PAGES = {"compaction": "long-conversations.html", "before_compaction": "reference/ports.html"}
 DIALOG = "[...document.querySelectorAll('*')].find(each => each.shadowRoot)?.shadowRoot"
 
 
@@ -33,7 +24,7 @@ async def page(tmp_path: Path) -> AsyncGenerator[Page]:
 
 @pytest.mark.timeout(600)  # the first test builds the site: slow on a busy machine
 async def test_search_finds_the_page_for_users_first(built_site: BuiltSite, page: Page) -> None:
-    """Not a decision record or a method with the word in its name, unless that name is searched."""
+    """The page that the worker lists first (`test_search.py`) is the first one on the screen."""
     for words, first in USER_PAGES.items():
         await page.send("Page.navigate", url="about:blank")
         await page.send("Page.navigate", url=(built_site.folder / "index.html").as_uri())

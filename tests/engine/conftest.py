@@ -12,9 +12,17 @@ from typing_extensions import TypeIs
 
 from mudroom import AnyEvent, Report, Session
 from mudroom._adapters.models.scripted import Answer, Request, Script, ScriptedModel
-from mudroom._core.events import NoteInjected, RunFinished, RunStarted, ToolCallFinished
+from mudroom._core.events import (
+    NoteInjected,
+    RunFinished,
+    RunStarted,
+    StoredEvent,
+    ToolCallFinished,
+)
 from mudroom._core.messages import Message, TextBlock, ToolResultBlock
 from mudroom._core.tools import ToolResult
+from mudroom._replay import replay
+from mudroom.testing.invariants import find_violations
 
 from ..waiting import wait_until
 
@@ -72,6 +80,23 @@ class Stage:
         """Run one prompt in a session of its own."""
         async with self.open(script, **options) as session:
             return await session.run(prompt)
+
+    async def run_checked(
+        self, script: Script | Mapping[str, Lines], prompt: str = "PARENT", **options: Any
+    ) -> Report:
+        """Run one prompt in a session of its own, and check the record."""
+        async with self.open(script, **options) as session:
+            report = await session.run(prompt)
+            await self.check_record()
+        return report
+
+    async def check_record(self, *, timed: bool = True) -> list[StoredEvent]:
+        """Check the promises of the record, and that its replay is equal. Return its events."""
+        journal = self.session._require_open().resources.journal  # pyright: ignore[reportPrivateUsage]
+        events = [event async for event in journal.read()]
+        assert not find_violations(events, timed=timed)
+        assert await replay(events) == events
+        return events
 
     async def wait_until(self, is_true: Callable[[], object]) -> None:
         """Wait until a condition is true."""

@@ -18,11 +18,8 @@ from mudroom._core.events import (
     RunFinished,
     RunStarted,
     RunWaiting,
-    StoredEvent,
     TurnStarted,
 )
-from mudroom._replay import replay
-from mudroom.testing.invariants import find_violations
 
 
 def start(prompt: str, **arguments: Any) -> ToolCallBlock:
@@ -34,15 +31,6 @@ async def wait_forever(request: Request) -> Answer:
     if request.tools:
         await asyncio.Event().wait()
     return "half of the cellar"
-
-
-async def check_record(stage: Stage, *, timed: bool = True) -> list[StoredEvent]:
-    """Check the promises of the record, and that its replay is equal. Return its events."""
-    journal = stage.session._require_open().resources.journal  # pyright: ignore[reportPrivateUsage]
-    events = [event async for event in journal.read()]
-    assert not find_violations(events, timed=timed)
-    assert await replay(events) == events
-    return events
 
 
 def list_notifications(stage: Stage) -> list[str]:
@@ -65,9 +53,7 @@ async def test_a_background_child_works_while_its_parent_goes_on(stage: Stage) -
         "PARENT": [[start("CHILD")], [call("read", file_path="notes.txt")], read, "all is known"],
         "CHILD": [child],
     }
-    async with stage.open(script) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked(script)
     assert (report.text, report.reason, report.turns) == ("all is known", Reason.GOAL, 4)
     assert stage.results[0].text.startswith("Started 1.1.1 in the background.")
     assert stage.results[0].detail == {"run": "1.1.1", "background": True}
@@ -111,9 +97,7 @@ async def test_a_failed_background_child_is_reported_as_failed(stage: Stage) -> 
         raise ValueError("no such cellar")
 
     script = {"PARENT": [[start("CHILD")], "the end"], "CHILD": [fail]}
-    async with stage.open(script) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked(script)
     assert report.ok
     (text,) = list_notifications(stage)
     assert "<status>failed</status>" in text and "no such cellar" in text
@@ -124,7 +108,7 @@ async def test_a_run_with_outputs_waits_for_its_children(stage: Stage) -> None:
     script = {"PARENT": [[start("CHILD"), emit], ""], "CHILD": ["two cellars"]}
     async with stage.open(script) as session:
         report = await session.run("PARENT", outputs={"count": "how many"})
-        await check_record(stage)
+        await stage.check_record()
     assert (report.reason, report.outputs, report.turns) == (Reason.GOAL, {"count": "2"}, 2)
     assert len(list_notifications(stage)) == 1
 
@@ -141,9 +125,7 @@ async def test_an_empty_answer_while_a_child_works_is_no_fault(stage: Stage) -> 
         return ""
 
     script = {"PARENT": [[start("CHILD")], end, "the end"], "CHILD": [child]}
-    async with stage.open(script) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked(script)
     assert (report.text, report.reason) == ("the end", Reason.GOAL)
 
 
@@ -161,9 +143,7 @@ async def test_the_same_answer_after_each_of_many_reports_is_no_loop(stage: Stag
         return "I wait."
 
     starts = [start(f"CHILD {number}") for number in range(len(gates))]
-    async with stage.open({"PARENT": [starts, wait], "CHILD": [child]}) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked({"PARENT": [starts, wait], "CHILD": [child]})
     assert report.reason is Reason.GOAL
     assert len(list_notifications(stage)) == 20
 
@@ -184,9 +164,7 @@ async def test_a_limit_of_the_parent_asks_its_children_for_summaries_first(
         "CHILD": child,
         "GRANDCHILD": [wait_forever],
     }
-    async with stage.open(script, prompt_budget=Budget(turns=2, depth=2)) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked(script, prompt_budget=Budget(turns=2, depth=2))
     assert (report.reason, report.recovered, report.text) == (Reason.MAX_TURNS, True, "my summary")
     assert stage.reports["1.1.1"].text == "half of the cellar"
     assert all(
@@ -211,7 +189,7 @@ async def test_a_cancel_ends_background_children_before_their_parent(stage: Stag
         await stage.wait_until(lambda: any(isinstance(event, RunWaiting) for event in stage.events))
         assert session.runs.cancel()
         report = await running
-        await check_record(stage)
+        await stage.check_record()
     assert report.reason is Reason.CANCELLED
     ended = [event.run for event in stage.events if isinstance(event, RunFinished)]
     assert len(ended) == 5 and ended[-1] == "1"
@@ -230,7 +208,7 @@ async def test_a_cancel_ends_the_wait_for_the_summaries_of_children(stage: Stage
         await stage.wait_until(lambda: len(stage.list_requests("CHILD")) == 2)
         assert session.runs.cancel("1")
         report = await running
-        await check_record(stage)
+        await stage.check_record()
     assert (report.reason, report.recovered) == (Reason.CANCELLED, False)
 
 
@@ -251,7 +229,7 @@ async def test_a_message_of_the_user_wakes_a_run_that_waits(stage: Stage) -> Non
         await stage.wait_until(lambda: any(isinstance(event, RunWaiting) for event in stage.events))
         assert session.runs.send("1", "and the roof")
         report = await running
-        await check_record(stage)
+        await stage.check_record()
     assert report.text == "the end"
     assert stage.list_notes()[0] == "and the roof"
 
@@ -291,9 +269,7 @@ async def test_sixty_four_reports_at_once_are_one_message_within_its_limit(stage
 
     starts = [start(f"CHILD {number}") for number in range(64)]
     script = {"PARENT": [starts, open_gate, wait_for_all, "the end"], "CHILD": [child]}
-    async with stage.open(script) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked(script)
     assert report.text in ("I have seen them", "the end")
     texts = list_notifications(stage)
     assert len(texts) == 64
@@ -348,9 +324,7 @@ async def test_a_child_in_a_worker_process_works_in_the_background(stage: Stage)
         "CHILD": [[start("GRANDCHILD")], "I wait, too.", "done below"],
         "GRANDCHILD": ["deep"],
     }
-    async with stage.open(script, worker="process:1", budget=Budget(depth=2)) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked(script, worker="process:1", budget=Budget(depth=2))
     assert report.ok and len(list_notifications(stage)) == 2
     started = [event.run for event in stage.events if isinstance(event, RunStarted)]
     assert sorted(started) == ["1", "1.1.1", "1.1.1.1.1", "1.1.2", "1.1.2.1.1"]

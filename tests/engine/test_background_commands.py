@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 from tests.engine.conftest import Stage
-from tests.engine.test_background import check_record, list_notifications, wait_forever
+from tests.engine.test_background import list_notifications, wait_forever
+from tests.records import read_record, write_record
 
 from mudroom import Reason, Session, ToolCallBlock, ToolContext, ToolResult, tool
-from mudroom._adapters.journals.sqlite.folder import get_session_path
-from mudroom._adapters.journals.sqlite.journal import SqliteJournal
-from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import MessageDelivered, MessageSent, StoredEvent, ToolCallFinished
 from mudroom._engine.background import STILL_RUNNING
@@ -27,9 +25,7 @@ def bash(command: str, **arguments: Any) -> ToolCallBlock:
 
 async def test_a_background_command_is_reported_with_code_tail_and_path(stage: Stage) -> None:
     command = "seq 1 2000; echo x > made.txt; exit 3"
-    async with stage.open([[bash(command)], [call("wait")], "the end"]) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked([[bash(command)], [call("wait")], "the end"])
     assert stage.results[0].text.startswith("Started 1.1.1 in the background.")
     (text,) = list_notifications(stage)
     assert "<task-id>1.1.1</task-id>\n<status>failed</status>" in text
@@ -58,9 +54,7 @@ async def test_the_spellings_of_other_programs_start_a_command(
 
 async def test_a_command_that_goes_on_is_named_once_and_then_stopped(stage: Stage) -> None:
     script: list[Answer] = [[bash("echo begun; sleep 600")], "I stop.", "the end"]
-    async with stage.open(script) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked(script)
     assert (report.text, report.turns) == ("the end", 3)
     assert report.stopped_commands == ("echo begun; sleep 600",)
     notes = stage.list_notes()
@@ -75,9 +69,7 @@ async def test_the_evidence_of_a_child_names_the_commands_that_its_end_stopped(
         "PARENT": [[call("task", prompt="CHILD")], "the end"],
         "CHILD": [[bash("sleep 600")], "I stop.", "I am done"],
     }
-    async with stage.open(script) as session:
-        await session.run("PARENT")
-        await check_record(stage)
+    await stage.run_checked(script)
     assert "; stopped at its end: sleep 600; " in stage.results[0].text
 
 
@@ -88,9 +80,7 @@ async def test_a_command_is_stopped_by_the_model(stage: Stage) -> None:
 
     command = "echo begun; touch made.txt; sleep 600"
     script: list[Any] = [[bash(command)], stop, [call("wait")], "the end"]
-    async with stage.open({"PARENT": script}) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked({"PARENT": script})
     (text,) = list_notifications(stage)
     assert "<status>stopped</status>" in text
     assert "[stopped; all its processes were ended; " in text and "\nbegun\n</result>" in text
@@ -103,7 +93,7 @@ async def test_a_cancel_stops_background_commands(stage: Stage) -> None:
         await stage.wait_until(lambda: len(stage.model.requests) == 2)
         assert session.runs.cancel()
         report = await running
-        await check_record(stage)
+        await stage.check_record()
     assert report.reason is Reason.CANCELLED
     assert report.stopped_commands == ("sleep 600",)
 
@@ -126,7 +116,7 @@ async def test_a_tool_that_is_no_coroutine_starts_work_in_the_background(stage: 
     script: list[Any] = [[call("begin")], [call("wait")], "the end"]
     async with stage.open(script, tools=[begin]) as session:
         assert (await session.run("PARENT")).ok
-        await check_record(stage)
+        await stage.check_record()
     (text,) = list_notifications(stage)
     assert "it is done" in text
 
@@ -142,9 +132,7 @@ async def test_a_command_is_cancelled_before_its_first_step(stage: Stage) -> Non
         assert stage.session.runs.cancel("1")
         return result
 
-    async with stage.open([[call("begin")], "the end"], tools=[begin]) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked([[call("begin")], "the end"], tools=[begin])
     assert (report.reason, report.stopped_commands) == (Reason.CANCELLED, ("quick work",))
 
 
@@ -163,19 +151,16 @@ async def test_s11_each_command_is_reported_once_after_a_cut_at_each_record(
     options: dict[str, Any] = {"model": ScriptedModel(script), "sandbox": "off", "environ": {}}
     async with Session(cwd=str(tmp_path), home=str(home), **options) as session:
         assert (await session.run("PARENT")).text == "the end"
-    events = list(open_reader(get_session_path(home, session.id)).read())
+    events = read_record(home, session.id)
     await check_reports(events)
     effects = tmp_path / "effects.txt"
     for cut in range(2, len(events) - 1):
         effects.write_text("")
         folder = tmp_path / str(cut)
-        path = get_session_path(folder, session.id)
-        journal = SqliteJournal.open(path, session=session.id, create=True)
-        await journal.append(*events[:cut])
-        await journal.close()
+        await write_record(folder, session.id, *events[:cut])
         async with Session(home=str(folder), resume=session.id, **options) as resumed:
             await resumed.resume_unfinished()
-        await check_reports(list(open_reader(path).read()))
+        await check_reports(read_record(folder, session.id))
         lines = effects.read_text().split()
         assert len(lines) == len(set(lines)), f"cut off after {cut} records"
 

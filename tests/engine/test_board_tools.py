@@ -323,7 +323,7 @@ async def test_a_resumed_session_offers_the_recorded_board_to_all(
     ) as resumed:
         await resumed.run("NEXT")
     assert set(model.requests[0].tools) >= BOARD_TOOLS
-    assert not any("task board" in notice for notice in resumed.notices)
+    assert not any("task board" in notice for notice in map(str, resumed.notices))
 
 
 async def test_a_resume_with_the_board_of_another_project_says_so(stage: Stage, path: Path) -> None:
@@ -333,7 +333,7 @@ async def test_a_resume_with_the_board_of_another_project_says_so(stage: Stage, 
     async with Session(
         model=ScriptedModel(["ok"]), home=str(stage.home), resume=session.id, sandbox="off"
     ) as resumed:
-        (notice,) = (each for each in resumed.notices if "task board" in each)
+        (notice,) = (each for each in map(str, resumed.notices) if "task board" in each)
     assert f"and used {path.name} before" in notice and notice.count(".db") == 2
 
 
@@ -393,8 +393,7 @@ async def test_facts_of_a_compaction_list_the_tasks_that_a_run_works_on(stage: S
         [call("complete_task", task_id=2)],
         "ok",
     ]
-    async with stage.open(answers, children=Children(board=True)) as session:
-        await session.run("PARENT")
+    await stage.run(answers, children=Children(board=True))
     events = list_recorded(stage)
     facts = format_facts(collect_facts(events, {"1"}, ()))
     assert "## Tasks of the board that you work on\n- #1 one" in facts

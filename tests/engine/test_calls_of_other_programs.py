@@ -25,16 +25,30 @@ from .conftest import Stage
 
 NOTES = "one\ntwo\nthree\n"
 
+Change = tuple[str, dict[str, Any], dict[str, str]]
+"""A call's name and arguments, and the files that it leaves."""
 
-def change(name: str, text: str, **arguments: Any) -> tuple[str, dict[str, Any], dict[str, str]]:
+Answer = tuple[str, dict[str, Any], str]
+"""A call's name and arguments, and a part of what it returns."""
+
+
+def change(name: str, text: str, **arguments: Any) -> Change:
     """Make a row whose call leaves this text in notes.txt."""
     return name, arguments, {"notes.txt": text}
 
 
+def replace_two(name: str, keys: str, **more: Any) -> Change:
+    """Make a row whose call replaces "two" by "2".
+
+    Arguments:
+        keys: what the program calls the path, the old text and the new text.
+    """
+    replacement = dict(zip(keys.split(), ("notes.txt", "two", "2"), strict=True))
+    return change(name, "one\n2\nthree\n", **replacement, **more)
+
+
 EDITS = {
-    "Claude Code": change(
-        "Edit", "one\n2\nthree\n", file_path="notes.txt", old_string="two", new_string="2"
-    ),
+    "Claude Code": replace_two("Edit", "file_path old_string new_string"),
     "Claude Code, several": change(
         "MultiEdit",
         "1\n22\nthree\n",
@@ -57,13 +71,10 @@ EDITS = {
         file_path="notes.txt",
         edits=[{"old_string": "one", "new_string": "1"}],
     ),
-    "Gemini CLI": change(
+    "Gemini CLI": replace_two(
         "replace",
-        "one\n2\nthree\n",
-        file_path="notes.txt",
+        "file_path old_string new_string",
         instruction="Write the number.",
-        old_string="two",
-        new_string="2",
         allow_multiple=False,
     ),
     "Gemini CLI, all": change(
@@ -84,22 +95,8 @@ EDITS = {
         new_string="_",
         expected_replacements=2,
     ),
-    "Qwen Code": change(
-        "edit",
-        "one\n2\nthree\n",
-        file_path="notes.txt",
-        old_string="two",
-        new_string="2",
-        replace_all=False,
-    ),
-    "opencode": change(
-        "edit",
-        "one\n2\nthree\n",
-        filePath="notes.txt",
-        oldString="two",
-        newString="2",
-        replaceAll=False,
-    ),
+    "Qwen Code": replace_two("edit", "file_path old_string new_string", replace_all=False),
+    "opencode": replace_two("edit", "filePath oldString newString", replaceAll=False),
     "opencode, several": change(
         "multiedit",
         "1\n2\nthree\n",
@@ -121,15 +118,12 @@ EDITS = {
         path="notes.txt",
         edit=[{"old": "one", "new": "1"}, {"old": "two", "new": "2"}],
     ),
-    "goose": change("edit", "one\n2\nthree\n", path="notes.txt", before="two", after="2"),
+    "goose": replace_two("edit", "path before after"),
     "pi": change(
         "edit",
         "1\n2\nthree\n",
         path="notes.txt",
-        edits=[
-            {"oldText": "one", "newText": "1"},
-            {"oldText": "two", "newText": "2"},
-        ],
+        edits=[{"oldText": "one", "newText": "1"}, {"oldText": "two", "newText": "2"}],
     ),
     "replacements": change(
         "edit_file",
@@ -137,32 +131,15 @@ EDITS = {
         path="notes.txt",
         replacements=[{"old_text": "two", "new_text": "2"}],
     ),
-    "deepagents": change(
-        "edit_file",
-        "one\n2\nthree\n",
-        file_path="notes.txt",
-        old_string="two",
-        new_string="2",
-        replace_all=False,
+    "deepagents": replace_two("edit_file", "file_path old_string new_string", replace_all=False),
+    "the short name of Anthropic's": replace_two("str_replace", "path old_str new_str"),
+    "Anthropic's text editor": replace_two(
+        "str_replace_based_edit_tool", "path old_str new_str", command="str_replace"
     ),
-    "the short name of Anthropic's": change(
-        "str_replace", "one\n2\nthree\n", path="notes.txt", old_str="two", new_str="2"
-    ),
-    "Anthropic's text editor": change(
+    "Anthropic's text editor, strict schema": replace_two(
         "str_replace_based_edit_tool",
-        "one\n2\nthree\n",
+        "path old_str new_str",
         command="str_replace",
-        path="notes.txt",
-        old_str="two",
-        new_str="2",
-    ),
-    "Anthropic's text editor, strict schema": change(
-        "str_replace_based_edit_tool",
-        "one\n2\nthree\n",
-        command="str_replace",
-        path="notes.txt",
-        old_str="two",
-        new_str="2",
         file_text=None,
         insert_line=None,
         view_range=None,
@@ -174,16 +151,9 @@ EDITS = {
         path="notes.txt",
         old_str="two\n",
     ),
-    "a strict schema with edits": change(
-        "edit", "one\n2\nthree\n", path="notes.txt", old_str="two", new_str="2", edits=[]
-    ),
-    "goose's text editor": change(
-        "developer__text_editor",
-        "one\n2\nthree\n",
-        command="str_replace",
-        path="notes.txt",
-        old_str="two",
-        new_str="2",
+    "a strict schema with edits": replace_two("edit", "path old_str new_str", edits=[]),
+    "goose's text editor": replace_two(
+        "developer__text_editor", "path old_str new_str", command="str_replace"
     ),
 }
 WRITES = {
@@ -291,7 +261,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize(
+each_change = pytest.mark.parametrize(
     "row",
     [
         pytest.param(row, id=f"{row[0]}: {system}")
@@ -299,9 +269,10 @@ COMMANDS = {
         for system, row in rows.items()
     ],
 )
-async def test_a_native_call_changes_the_file_as_it_means_to(
-    stage: Stage, row: tuple[str, dict[str, Any], Mapping[str, str]]
-) -> None:
+
+
+@each_change
+async def test_a_native_call_changes_the_file_as_it_means_to(stage: Stage, row: Change) -> None:
     (stage.folder / "sub dir").mkdir()
     name, arguments, files = row
     await stage.run([[ToolCallBlock("", name, arguments)], "end"])
@@ -311,213 +282,171 @@ async def test_a_native_call_changes_the_file_as_it_means_to(
         assert (stage.folder / path).read_text() == text
 
 
-READS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "Claude Code": ("Read", {"file_path": "notes.txt", "offset": 2, "limit": 1}, "2\ttwo"),
-    "Gemini CLI": (
-        "read_file",
-        {"file_path": "notes.txt", "start_line": 2, "end_line": 2},
-        "2\ttwo",
+def expect(name: str, text: str, **arguments: Any) -> Answer:
+    """Make a row whose call returns this text."""
+    return name, arguments, text
+
+
+READS = {
+    "Claude Code": expect("Read", "2\ttwo", file_path="notes.txt", offset=2, limit=1),
+    "Gemini CLI": expect("read_file", "2\ttwo", file_path="notes.txt", start_line=2, end_line=2),
+    "Gemini CLI, texts": expect(
+        "read_file", "2\ttwo", file_path="notes.txt", start_line="2", end_line="2"
     ),
-    "Gemini CLI, texts": (
-        "read_file",
-        {"file_path": "notes.txt", "start_line": "2", "end_line": "2"},
-        "2\ttwo",
+    "Gemini CLI, older": expect(
+        "read_file", "2\ttwo", absolute_path="notes.txt", offset=1, limit=1
     ),
-    "Gemini CLI, older": (
-        "read_file",
-        {"absolute_path": "notes.txt", "offset": 1, "limit": 1},
-        "2\ttwo",
+    "Qwen Code": expect("read_file", "2\ttwo", file_path="notes.txt", offset=1, limit=1),
+    "Codex": expect("read_file", "2\ttwo", file_path="notes.txt", offset=2, limit=1),
+    "Codex, slice": expect(
+        "read_file", "2\ttwo", file_path="notes.txt", offset=2, limit=1, mode="slice"
     ),
-    "Qwen Code": ("read_file", {"file_path": "notes.txt", "offset": 1, "limit": 1}, "2\ttwo"),
-    "Codex": ("read_file", {"file_path": "notes.txt", "offset": 2, "limit": 1}, "2\ttwo"),
-    "Codex, slice": (
-        "read_file",
-        {"file_path": "notes.txt", "offset": 2, "limit": 1, "mode": "slice"},
-        "2\ttwo",
+    "opencode": expect("read", "2\ttwo", filePath="notes.txt", offset=2, limit=1),
+    "kimi-cli": expect("ReadFile", "2\ttwo", path="notes.txt", line_offset=2, n_lines=1),
+    "Anthropic's text editor": expect(
+        "str_replace_based_edit_tool", "2\ttwo", command="view", path="notes.txt", view_range=[2, 2]
     ),
-    "opencode": ("read", {"filePath": "notes.txt", "offset": 2, "limit": 1}, "2\ttwo"),
-    "kimi-cli": ("ReadFile", {"path": "notes.txt", "line_offset": 2, "n_lines": 1}, "2\ttwo"),
-    "Anthropic's text editor": (
+    "Anthropic's text editor, to the end": expect(
         "str_replace_based_edit_tool",
-        {"command": "view", "path": "notes.txt", "view_range": [2, 2]},
-        "2\ttwo",
-    ),
-    "Anthropic's text editor, to the end": (
-        "str_replace_based_edit_tool",
-        {"command": "view", "path": "notes.txt", "view_range": [2, -1]},
         "2\ttwo\n3\tthree",
+        command="view",
+        path="notes.txt",
+        view_range=[2, -1],
     ),
-    "Anthropic's text editor, whole": (
-        "str_replace_based_edit_tool",
-        {"command": "view", "path": "notes.txt"},
-        "1\tone\n2\ttwo\n3\tthree",
+    "Anthropic's text editor, whole": expect(
+        "str_replace_based_edit_tool", "1\tone\n2\ttwo\n3\tthree", command="view", path="notes.txt"
     ),
-    "view": ("view", {"path": "notes.txt", "view_range": "[2, 2]"}, "2\ttwo"),
-    "glob of Claude Code": ("Glob", {"pattern": "*.txt", "path": "."}, "notes.txt"),
-    "glob of Gemini CLI": (
+    "view": expect("view", "2\ttwo", path="notes.txt", view_range="[2, 2]"),
+    "glob of Claude Code": expect("Glob", "notes.txt", pattern="*.txt", path="."),
+    "glob of Gemini CLI": expect(
         "glob",
-        {
-            "pattern": "N*.txt",
-            "dir_path": ".",
-            "case_sensitive": False,
-            "respect_git_ignore": True,
-            "respect_gemini_ignore": True,
-        },
         "notes.txt",
+        pattern="N*.txt",
+        dir_path=".",
+        case_sensitive=False,
+        respect_git_ignore=True,
+        respect_gemini_ignore=True,
     ),
-    "glob of kimi-cli": (
-        "Glob",
-        {"pattern": "*.txt", "directory": ".", "include_dirs": False},
-        "notes.txt",
+    "glob of kimi-cli": expect(
+        "Glob", "notes.txt", pattern="*.txt", directory=".", include_dirs=False
     ),
-    "list of Claude Code": ("LS", {"path": ".", "ignore": ["*.md"]}, "notes.txt"),
-    "list of Gemini CLI": (
+    "list of Claude Code": expect("LS", "notes.txt", path=".", ignore=["*.md"]),
+    "list of Gemini CLI": expect(
         "list_directory",
-        {
-            "dir_path": ".",
-            "ignore": ["*.md"],
-            "file_filtering_options": {"respect_git_ignore": True, "respect_gemini_ignore": True},
-        },
         "notes.txt",
+        dir_path=".",
+        ignore=["*.md"],
+        file_filtering_options={"respect_git_ignore": True, "respect_gemini_ignore": True},
     ),
-    "list of opencode": ("list", {"path": ".", "ignore": ["*.md"]}, "notes.txt"),
-    "grep of Claude Code": (
+    "list of opencode": expect("list", "notes.txt", path=".", ignore=["*.md"]),
+    "grep of Claude Code": expect(
         "Grep",
-        {
-            "pattern": "t.o",
-            "path": ".",
-            "output_mode": "content",
-            "-n": True,
-            "head_limit": 5,
-            "offset": 0,
-            "-i": False,
-            "multiline": False,
-            "type": "txt",
-        },
         "notes.txt:2:two",
+        pattern="t.o",
+        path=".",
+        output_mode="content",
+        head_limit=5,
+        offset=0,
+        multiline=False,
+        type="txt",
+        **{"-n": True, "-i": False},
     ),
-    "grep of Gemini CLI": (
+    "grep of Gemini CLI": expect(
         "grep_search",
-        {
-            "pattern": "T.O",
-            "dir_path": ".",
-            "include_pattern": "*.txt",
-            "context": 0,
-            "before": 0,
-            "after": 0,
-            "no_ignore": False,
-            "max_matches_per_file": 5,
-            "total_max_matches": 5,
-        },
         "notes.txt:2:two",
+        pattern="T.O",
+        dir_path=".",
+        include_pattern="*.txt",
+        context=0,
+        before=0,
+        after=0,
+        no_ignore=False,
+        max_matches_per_file=5,
+        total_max_matches=5,
     ),
-    "grep of Gemini CLI, names": (
-        "grep_search",
-        {"pattern": "two", "names_only": True, "case_sensitive": True},
-        "notes.txt",
+    "grep of Gemini CLI, names": expect(
+        "grep_search", "notes.txt", pattern="two", names_only=True, case_sensitive=True
     ),
-    "grep of Gemini CLI, older": (
-        "search_file_content",
-        {"pattern": "two", "path": ".", "include": "*.txt"},
-        "notes.txt:2:two",
+    "grep of Gemini CLI, older": expect(
+        "search_file_content", "notes.txt:2:two", pattern="two", path=".", include="*.txt"
     ),
-    "grep of Qwen Code": (
-        "grep_search",
-        {"pattern": "two", "path": ".", "glob": "*.txt", "limit": 5},
-        "notes.txt:2:two",
+    "grep of Qwen Code": expect(
+        "grep_search", "notes.txt:2:two", pattern="two", path=".", glob="*.txt", limit=5
     ),
-    "grep of opencode": ("grep", {"pattern": "two", "path": ".", "include": "*.txt"}, "notes.txt"),
-    "grep of kimi-cli": (
+    "grep of opencode": expect("grep", "notes.txt", pattern="two", path=".", include="*.txt"),
+    "grep of kimi-cli": expect(
         "Grep",
-        {"pattern": "t", "path": "notes.txt", "output_mode": "count_matches", "-n": False},
         "notes.txt:2",
+        pattern="t",
+        path="notes.txt",
+        output_mode="count_matches",
+        **{"-n": False},
     ),
-    "todo of Claude Code": (
+    "todo of Claude Code": expect(
         "TodoWrite",
-        {"todos": [{"content": "look", "status": "in_progress", "activeForm": "Looking"}]},
         "[>] look",
+        todos=[{"content": "look", "status": "in_progress", "activeForm": "Looking"}],
     ),
-    "todo of opencode": (
+    "todo of opencode": expect(
         "todowrite",
-        {
-            "todos": [
-                {"content": "look", "status": "completed", "priority": "high", "id": "1"},
-                {"content": "jump", "status": "cancelled", "priority": "low", "id": "2"},
-            ]
-        },
         "[x] look\n(1/1 completed)",
+        todos=[
+            {"content": "look", "status": "completed", "priority": "high", "id": "1"},
+            {"content": "jump", "status": "cancelled", "priority": "low", "id": "2"},
+        ],
     ),
-    "todo of Gemini CLI": (
+    "todo of Gemini CLI": expect(
         "write_todos",
-        {
-            "todos": [
-                {"description": "look", "status": "blocked"},
-                {"description": "jump", "status": "cancelled"},
-            ]
-        },
         "[ ] look\n(0/1 completed)",
+        todos=[
+            {"description": "look", "status": "blocked"},
+            {"description": "jump", "status": "cancelled"},
+        ],
     ),
-    "todo of Gemini CLI, JSON text": (
+    "todo of Gemini CLI, JSON text": expect(
         "write_todos",
-        {
-            "todos": '[{"description": "look", "status": "blocked"},'
-            ' {"description": "jump", "status": "cancelled"}]'
-        },
         "[ ] look\n(0/1 completed)",
+        todos='[{"description": "look", "status": "blocked"},'
+        ' {"description": "jump", "status": "cancelled"}]',
     ),
-    "todo of kimi-cli": (
-        "SetTodoList",
-        {"todos": [{"title": "look", "status": "done"}]},
-        "[x] look",
+    "todo of kimi-cli": expect(
+        "SetTodoList", "[x] look", todos=[{"title": "look", "status": "done"}]
     ),
-    "todo of Codex": (
+    "todo of Codex": expect(
         "update_plan",
-        {"explanation": "why", "plan": [{"step": "look", "status": "in_progress"}]},
         "[>] look",
+        explanation="why",
+        plan=[{"step": "look", "status": "in_progress"}],
     ),
-    "todo of Qwen Code": (
-        "todo_write",
-        {"todos": [{"id": "1", "content": "look", "status": "pending"}]},
-        "[ ] look",
+    "todo of Qwen Code": expect(
+        "todo_write", "[ ] look", todos=[{"id": "1", "content": "look", "status": "pending"}]
     ),
-    "task of Claude Code": (
+    "task of Claude Code": expect(
         "Task",
-        {
-            "description": "d",
-            "prompt": "CHILD",
-            "subagent_type": "general-purpose",
-            "run_in_background": False,
-            "mode": "bypassPermissions",
-        },
         "found",
+        description="d",
+        prompt="CHILD",
+        subagent_type="general-purpose",
+        run_in_background=False,
+        mode="bypassPermissions",
     ),
-    "task of kimi-cli": (
-        "Agent",
-        {"description": "d", "prompt": "CHILD", "subagent_type": "coder"},
-        "found",
+    "task of kimi-cli": expect(
+        "Agent", "found", description="d", prompt="CHILD", subagent_type="coder"
     ),
-    "task of Codex": (
-        "spawn_agent",
-        {"message": "CHILD", "agent_type": "explorer", "fork_context": False},
-        "found",
+    "task of Codex": expect(
+        "spawn_agent", "found", message="CHILD", agent_type="explorer", fork_context=False
     ),
-    "task of Gemini CLI": (
-        "delegate_to_agent",
-        {"agent_name": "codebase_investigator", "objective": "CHILD"},
-        "found",
+    "task of Gemini CLI": expect(
+        "delegate_to_agent", "found", agent_name="codebase_investigator", objective="CHILD"
     ),
-    "task of opencode": (
-        "task",
-        {"description": "d", "prompt": "CHILD", "subagent_type": "explore", "command": "/x"},
-        "found",
+    "task of opencode": expect(
+        "task", "found", description="d", prompt="CHILD", subagent_type="explore", command="/x"
     ),
 }
 
 
 @pytest.mark.parametrize("row", READS.values(), ids=READS)
-async def test_a_native_call_gets_what_it_asks_for(
-    stage: Stage, row: tuple[str, dict[str, Any], str]
-) -> None:
+async def test_a_native_call_gets_what_it_asks_for(stage: Stage, row: Answer) -> None:
     name, arguments, expected = row
     await stage.run({"PARENT": [[ToolCallBlock("", name, arguments)], "end"], "CHILD": ["found"]})
     (result,) = stage.list_requests("PARENT")[-1].results
@@ -525,124 +454,103 @@ async def test_a_native_call_gets_what_it_asks_for(
     assert (stage.folder / "notes.txt").read_text() == NOTES
 
 
-REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "Codex": ("apply_patch", {"input": "*** Begin Patch"}, "edit takes file_path, old_string"),
-    "opencode": ("patch", {"patchText": "*** Begin Patch"}, "write takes file_path, content"),
-    "Claude Code": (
-        "NotebookEdit",
-        {"notebook_path": "a.ipynb", "new_source": "x"},
-        "edit takes file_path",
+REFUSED = {
+    "Codex": expect("apply_patch", "edit takes file_path, old_string", input="*** Begin Patch"),
+    "opencode": expect("patch", "write takes file_path, content", patchText="*** Begin Patch"),
+    "Claude Code": expect(
+        "NotebookEdit", "edit takes file_path", notebook_path="a.ipynb", new_source="x"
     ),
-    "NotebookRead": ("NotebookRead", {"notebook_path": "a.ipynb"}, "read takes file_path"),
-    "ExitPlanMode": ("ExitPlanMode", {"plan": "x"}, "End with your plan"),
-    "Gemini CLI": ("read_many_files", {"include": ["*.txt"]}, "read takes file_path, offset"),
-    "write_stdin": ("write_stdin", {"session_id": 1, "chars": "x"}, "bash takes command"),
-    "tree": ("tree", {"path": "."}, "glob takes pattern, path"),
-    "list_dir": ("list_dir", {"dir_path": "."}, "glob takes pattern, path"),
-    "batch": ("batch", {"tool_calls": []}, "in one answer"),
-    "append": ("WriteFile", {"path": "notes.txt", "content": "x", "mode": "append"}, "mode"),
-    "insert": (
+    "NotebookRead": expect("NotebookRead", "read takes file_path", notebook_path="a.ipynb"),
+    "ExitPlanMode": expect("ExitPlanMode", "End with your plan", plan="x"),
+    "Gemini CLI": expect("read_many_files", "read takes file_path, offset", include=["*.txt"]),
+    "write_stdin": expect("write_stdin", "bash takes command", session_id=1, chars="x"),
+    "tree": expect("tree", "glob takes pattern, path", path="."),
+    "list_dir": expect("list_dir", "glob takes pattern, path", dir_path="."),
+    "batch": expect("batch", "in one answer", tool_calls=[]),
+    "append": expect("WriteFile", "mode", path="notes.txt", content="x", mode="append"),
+    "insert": expect(
         "str_replace_based_edit_tool",
-        {"command": "insert", "path": "notes.txt", "insert_line": 1, "new_str": "x"},
         "use edit",
+        command="insert",
+        path="notes.txt",
+        insert_line=1,
+        new_str="x",
     ),
-    "undo": ("str_replace_editor", {"command": "undo_edit", "path": "notes.txt"}, "use edit"),
-    "restart": ("bash", {"restart": True}, "each command starts a shell of its own"),
-    "terminal": ("exec_command", {"cmd": "echo x > notes.txt", "tty": True}, "no terminal"),
-    "ignored files": (
-        "glob",
-        {"pattern": "*", "respect_git_ignore": False},
-        "name the ignored folder",
+    "undo": expect("str_replace_editor", "use edit", command="undo_edit", path="notes.txt"),
+    "restart": expect("bash", "each command starts a shell of its own", restart=True),
+    "terminal": expect("exec_command", "no terminal", cmd="echo x > notes.txt", tty=True),
+    "ignored files": expect(
+        "glob", "name the ignored folder", pattern="*", respect_git_ignore=False
     ),
-    "no such folder": (
-        "exec_command",
-        {"cmd": "echo a; echo b > notes.txt", "workdir": "nowhere"},
-        "nowhere: No such file",
+    "no such folder": expect(
+        "exec_command", "nowhere: No such file", cmd="echo a; echo b > notes.txt", workdir="nowhere"
     ),
-    "a folder that looks like an option": (
-        "exec_command",
-        {"cmd": "echo b > notes.txt", "workdir": "-"},
-        "./-: No such file",
+    "a folder that looks like an option": expect(
+        "exec_command", "./-: No such file", cmd="echo b > notes.txt", workdir="-"
     ),
-    "ignored files, JSON text": (
+    "ignored files, JSON text": expect(
         "list_directory",
-        {"dir_path": ".", "file_filtering_options": '{"respect_git_ignore": "false"}'},
         "name the ignored folder",
+        dir_path=".",
+        file_filtering_options='{"respect_git_ignore": "false"}',
     ),
-    "a folder that is no text": ("bash", {"command": "ls", "workdir": 5}, "workdir: is not a text"),
-    "one edit and several": (
+    "a folder that is no text": expect("bash", "workdir: is not a text", command="ls", workdir=5),
+    "one edit and several": expect(
         "edit",
-        {"path": "notes.txt", "old": "one", "new": "1", "edits": [{"old": "two", "new": "2"}]},
         "give one of them",
+        path="notes.txt",
+        old="one",
+        new="1",
+        edits=[{"old": "two", "new": "2"}],
     ),
-    "excluded lines": ("grep_search", {"pattern": "t", "exclude_pattern": "o"}, "grep -v"),
-    "resumed child": (
-        "Task",
-        {"prompt": "CHILD", "description": "d", "resume": "1.1.1"},
-        "send_message",
+    "excluded lines": expect("grep_search", "grep -v", pattern="t", exclude_pattern="o"),
+    "resumed child": expect(
+        "Task", "send_message", prompt="CHILD", description="d", resume="1.1.1"
     ),
-    "two names": ("read", {"file_path": "notes.txt", "path": "other.txt"}, "both mean file_path"),
-    "two ranges": (
-        "read_file",
-        {"file_path": "notes.txt", "offset": 1, "start_line": 2},
-        "the lines are given already",
+    "two names": expect("read", "both mean file_path", file_path="notes.txt", path="other.txt"),
+    "two ranges": expect(
+        "read_file", "the lines are given already", file_path="notes.txt", offset=1, start_line=2
     ),
-    "counted wrongly": (
+    "counted wrongly": expect(
         "replace",
-        {
-            "file_path": "notes.txt",
-            "instruction": "i",
-            "old_string": "t",
-            "new_string": "_",
-            "expected_replacements": 3,
-        },
         "2 times, not 3",
+        file_path="notes.txt",
+        instruction="i",
+        old_string="t",
+        new_string="_",
+        expected_replacements=3,
     ),
-    "two files": (
+    "two files": expect(
         "multiedit",
-        {
-            "filePath": "notes.txt",
-            "edits": [
-                {"filePath": "notes.txt", "oldString": "one", "newString": "1"},
-                {"filePath": "other.txt", "oldString": "two", "newString": "2"},
-            ],
-        },
         "another file",
+        filePath="notes.txt",
+        edits=[
+            {"filePath": "notes.txt", "oldString": "one", "newString": "1"},
+            {"filePath": "other.txt", "oldString": "two", "newString": "2"},
+        ],
     ),
-    "second edit fails": (
+    "second edit fails": expect(
         "MultiEdit",
-        {
-            "file_path": "notes.txt",
-            "edits": [
-                {"old_string": "one", "new_string": "1"},
-                {"old_string": "one", "new_string": "2"},
-            ],
-        },
         "edits[1]: old_string is not in notes.txt",
+        file_path="notes.txt",
+        edits=[{"old_string": "one", "new_string": "1"}, {"old_string": "one", "new_string": "2"}],
     ),
-    "second edit is no edit": (
+    "second edit is no edit": expect(
         "MultiEdit",
-        {
-            "file_path": "notes.txt",
-            "edits": [
-                {"old_string": "one", "new_string": "1"},
-                {"old_string": "two"},
-            ],
-        },
         "edits[1].new_string: required",
+        file_path="notes.txt",
+        edits=[{"old_string": "one", "new_string": "1"}, {"old_string": "two"}],
     ),
-    "no edits": ("MultiEdit", {"file_path": "notes.txt", "edits": []}, "edits: is empty"),
-    "text as an edit": (
-        "MultiEdit",
-        {"file_path": "notes.txt", "edits": ["one"]},
-        "each edit is an object",
+    "no edits": expect("MultiEdit", "edits: is empty", file_path="notes.txt", edits=[]),
+    "text as an edit": expect(
+        "MultiEdit", "each edit is an object", file_path="notes.txt", edits=["one"]
     ),
 }
 
 
 @pytest.mark.parametrize("row", REFUSED.values(), ids=REFUSED)
 async def test_what_no_tool_here_can_do_is_refused_with_the_way_to_do_it(
-    stage: Stage, row: tuple[str, dict[str, Any], str]
+    stage: Stage, row: Answer
 ) -> None:
     name, arguments, expected = row
     await stage.run([[ToolCallBlock("", name, arguments)], "end"])
@@ -665,7 +573,7 @@ async def test_what_no_tool_here_can_do_is_refused_with_the_way_to_do_it(
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_a_deny_rule_holds_for_every_name_of_its_tool(
-    stage: Stage, rows: Mapping[str, tuple[str, dict[str, Any], Mapping[str, str]]], denied: str
+    stage: Stage, rows: Mapping[str, Change], denied: str
 ) -> None:
     (stage.folder / "sub dir").mkdir()
     calls = [ToolCallBlock("", name, arguments) for name, arguments, _ in rows.values()]
@@ -678,9 +586,7 @@ async def test_a_deny_rule_holds_for_every_name_of_its_tool(
 
 
 @pytest.mark.parametrize("row", READS.values(), ids=READS)
-async def test_a_denied_file_is_not_read_under_another_name(
-    stage: Stage, row: tuple[str, dict[str, Any], str]
-) -> None:
+async def test_a_denied_file_is_not_read_under_another_name(stage: Stage, row: Answer) -> None:
     name, arguments, _ = row
     if not any("notes.txt" in str(value) for value in arguments.values()):
         return  # it lists or searches a folder, or reads no file
@@ -755,17 +661,8 @@ async def test_background_commands_are_watched_and_stopped_by_the_names_of_claud
     assert stopped.startswith("1.1.1 is stopping")
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        pytest.param(row, id=f"{row[0]}: {system}")
-        for rows in (EDITS, WRITES, COMMANDS)
-        for system, row in rows.items()
-    ],
-)
-async def test_a_hook_sees_the_call_that_would_run(
-    stage: Stage, row: tuple[str, dict[str, Any], Mapping[str, str]]
-) -> None:
+@each_change
+async def test_a_hook_sees_the_call_that_would_run(stage: Stage, row: Change) -> None:
     (stage.folder / "sub dir").mkdir()
     name, arguments, _ = row
     seen: list[dict[str, Any]] = []
@@ -799,8 +696,7 @@ async def test_a_session_with_native_calls_is_resumed_and_replayed(stage: Stage)
     async with stage.open([*([call] for call in calls), "end"], journal="sqlite") as session:
         await session.run("PARENT")
         saved = session.id
-    async with stage.open(["again"], journal="sqlite", resume=saved) as session:
-        report = await session.run("PARENT, go on")
+    report = await stage.run(["again"], "PARENT, go on", journal="sqlite", resume=saved)
     assert report.text == "again" and (stage.folder / "notes.txt").read_text() == "ran\n"
     events = [event for event in stage.events if isinstance(event, StoredEvent)]
     assert await replay(events) == events

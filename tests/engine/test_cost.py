@@ -14,7 +14,7 @@ from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.events import RunFinished, SessionClosed
 
-MAX_CALLS_PER_TURN = 183
+MAX_CALLS_PER_TURN = 185
 """Calls of one turn with one call of `read`. Raise it only for something that every turn needs."""
 
 MAX_CALLS_PER_FINISHED_CHILD = 122

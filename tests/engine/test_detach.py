@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 from tests.engine.conftest import Stage
-from tests.engine.test_background import check_record, list_notifications, wait_forever
+from tests.engine.test_background import list_notifications, wait_forever
+from tests.records import read_record, write_record
 from tests.waiting import wait_until
 
-from mudroom import Budget, Reason, Session
-from mudroom._adapters.journals.sqlite.folder import get_session_path
-from mudroom._adapters.journals.sqlite.journal import SqliteJournal
-from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom import Budget, Reason, Report, Session
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import MessageSent, RunFinished, StoredEvent, ToolCallFinished
 from mudroom._engine.inbox import make_notification
@@ -53,15 +51,28 @@ async def wait_for_second_turn(stage: Stage, *runs: str) -> None:
     )
 
 
+async def run_and_detach(
+    stage: Stage,
+    script: dict[str, Any],
+    run: str | None = None,
+    *,
+    at: str = "CHILD",
+    **options: Any,
+) -> Report:
+    """Detach a run, or all, at the second turn of the one with this prompt. Check the record."""
+    async with stage.open(script, **options) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await wait_for_second_turn(stage, at)
+        assert session.runs.detach(run)
+        report = await running
+        await stage.check_record()
+    return report
+
+
 async def test_a_detached_child_goes_on_and_reports_by_a_notification(stage: Stage) -> None:
     gate = Gate()
     script = {"PARENT": [[wait_for()], gate.open, "all is known"], "CHILD": [gate.child]}
-    async with stage.open(script) as session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await wait_for_second_turn(stage, "CHILD")
-        assert session.runs.detach("1.1.1")
-        report = await running
-        await check_record(stage)
+    report = await run_and_detach(stage, script, "1.1.1")
     assert (report.text, report.reason, report.turns) == ("all is known", Reason.GOAL, 3)
     assert stage.results[0].text.startswith("Started 1.1.1 in the background.")
     assert stage.results[0].detail == {"run": "1.1.1", "background": True}
@@ -80,7 +91,7 @@ async def test_all_children_that_a_run_waits_for_are_detached_together(stage: St
         await stage.wait_until(lambda: len(stage.list_requests("CHILD")) == 4)
         assert session.runs.detach()
         report = await running
-        await check_record(stage)
+        await stage.check_record()
     assert report.ok and len(list_notifications(stage)) == 2
 
 
@@ -96,12 +107,7 @@ async def test_the_other_calls_of_the_answer_still_wait(stage: Stage) -> None:
         "CHILD": [gate.child],
         "SECOND": [second],
     }
-    async with stage.open(script) as session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await wait_for_second_turn(stage, "CHILD")
-        assert session.runs.detach("1.1.1")
-        report = await running
-        await check_record(stage)
+    report = await run_and_detach(stage, script, "1.1.1")
     assert report.ok
     assert stage.results[1].text.startswith("the second is done")
     assert len(list_notifications(stage)) == 1
@@ -140,12 +146,7 @@ async def test_files_of_a_detached_child_are_evidence_of_its_parent(stage: Stage
         return [write] if request.turn < 2 else "done"
 
     script = {"PARENT": [[wait_for()], gate.open, "the end"], "CHILD": [child]}
-    async with stage.open(script) as session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await wait_for_second_turn(stage, "CHILD")
-        assert session.runs.detach()
-        report = await running
-        await check_record(stage)
+    report = await run_and_detach(stage, script)
     assert report.files_changed == ("0.txt", "1.txt")
 
 
@@ -161,7 +162,7 @@ async def test_a_cancel_ends_a_detached_child(stage: Stage) -> None:
         await stage.wait_until(lambda: len(stage.list_requests("PARENT")) == 2)
         assert session.runs.cancel()
         report = await running
-        await check_record(stage)
+        await stage.check_record()
     assert report.reason is Reason.CANCELLED
     assert stage.reports["1.1.1"].reason is Reason.CANCELLED
 
@@ -175,12 +176,9 @@ async def test_a_child_of_a_child_is_detached_in_a_worker_process(stage: Stage) 
         return "the child is done" if request.turn else [wait_for("DEEP")]
 
     script = {"PARENT": [[wait_for()], "the end"], "CHILD": [child], "DEEP": [gate.child]}
-    async with stage.open(script, worker="process:1", budget=Budget(depth=2)) as session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await wait_for_second_turn(stage, "DEEP")
-        assert session.runs.detach("1.1.1.1.1")
-        report = await running
-        await check_record(stage)
+    report = await run_and_detach(
+        stage, script, "1.1.1.1.1", at="DEEP", worker="process:1", budget=Budget(depth=2)
+    )
     assert report.ok and stage.results[0].text.startswith("the child is done")
     assert stage.reports["1.1.1.1.1"].ok
 
@@ -188,12 +186,7 @@ async def test_a_child_of_a_child_is_detached_in_a_worker_process(stage: Stage) 
 async def test_a_child_in_a_worker_process_is_detached(stage: Stage) -> None:
     gate = Gate()
     script = {"PARENT": [[wait_for()], gate.open, "the end"], "CHILD": [gate.child]}
-    async with stage.open(script, worker="process:1") as session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await wait_for_second_turn(stage, "CHILD")
-        assert session.runs.detach("1.1.1")
-        report = await running
-        await check_record(stage)
+    report = await run_and_detach(stage, script, "1.1.1", worker="process:1")
     assert report.ok and len(list_notifications(stage)) == 1
 
 
@@ -227,19 +220,16 @@ async def test_s11_a_detached_child_is_reported_once_after_a_cut_at_each_record(
         await wait_until(lambda: session.runs.detach("1.1.1"))
         is_detached.set()
         assert (await running).text == "All are done."
-    events = list(open_reader(get_session_path(home, session.id)).read())
+    events = read_record(home, session.id)
     await check_ends(events)
     options["model"] = ScriptedModel(answer_from_messages)
     for cut in range(2, len(events) - 1):
         folder = tmp_path / str(cut)
-        path = get_session_path(folder, session.id)
-        journal = SqliteJournal.open(path, session=session.id, create=True)
-        await journal.append(*events[:cut])
-        await journal.close()
+        await write_record(folder, session.id, *events[:cut])
         async with Session(home=str(folder), resume=session.id, **options) as resumed:
             report = await resumed.resume_unfinished()
         assert report is None or report.text == "All are done.", f"cut off after {cut} records"
-        await check_ends(list(open_reader(path).read()))
+        await check_ends(read_record(folder, session.id))
 
 
 async def test_s11_a_child_that_ends_while_it_is_detached_is_reported_once(
@@ -254,15 +244,12 @@ async def test_s11_a_child_that_ends_while_it_is_detached_is_reported_once(
         environ={},
     ) as session:
         assert (await session.run("PARENT")).text == "All are done."
-    recorded = list(open_reader(get_session_path(tmp_path / "home", session.id)).read())
+    recorded = read_record(tmp_path / "home", session.id)
     end = next(n for n, event in enumerate(recorded) if isinstance(event, ToolCallFinished))
     before = [event for event in recorded if event.run != "1" or recorded.index(event) < end]
     message = make_notification("1.1.1", "completed", "general: CHILD a", "CHILD a is done.")
     arrival = MessageSent(at=before[-1].at, run="1", turn=1, message=message)
-    path = get_session_path(tmp_path, session.id)
-    journal = SqliteJournal.open(path, session=session.id, create=True)
-    await journal.append(*before, arrival)
-    await journal.close()
+    await write_record(tmp_path, session.id, *before, arrival)
     async with Session(
         model=ScriptedModel(answer_from_messages),
         home=str(tmp_path),
@@ -271,7 +258,7 @@ async def test_s11_a_child_that_ends_while_it_is_detached_is_reported_once(
         environ={},
     ) as resumed:
         await resumed.resume_unfinished()
-    events = list(open_reader(path).read())
+    events = read_record(tmp_path, session.id)
     assert not find_violations(events)
     results = {
         event.result.detail["run"]: event.result
@@ -305,7 +292,7 @@ async def run_detached_command(stage: Stage, command: str, **arguments: Any) -> 
         await stage.wait_until((stage.folder / "begun").exists)
         assert session.runs.detach()
         assert (await running).ok
-        await check_record(stage)
+        await stage.check_record()
     return list_notifications(stage)
 
 
@@ -348,7 +335,7 @@ async def test_a_cancel_stops_a_detached_command(stage: Stage) -> None:
         await stage.wait_until(lambda: len(stage.model.requests) == 2)
         assert session.runs.cancel()
         report = await running
-        await check_record(stage)
+        await stage.check_record()
     assert report.reason is Reason.CANCELLED and report.stopped_commands == (command,)
 
 
@@ -367,5 +354,5 @@ async def test_a_command_is_detached_in_a_worker_process(stage: Stage) -> None:
         await stage.wait_until((stage.folder / "begun").exists)
         assert session.runs.detach("1.1.1.1.1")
         assert (await running).ok
-        await check_record(stage)
+        await stage.check_record()
     assert stage.list_notes("1.1.1")[0].count("\nlast\n") == 1

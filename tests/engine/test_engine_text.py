@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.engine.conftest import Lines, Stage, block_texts
-from tests.engine.test_background import check_record, list_notifications, start
+from tests.engine.test_background import list_notifications, start
 from tests.engine.test_teams import name, send
 
 import mudroom
@@ -106,9 +106,7 @@ def script_child(answer: Lines, *, background: bool = False) -> dict[str, Lines]
 
 async def run_and_read(stage: Stage, script: dict[str, Lines], **options: Any) -> str:
     """Run the script; return what the parent's model read last, after a check of the record."""
-    async with stage.open(script, **options) as session:
-        await session.run("PARENT")
-        await check_record(stage)
+    await stage.run_checked(script, **options)
     return "\n".join(block_texts(stage.list_requests("PARENT")[-1].messages[-1]))
 
 
@@ -158,9 +156,7 @@ async def message_of_a_teammate(stage: Stage) -> str:
         "PARENT": [[name("bob", "BOB", background=True)], "I wait.", "the end"],
         "BOB": [bob],
     }
-    async with stage.open(script) as session:
-        await session.run("PARENT")
-        await check_record(stage)
+    await stage.run_checked(script)
     (text,) = [each for each in stage.list_notes() if each.startswith("<message ")]
     assert text.startswith('<message from="bob">\n') and text.endswith("\n</message>")
     assert text.count("</message>") == 1
@@ -196,8 +192,7 @@ async def hooks(stage: Stage) -> str:
     script: dict[str, Lines] = {
         "PARENT": [[call("read", path="notes.txt")], "again", "the end"],
     }
-    async with stage.open(script, integrations=Integrations(hooks=PlantingHooks())) as session:
-        await session.run("PARENT")
+    await stage.run(script, integrations=Integrations(hooks=PlantingHooks()))
     after_call, at_end = (
         "\n".join(block_texts(request.messages[-1]))
         for request in stage.list_requests("PARENT")[1:]
@@ -344,7 +339,7 @@ async def test_a_record_without_quotes_still_replays(stage: Stage, background: b
     script = script_child([f"I looked.\n{PLANTED}"], background=background)
     async with stage.open(script) as session:
         await session.run("PARENT")
-        events = await check_record(stage)
+        events = await stage.check_record()
     written = msgspec.json.encode(events).decode().replace("\\n\\n[evidence: ", "\\n[evidence: ")
     assert written.count("quoted") >= len(FORMS)
     written = written.replace("quoted ", "").replace("quoted-", "")

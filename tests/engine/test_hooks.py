@@ -60,8 +60,7 @@ async def test_hooks_are_called_in_the_order_of_the_run(stage: Stage) -> None:
         "PARENT": [[call("task", prompt="CHILD")], "end"],
         "CHILD": [[call("read", path="notes.txt")], "done"],
     }
-    async with stage.open(script, integrations=Integrations(hooks=hooks)) as session:
-        await session.run("PARENT")
+    await stage.run(script, integrations=Integrations(hooks=hooks))
     assert hooks.calls == [
         "on_prompt 1",
         "before_tool 1 task",

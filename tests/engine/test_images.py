@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.transcripts import render_transcript
 
 from mudroom import AnyEvent, Session, ToolResult, tool
 from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom._cli.actions.export import redact_events, render_session_markdown, write_transcripts
-from mudroom._cli.output.transcript_lines import render_transcript
 from mudroom._core.events import Delta, StoredEvent, ToolCallFinished, decode_event, encode_event
 from mudroom._core.messages import ImageBlock
 from mudroom._projections.stream_json import StreamJson

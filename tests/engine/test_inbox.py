@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from tests.engine.conftest import Stage
+from tests.records import read_record, write_record
 
 from mudroom import Budget, Effect, JournalError, Reason, Session, tool
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.journals.sqlite.folder import get_session_path
-from mudroom._adapters.journals.sqlite.journal import SqliteJournal
 from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
@@ -179,7 +179,7 @@ async def recorded(tmp_path: Path) -> tuple[str, list[StoredEvent]]:
         model=ScriptedModel(answer), cwd=str(tmp_path), home=home, sandbox="off"
     ) as session:
         await session.run("PARENT")
-    return session.id, list(open_reader(get_session_path(tmp_path / "home", session.id)).read())
+    return session.id, read_record(tmp_path / "home", session.id)
 
 
 async def test_s11_after_a_crash_at_any_event_each_message_is_read_once(
@@ -191,15 +191,11 @@ async def test_s11_after_a_crash_at_any_event_each_message_is_read_once(
     for cut in range(first, len(events) - 1):
         sent = [event.message.text for event in events[:cut] if isinstance(event, MessageSent)]
         home = tmp_path / str(cut)
-        journal = SqliteJournal.open(
-            get_session_path(home, session_id), session=session_id, create=True
-        )
-        await journal.append(*events[:cut])
-        await journal.close()
+        await write_record(home, session_id, *events[:cut])
         model = ScriptedModel(script)
         async with Session(model=model, home=str(home), resume=session_id, sandbox="off") as again:
             await again.resume_unfinished()
-        stored = list(open_reader(get_session_path(home, session_id)).read())
+        stored = read_record(home, session_id)
         assert not find_violations(stored), f"cut off after {cut} events"
         delivered = [event.text for event in stored if isinstance(event, MessageDelivered)]
         assert delivered == sent, f"cut off after {cut} events"

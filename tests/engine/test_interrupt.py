@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from tests.engine.conftest import Stage
-from tests.engine.test_background import check_record, list_notifications, start
+from tests.engine.test_background import list_notifications, start
 from tests.engine.test_inbox import list_texts
 
 from mudroom import Reason, Report, UsageError
@@ -47,7 +47,7 @@ async def test_an_interrupt_of_a_wait_leaves_the_children_at_work(stage: Stage) 
         assert "and the roof" in list_texts(stage.list_requests("PARENT")[-1])
         gate.set()
         report = await running
-        await check_record(stage)
+        await stage.check_record()
     assert (report.text, report.is_interrupted, report.run_id) == ("All done.", False, "1")
     assert len(list_notifications(stage)) == 1
     assert not session._runner  # pyright: ignore[reportPrivateUsage]
@@ -76,7 +76,7 @@ async def test_an_interrupted_request_is_sent_again_with_the_next_prompt(stage: 
         gate.set()
         await stage.wait_until(lambda: "1.1.1" in stage.reports)
         report = await session.run("and the roof")
-        await check_record(stage)
+        await stage.check_record()
     assert report.text == "the end"
     last = stage.list_requests("PARENT")[-1]
     assert [type(message).__name__ for message in last.messages] == [
@@ -107,7 +107,7 @@ async def test_an_interrupt_ends_the_calls_of_the_turn_and_their_children(stage:
         await stage.wait_until(lambda: len(stage.list_requests("PARENT")) == 2)
         assert session.runs.cancel()
         report = await running
-        await check_record(stage)
+        await stage.check_record()
     assert report.reason is Reason.CANCELLED and not report.is_interrupted
     assert [e.run for e in stage.events if isinstance(e, RunFinished)][-1] == "1"
 
@@ -121,7 +121,7 @@ async def test_a_second_stop_ends_the_interrupted_prompt_and_its_work(stage: Sta
         await running
         assert session.runs.cancel()
         report = await session.run("PARENT again")
-        await check_record(stage)
+        await stage.check_record()
     assert (report.run_id, report.reason) == ("2", Reason.GOAL)
     assert stage.reports["1"].reason is Reason.CANCELLED
     assert stage.reports["1.1.1"].reason is Reason.CANCELLED
@@ -165,7 +165,7 @@ async def test_an_interrupt_without_background_work_ends_the_prompt(stage: Stage
         assert session.interrupt()
         report = await running
         assert not session.interrupted_run
-        await check_record(stage)
+        await stage.check_record()
     assert (report.reason, report.is_interrupted) == (Reason.CANCELLED, False)
 
 
@@ -217,4 +217,4 @@ async def test_a_prompt_can_be_interrupted_again_and_again(stage: Stage, count: 
             prompt = f"prompt {number}"
         gate.set()
         assert (await session.run("the last")).ok
-        await check_record(stage)
+        await stage.check_record()

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from tests.engine.conftest import Stage
-from tests.engine.test_background import check_record, list_notifications, wait_forever
+from tests.engine.test_background import list_notifications, wait_forever
 
 from mudroom import Budget, OpenWork, Reason
 from mudroom._adapters.models.scripted import call
@@ -70,7 +70,7 @@ async def test_a_background_command_is_cancelled_by_its_id(stage: Stage) -> None
         await stage.wait_until((stage.folder / "begun").exists)
         assert not session.runs.cancel("1.1.2") and session.runs.cancel("1.1.1")
         report = await running
-        await check_record(stage)
+        await stage.check_record()
         assert not session.runs.cancel("1.1.1")
     assert report.reason is Reason.GOAL and report.stopped_commands == ()
     (text,) = list_notifications(stage)

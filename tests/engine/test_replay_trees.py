@@ -11,7 +11,7 @@ from mudroom._core.events import StoredEvent
 from mudroom._replay import ReplayDiverged, replay
 
 from ..long_form import count_examples
-from ..replay_trees import Tree, WideTree, damage
+from ..replay_trees import LostEndTree, Tree, WideTree, damage
 
 SEEDS = range(count_examples(34, 2_000))
 
@@ -22,9 +22,11 @@ PAUSED_SEEDS = (43, 287, 357, 384, 532, *range(count_examples(11, 350)))
 
 WIDE_SEEDS = (
     *(106, 160, 265, 280, 306, 344, 380, 402, 535, 544, 629, 731, 865, 1174),
-    *(1587, 1640, 2051, 2501, 2555, 3021, 3233, 3476, 5708, 7623),
+    *(1587, 1640, 2051, 2501, 2555, 3021, 3233, 3476, 5708, 7557, 7623),
 )
 """Trees that once differed, each for another reason; the long form has the first 1,000, too."""
+
+LOST_END_SEEDS = (30, 83, 96, 165, *range(count_examples(4, 300)))
 
 DAMAGES = 4
 """Damaged forms of each record."""
@@ -63,6 +65,14 @@ def test_a_tree_of_several_processes_replays() -> None:
     """Each is killed or paused, compacts, and starts commands; see WideTree."""
     for seed in {*WIDE_SEEDS, *range(count_examples(0, 1_000))}:
         events = WideTree(seed).record()
+        assert asyncio.run(replay(events)) == events, f"seed {seed}"
+
+
+@pytest.mark.timeout(3_600)
+def test_a_tree_with_ends_that_were_lost_replays() -> None:
+    """A process is killed before the end of a run is stored, and the next one stops it."""
+    for seed in LOST_END_SEEDS:
+        events = LostEndTree(seed).record()
         assert asyncio.run(replay(events)) == events, f"seed {seed}"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.engine.conftest import Stage, block_texts
-from tests.engine.test_background import check_record, list_notifications, start, wait_forever
+from tests.engine.test_background import list_notifications, start, wait_forever
 from tests.engine.test_inbox import list_texts
 
 from mudroom import Budget, Isolation, Reason, Session, TextBlock
@@ -40,9 +40,7 @@ async def test_wait_returns_at_the_first_report_and_the_report_follows_it(stage:
         "PARENT": [[start("CHILD 1"), start("CHILD 2")], [call("wait")], end, "the end"],
         "CHILD": [child],
     }
-    async with stage.open(script) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked(script)
     assert report.ok
     assert stage.results[2].text == (
         "1.1.1 general: CHILD 1: works\n1.1.2 general: CHILD 2: has ended"
@@ -56,9 +54,7 @@ async def test_wait_for_all_returns_with_all_reports(stage: Stage) -> None:
         "PARENT": [[start("CHILD 1"), start("CHILD 2")], [call("wait", until="all")], "the end"],
         "CHILD": ["done"],
     }
-    async with stage.open(script) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked(script)
     assert report.turns == 3 and len(list_notifications(stage)) == 2
     assert not any(isinstance(event, RunWaiting) for event in stage.events)
 
@@ -111,7 +107,7 @@ async def test_a_message_of_the_user_ends_a_wait(stage: Stage) -> None:
         )
         assert session.runs.send("1", "and the roof")
         await running
-        await check_record(stage)
+        await stage.check_record()
     assert list_texts(stage.list_requests("PARENT")[2])[-1] == "and the roof"
 
 
@@ -154,9 +150,7 @@ async def test_a_message_is_stored_before_the_sender_reads_that_it_was_sent(stag
         ],
         "CHILD": [child],
     }
-    async with stage.open(script) as session:
-        await session.run("PARENT")
-        await check_record(stage)
+    await stage.run_checked(script)
     assert stage.results[1].text == "Sent to 1.1.1. It is read after the current tool calls."
     sent = next(event for event in stage.events if isinstance(event, MessageSent))
     assert (sent.run, sent.message.id, sent.message.sender) == ("1.1.1", "1.2.1:1.1.1", "1")
@@ -184,7 +178,7 @@ async def test_the_sender_learns_of_a_long_call_of_the_receiver(stage: Stage, wo
     }
     async with stage.open(script, worker=worker) as session:
         assert (await session.run("PARENT")).ok
-        await check_record(stage)
+        await stage.check_record()
     told = r"Sent to 1\.1\.1\. It is read after the current tool calls\. "
     assert re.fullmatch(told + r"1\.1\.1 is in bash, \d+ s so far\.", stage.results[1].text)
 
@@ -264,9 +258,7 @@ async def test_a_child_is_stopped_with_or_without_a_summary(
         "PARENT": [[start("CHILD")], stop_child, "I wait.", "the end"],
         "CHILD": [wait_forever],
     }
-    async with stage.open(script) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked(script)
     assert report.ok
     child = stage.reports["1.1.1"]
     assert (child.reason, child.recovered) == (Reason.CANCELLED, is_recovered)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from tests.engine.conftest import Lines, Stage
-from tests.engine.test_background import check_record
 
 from mudroom import Agent, Children, Isolation, Permissions, WorkspaceKind
 from mudroom._adapters.boards.board import TaskBoard
@@ -81,9 +80,7 @@ def make_script(child: Lines) -> dict[str, Lines]:
 async def run(stage: Stage, child: Lines, agent: Agent = CODER, **options: Any) -> None:
     """Run a prompt in which alice takes the task; its record replays."""
     options = {"sandbox": "auto", "isolation": Isolation(max_returns=0), **options}
-    async with stage.open(make_script(child), agents=(agent,), **options) as session:
-        await session.run("PARENT")
-        await check_record(stage)
+    await stage.run_checked(make_script(child), agents=(agent,), **options)
 
 
 @pytest.mark.parametrize("is_of_agent", [True, False])

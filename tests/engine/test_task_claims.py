@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from tests.engine.conftest import Lines, Stage, Step
-from tests.engine.test_background import check_record
 
 from mudroom import Agent, Budget, Isolation, WorkspaceKind
 from mudroom._adapters.boards.board import TaskBoard
@@ -69,9 +68,7 @@ async def test_idle_children_take_the_ready_tasks_that_are_for_their_agents(
     stage: Stage, path: Path
 ) -> None:
     add_tasks(path, ("parse", [], ""), ("emit", [1], "coder"), ("test", [2], "tester"))
-    async with stage.open(make_script(), agents=(CODER, TESTER)) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked(make_script(), agents=(CODER, TESTER))
     assert report.text == "the lead is done"
     assert list_tasks(path) == [(n, "completed", f"report of Task #{n}") for n in (1, 2, 3)]
     claims = list_claims(stage)
@@ -104,9 +101,7 @@ async def test_a_task_that_is_added_later_wakes_an_idle_child(stage: Stage, path
         *[end] * 5,
     ]
     script = make_script(child=finish, lead=lead)
-    async with stage.open(script, agents=(CODER,)) as session:
-        await session.run("PARENT")
-        await check_record(stage)
+    await stage.run_checked(script, agents=(CODER,))
     assert list_tasks(path) == [(1, "completed", "late is done")]
     assert list_claims(stage) == [("coder", 1)], "an agent with claims has a name"
 
@@ -144,9 +139,7 @@ async def test_a_child_may_complete_its_task_or_give_it_back(stage: Stage, path:
     ]
     lead = [[call("task", prompt="ALICE", agent="coder", name="alice")], *[end] * 5]
     script = make_script(lead=lead) | {"ALICE": answers}
-    async with stage.open(script, agents=(coder,)) as session:
-        await session.run("PARENT")
-        await check_record(stage)
+    await stage.run_checked(script, agents=(coder,))
     assert [task[:2] for task in list_tasks(path)] == [(1, "completed"), (2, "pending")]
     assert "To give it back" in str(stage.list_requests("ALICE")[1].messages[-1].content)
 
@@ -192,9 +185,7 @@ async def test_a_task_whose_work_comes_back_is_completed_after_the_merge(
 
     lead = [[call("task", prompt="ALICE", agent="coder", name="alice")], *[end] * 5]
     script = make_script(lead=lead, child=work)
-    async with stage.open(script, agents=(coder,), sandbox="auto") as session:
-        await session.run("PARENT")
-        await check_record(stage)
+    await stage.run_checked(script, agents=(coder,), sandbox="auto")
     assert list_tasks(path) == [(1, "completed", "done"), (2, "completed", "done")]
     assert (stage.folder / "notes.txt").read_text() == "of both\n"
     assert statuses[2:4] == [["in_progress", "pending"]] * 2, "it waits for the merge"

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.engine.conftest import Stage, block_texts
-from tests.engine.test_background import check_record
 from tests.engine.test_teams import name, send
 
 from mudroom import Budget, Children, Reason, Session, TextBlock, ToolCallBlock
@@ -283,11 +282,9 @@ async def test_a_message_in_each_state_of_a_child_is_read_once(
         "ALICE": [alice.answer],
         "FIRST": [alice.answer_first],
     }
-    async with stage.open(
+    report = await stage.run_checked(
         script, children=Children(parallel=1 if state == "queued" else 64)
-    ) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    )
     assert report.reason is Reason.GOAL
     read = Counter(e.message_id for e in stage.events if isinstance(e, MessageDelivered))
     for event in stage.events:

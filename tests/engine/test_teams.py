@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.engine.conftest import Stage, block_texts
-from tests.engine.test_background import check_record, list_notifications
+from tests.engine.test_background import list_notifications
 from tests.engine.test_inbox import list_texts
 
 from mudroom import Agent, Budget, Mode, Reason, ToolCallBlock
@@ -43,9 +43,7 @@ async def test_a_message_starts_the_next_run_of_a_named_child_in_its_conversatio
         ],
         "ALICE": ["the door is green", "the window is blue"],
     }
-    async with stage.open(script) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked(script)
     assert (report.text, report.reason) == ("all is known", Reason.GOAL)
     assert stage.runs == ["1", "1.1.1", "1.2.1"]
     assert stage.results[1].text == "Sent to alice, who works again with it (run 1.2.1)."
@@ -63,9 +61,7 @@ async def test_a_name_may_have_letters_of_any_script(stage: Stage) -> None:
         "PARENT": [[name("小红", "CHILD")], [send("@小红", "and now?")], "I wait.", "the end"],
         "CHILD": ["the first report", "the second report"],
     }
-    async with stage.open(script) as session:
-        await session.run("PARENT")
-        await check_record(stage)
+    await stage.run_checked(script)
     assert stage.results[1].text == "Sent to 小红, who works again with it (run 1.2.1)."
     assert stage.reports["1.2.1"].text == "the second report"
 
@@ -93,9 +89,7 @@ async def test_a_child_at_work_reads_a_message_by_name_with_its_next_request(sta
         "PARENT": [[name("alice", "ALICE", background=True)], write, "I wait.", "the end"],
         "ALICE": [child],
     }
-    async with stage.open(script) as session:
-        await session.run("PARENT")
-        await check_record(stage)
+    await stage.run_checked(script)
     assert stage.results[1].text == "Sent to alice, who reads it after the current tool calls."
     assert stage.runs == ["1", "1.1.1"]
     assert 'I read: <quoted-message from="parent">\nmind the gap' in list_notifications(stage)[0]
@@ -123,9 +117,7 @@ async def test_siblings_write_to_each_other_and_an_idle_one_works_again(stage: S
         "ALICE": [alice],
         "BOB": [bob],
     }
-    async with stage.open(script) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked(script)
     assert report.ok
     assert stage.runs == ["1", "1.1.1", "1.1.2", "1.1.1~2"]
     assert '<message from="alice">\nyes, line 4\n</message>' in stage.reports["1.1.2"].text
@@ -145,9 +137,7 @@ async def test_a_background_child_writes_to_its_parent_and_ends_its_wait(stage: 
         "PARENT": [[name("alice", "ALICE", background=True)], [call("wait")], "I wait.", "the end"],
         "ALICE": [alice],
     }
-    async with stage.open(script) as session:
-        await session.run("PARENT")
-        await check_record(stage)
+    await stage.run_checked(script)
     assert '<message from="alice">\nhalf is done\n</message>' in stage.list_notes()
 
 
@@ -199,9 +189,7 @@ async def test_a_name_is_taken_while_its_child_works_and_free_afterwards(stage: 
         "FIRST": [wait],
         "THIRD": ["the newer one", "still the newer one"],
     }
-    async with stage.open(script) as session:
-        await session.run("PARENT")
-        await check_record(stage)
+    await stage.run_checked(script)
     assert "'alice' is the name of a child that works" in stage.results[1].text
     assert stage.reports["1.5.1"].text == "still the newer one"
 
@@ -240,9 +228,7 @@ async def test_an_agent_may_ask_for_its_name(stage: Stage) -> None:
         ],
         "CHILD": ["one", "two"],
     }
-    async with stage.open(script, agents=[agent]) as session:
-        await session.run("PARENT")
-        await check_record(stage)
+    await stage.run_checked(script, agents=[agent])
     assert stage.reports["1.2.1"].text == "two"
 
 
@@ -259,7 +245,7 @@ async def test_a_named_child_works_again_in_a_later_prompt(stage: Stage) -> None
     async with stage.open(script) as session:
         await session.run("PARENT")
         await session.run("again")
-        await check_record(stage)
+        await stage.check_record()
     assert stage.runs == ["1", "1.1.1", "2", "2.1.1"]
     assert stage.reports["2.1.1"].text == "second"
 
@@ -280,7 +266,7 @@ async def test_a_rewind_removes_runs_and_messages_of_a_named_child(stage: Stage)
         removed = await session.run("second")
         session.rewind(removed.run_id)
         await session.run("third")
-        await check_record(stage)
+        await stage.check_record()
     briefs = {e.run: e.brief for e in stage.events if isinstance(e, RunStarted)}
     assert (briefs["2.1.1"].continues, briefs["3.1.1"].continues) == ("1.1.1", "1.1.1")
     last = stage.list_requests("ALICE")[-1]
@@ -305,7 +291,7 @@ async def test_after_a_rewind_a_stopped_child_is_idle_again(stage: Stage) -> Non
         assert session.runs.teammates[0].is_stopped
         session.rewind(removed.run_id)
         await session.run("third")
-        await check_record(stage)
+        await stage.check_record()
     assert stage.results[-1].text == "Sent to alice, who works again with it (run 3.1.1)."
 
 
@@ -350,7 +336,7 @@ async def test_after_a_rewind_an_answered_plan_is_open_again(stage: Stage) -> No
         removed = await session.run("second")
         session.rewind(removed.run_id)
         await session.run("third")
-        await check_record(stage)
+        await stage.check_record()
     briefs = {e.run: e.brief for e in stage.events if isinstance(e, RunStarted)}
     assert (briefs["3.1.1"].continues, briefs["3.1.1"].is_plan) == ("1.1.1", False)
 
@@ -374,9 +360,7 @@ async def test_a_plan_is_only_read_and_approval_gives_the_mode_of_the_parent(sta
         ],
         "ALICE": [alice],
     }
-    async with stage.open(script) as session:
-        await session.run("PARENT")
-        await check_record(stage)
+    await stage.run_checked(script)
     briefs = {e.run: e.brief for e in stage.events if isinstance(e, RunStarted)}
     assert (briefs["1.1.1"].mode, briefs["1.1.1"].is_plan) == (Mode.PLAN, True)
     assert (briefs["1.2.1"].mode, briefs["1.2.1"].is_plan) == (briefs["1"].mode, False)
@@ -398,9 +382,7 @@ async def test_a_refused_plan_is_planned_again(stage: Stage) -> None:
         ],
         "ALICE": ["a plan", "a smaller plan", "done"],
     }
-    async with stage.open(script) as session:
-        await session.run("PARENT")
-        await check_record(stage)
+    await stage.run_checked(script)
     briefs = [e.brief for e in stage.events if isinstance(e, RunStarted) and e.brief.name]
     assert [(brief.run_id, brief.mode is Mode.PLAN) for brief in briefs] == [
         ("1.1.1", True),
@@ -429,7 +411,7 @@ async def test_the_user_refuses_and_approves_a_plan(stage: Stage) -> None:
         await stage.wait_until(lambda: "1.1.1~3" in stage.reports)
         assert not await session.runs.send_durably("alice", approve=True)
         await running
-        await check_record(stage)
+        await stage.check_record()
     briefs = {e.run: e.brief for e in stage.events if isinstance(e, RunStarted)}
     assert [(briefs[run].prompt, briefs[run].is_plan) for run in ("1.1.1~2", "1.1.1~3")] == [
         ("smaller", True),
@@ -456,9 +438,7 @@ async def test_only_an_open_request_is_answered_and_only_by_the_parent(stage: St
         "ALICE": ["a plan"],
         "BOB": [bob],
     }
-    async with stage.open(script) as session:
-        await session.run("PARENT")
-        await check_record(stage)
+    await stage.run_checked(script)
     refusals = [
         event.result.text
         for event in stage.events
@@ -479,7 +459,7 @@ def run_with_virtual_clock(stage: Stage, script: dict[str, Any], **options: Any)
             began = asyncio.get_running_loop().time()
             await session.run("PARENT")
             seconds = asyncio.get_running_loop().time() - began
-            await check_record(stage, timed=False)
+            await stage.check_record(timed=False)
         return seconds
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
@@ -580,7 +560,7 @@ async def test_an_idle_child_is_stopped_at_once_and_its_name_is_free(stage: Stag
     }
     async with stage.open(script) as session:
         await session.run("PARENT")
-        await check_record(stage)
+        await stage.check_record()
         assert [each.state for each in session.runs.teammates] == ["stopped"]
     assert stage.results[1].text == "alice is idle, and is not started again: its name is free."
     assert stage.results[2].error and "it was stopped" in stage.results[2].text
@@ -616,9 +596,7 @@ async def test_two_children_that_only_write_to_each_other_are_warned_and_stopped
         "ALICE": [chat("bob")],
         "BOB": [bob],
     }
-    async with stage.open(script) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked(script)
     assert report.ok
     sent = [event for event in stage.events if isinstance(event, TeamMessageSent)]
     warned = [n for n, event in enumerate(sent, 1) if event.message.notes]
@@ -637,7 +615,7 @@ async def test_a_name_has_twenty_runs_for_one_prompt(stage: Stage) -> None:
     async with stage.open(script) as session:
         report = await session.run("PARENT")
         assert report.ok and report.unread_messages == {}
-        await check_record(stage)
+        await stage.check_record()
     assert sum(run != "1" for run in stage.runs) == MAX_RUNS
     (error,) = [result.text for result in stage.results if result.error]
     assert error == "Nothing was sent to alice: it has had 20 runs for this prompt, the maximum"
@@ -648,9 +626,7 @@ async def test_the_budget_of_a_next_run_is_reserved_from_the_parent(stage: Stage
         "PARENT": [[name("alice", "ALICE")], [send("alice", "again")], "the end"],
         "ALICE": ["done"],
     }
-    async with stage.open(script, prompt_budget=Budget(children=1)) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked(script, prompt_budget=Budget(children=1))
     assert stage.runs == ["1", "1.1.1"] and report.ok
     assert stage.results[1].text == (
         "Nothing was sent to alice: the budget of 1 children is used up"
@@ -682,7 +658,7 @@ async def test_the_user_writes_to_a_name_and_stops_it(stage: Stage) -> None:
         assert (row.name, row.state, row.run_id) == ("alice", "working", "1.1.1~2")
         assert session.runs.wrap_up("alice")
         await running
-        await check_record(stage)
+        await stage.check_record()
         assert await session.runs.send_durably("alice", "no prompt runs")
         wrong_name = r"unknown teammate '@alcie'.*Did you mean alice"
         with pytest.raises(UnknownName, match=wrong_name):
@@ -715,9 +691,7 @@ async def test_messages_that_are_never_read_are_in_the_evidence(stage: Stage) ->
         "PARENT": [[name("alice", "ALICE", background=True)], write, cancel],
         "ALICE": [alice_at_work],
     }
-    async with stage.open(script) as session:
-        report = await session.run("PARENT")
-        await check_record(stage)
+    report = await stage.run_checked(script)
     assert report.unread_messages == {"alice": 1}
     assert "messages that were not read: 1 to alice" in format_evidence(report)
 
@@ -743,9 +717,7 @@ async def test_a_broadcast_reaches_named_children_at_work_and_idle_ones(stage: S
         "ALICE": ["idle", "thank you"],
         "BOB": [bob],
     }
-    async with stage.open(script) as session:
-        await session.run("PARENT")
-        await check_record(stage)
+    await stage.run_checked(script)
     assert stage.runs == ["1", "1.1.1", "1.2.1", "1.1.1~2"]
     assert "phase 1 is complete" in stage.reports["1.2.1"].text
     assert stage.reports["1.1.1~2"].text == "thank you"
@@ -771,7 +743,7 @@ async def test_a_sibling_that_knew_an_older_child_of_the_name_is_told(stage: Sta
     }
     async with stage.open(script) as session:
         await session.run("PARENT")
-        await check_record(stage)
+        await stage.check_record()
         assert [(each.name, each.is_replaced) for each in session.runs.teammates] == [
             ("alice", True),
             ("bob", False),
@@ -801,7 +773,7 @@ async def test_the_user_may_write_a_name_in_any_spelling(stage: Stage, spelling:
         await stage.wait_until(lambda: len(stage.results) == 1)
         assert await session.runs.send_durably(spelling, "And the window?")
         await running
-        await check_record(stage)
+        await stage.check_record()
     assert "one more" in list_texts(stage.list_requests("ALICE")[-1])[-1]
 
 
@@ -816,5 +788,5 @@ async def test_a_child_that_a_call_waits_for_is_detached_by_its_name(stage: Stag
         await stage.wait_until(lambda: stage.list_requests("ALICE"))
         assert session.runs.detach("@Alice")
         await running
-        await check_record(stage)
+        await stage.check_record()
     assert len(list_notifications(stage)) == 1

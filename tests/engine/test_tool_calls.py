@@ -60,6 +60,27 @@ async def test_keyed_calls_with_different_keys_run_at_the_same_time(stage: Stage
     assert [result.error for result in stage.results] == [False] * 2
 
 
+@pytest.mark.parametrize("name", ["reading", "*", "parallel 1", "task board"])
+async def test_a_file_of_any_name_is_changed_by_one_call_at_a_time(stage: Stage, name: str) -> None:
+    working: list[str] = []
+    beside: set[tuple[str, ...]] = set()
+
+    @tool(effect=Effect.KEYED)
+    async def change(where: str) -> str:
+        working.append(where)
+        beside.add(tuple(sorted(working)))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        working.remove(where)
+        return ""
+
+    tools = [replace(change, get_key=attrgetter("where"))]
+    await stage.run(
+        [[call("change", where=each) for each in (name, name, "a")], "end"], tools=tools
+    )
+    assert beside == {(name,), tuple(sorted((name, "a")))}
+
+
 async def test_effectful_calls_run_at_the_same_time_only_beside_others_that_may(
     stage: Stage,
 ) -> None:

@@ -41,11 +41,17 @@ def read_source() -> dict[Path, str]:
 def list_patterns(folder: Path) -> Iterator[Pattern]:
     """Yield the patterns of all modules in a folder or of one module."""
     for path, text in read_source().items():
-        if path.is_relative_to(folder) and ("re." in text or "compile_later" in text):
-            yield from _list_patterns_of(path, ast.parse(text))
+        if path.is_relative_to(folder) and re.search(r"\bre\.|compile_later", text):
+            yield from _list_patterns_of(path)
 
 
-def _list_patterns_of(path: Path, tree: ast.Module) -> Iterator[Pattern]:
+@cache
+def _list_patterns_of(path: Path) -> tuple[Pattern, ...]:
+    """Return the patterns of a module, whose text is read and parsed once for all tests."""
+    return tuple(_find_patterns(path, ast.parse(read_source()[path])))
+
+
+def _find_patterns(path: Path, tree: ast.Module) -> Iterator[Pattern]:
     names = {
         id(node.value): target.id
         for node in ast.walk(tree)

@@ -236,4 +236,4 @@ async def test_s6_a_torn_tail_is_left_out_with_a_notice(tmp_path: Path) -> None:
     async with Session(
         model=ScriptedModel([]), home=str(tmp_path / "died" / "home"), resume=ID
     ) as session:
-        assert TORN_TAIL_NOTICE in session.notices
+        assert TORN_TAIL_NOTICE in map(str, session.notices)

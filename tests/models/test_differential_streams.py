@@ -1,26 +1,17 @@
-"""Comparison of our stream readers with the official SDKs and pydantic-ai on the same bytes."""
+"""Comparison of our stream readers with the official SDKs and pydantic-ai on the same bytes.
+
+The SDKs take seconds to import. A test imports those that it uses, or each worker process of the
+test run would import all of them.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import anthropic
-import openai
 import pytest
-from google import genai
-from google.genai import types as gt
 from msgspec import Struct
-from pydantic_ai import messages as pm
-from pydantic_ai.direct import model_request_stream
-from pydantic_ai.models import Model as PydanticModel
-from pydantic_ai.models.anthropic import AnthropicModel as PydanticAnthropic
-from pydantic_ai.models.google import GoogleModel as PydanticGoogle
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
-from pydantic_ai.providers.google import GoogleProvider
-from pydantic_ai.providers.openai import OpenAIProvider
 
 from mudroom._adapters.models._http import SseParser, StreamReader
 from mudroom._adapters.models._tool_names import ToolNames
@@ -38,6 +29,9 @@ from mudroom._core.messages import (
 )
 from mudroom.testing.model_server import Fault, ModelServer
 from mudroom.testing.wire_formats import WireAnswer, anthropic_stream, google_stream, openai_stream
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model as PydanticModel
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Inheritance class AiohttpClientSession:DeprecationWarning"
@@ -228,6 +222,8 @@ def read_with_mudroom(wire: str, data: bytes) -> ReadResult:
 
 
 async def read_with_anthropic_sdk(url: str) -> ReadResult:
+    import anthropic
+
     async with anthropic.AsyncAnthropic(api_key="k", base_url=url, max_retries=0) as client:
         async with client.messages.stream(
             model="m", max_tokens=9, messages=[{"role": "user", "content": "Hi"}]
@@ -254,6 +250,8 @@ async def read_with_anthropic_sdk(url: str) -> ReadResult:
 
 
 async def read_with_openai_sdk(url: str) -> ReadResult:
+    import openai
+
     async with openai.AsyncOpenAI(api_key="k", base_url=url + "/v1", max_retries=0) as client:
         async with client.chat.completions.stream(
             model="m", messages=[{"role": "user", "content": "Hi"}]
@@ -281,6 +279,9 @@ async def read_with_openai_sdk(url: str) -> ReadResult:
 
 
 async def read_with_google_sdk(url: str) -> ReadResult:
+    from google import genai
+    from google.genai import types as gt
+
     parts: list[gt.Part] = []
     usage = gt.GenerateContentResponseUsageMetadata()
     async with genai.Client(api_key="k", http_options=gt.HttpOptions(base_url=url)).aio as client:
@@ -316,15 +317,30 @@ SDKS = {
 }
 
 
-async def read_with_pydantic_ai(wire: str, url: str) -> ReadResult:
-    model: PydanticModel
+def make_pydantic_model(wire: str, url: str) -> PydanticModel:
     match wire:
         case "anthropic":
-            model = PydanticAnthropic("m", provider=AnthropicProvider(api_key="k", base_url=url))
+            from pydantic_ai.models.anthropic import AnthropicModel
+            from pydantic_ai.providers.anthropic import AnthropicProvider
+
+            return AnthropicModel("m", provider=AnthropicProvider(api_key="k", base_url=url))
         case "openai":
-            model = OpenAIChatModel("m", provider=OpenAIProvider(api_key="k", base_url=url + "/v1"))
+            from pydantic_ai.models.openai import OpenAIChatModel
+            from pydantic_ai.providers.openai import OpenAIProvider
+
+            return OpenAIChatModel("m", provider=OpenAIProvider(api_key="k", base_url=f"{url}/v1"))
         case _:
-            model = PydanticGoogle("m", provider=GoogleProvider(api_key="k", base_url=url))
+            from pydantic_ai.models.google import GoogleModel
+            from pydantic_ai.providers.google import GoogleProvider
+
+            return GoogleModel("m", provider=GoogleProvider(api_key="k", base_url=url))
+
+
+async def read_with_pydantic_ai(wire: str, url: str) -> ReadResult:
+    from pydantic_ai import messages as pm
+    from pydantic_ai.direct import model_request_stream
+
+    model = make_pydantic_model(wire, url)
     async with (
         model,
         model_request_stream(model, [pm.ModelRequest.user_text_prompt("Hi")]) as stream,

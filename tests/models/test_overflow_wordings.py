@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -22,256 +23,178 @@ from mudroom.errors import ContextOverflow
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer
 
-REFUSALS: dict[str, tuple[int, str, int, int]] = {
-    # name: (status, text, stated window, stated size of the request)
-    "Anthropic": (400, "prompt is too long: 214468 tokens > 200000 maximum", 200_000, 214_468),
+MARK = r"«([\d,]+) (window|request)»"
+
+REFUSALS = {
+    "Anthropic": "prompt is too long: «214468 request» tokens > «200000 window» maximum",
     "Anthropic, with the answer": (
-        400,
-        "input length and `max_tokens` exceed context limit: 199900 + 8192 > 200000, decrease "
-        "input length or `max_tokens` and try again",
-        200_000,
-        0,
+        "input length and `max_tokens` exceed context limit: 199900 + 8192 > «200000 window», "
+        "decrease input length or `max_tokens` and try again"
     ),
     "OpenAI": (
-        400,
-        "This model's maximum context length is 128000 tokens. However, your messages resulted in "
-        "150001 tokens. Please reduce the length of the messages.",
-        128_000,
-        150_001,
+        "This model's maximum context length is «128000 window» tokens. However, your messages "
+        "resulted in «150001 request» tokens. Please reduce the length of the messages."
     ),
     "OpenAI Responses": (
-        400,
         "Your input exceeds the context window of this model. Please adjust your input and try "
-        "again.",
-        0,
-        0,
+        "again."
     ),
     "OpenAI, one long text": (
-        400,
         "Invalid 'messages[1].content': string too long. Expected a string with maximum length "
-        "10485760, but got a string with length 20000000 instead.",
-        0,
-        0,
+        "10485760, but got a string with length 20000000 instead."
     ),
     "Azure": (
-        400,
-        "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in "
-        "509178 tokens. Please reduce the length of the messages.",
-        272_000,
-        509_178,
+        "Input tokens exceed the configured limit of «272000 window» tokens. Your messages "
+        "resulted in «509178 request» tokens. Please reduce the length of the messages."
     ),
     "Gemini": (
-        400,
-        "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
-        1_048_575,
-        1_196_265,
+        "The input token count («1196265 request») exceeds the maximum number of tokens allowed "
+        "(«1048575 window»)."
     ),
     "Gemini, later": (
-        400,
-        "The input token count exceeds the maximum number of tokens allowed 1048576.",
-        1_048_576,
-        0,
+        "The input token count exceeds the maximum number of tokens allowed «1048576 window»."
     ),
     "Vertex": (
-        400,
-        "Unable to submit request because the input token count is 2500000 but model only supports "
-        "up to 1048576. Reduce the input token count and try again.",
-        1_048_576,
-        2_500_000,
+        "Unable to submit request because the input token count is «2500000 request» but model "
+        "only supports up to «1048576 window». Reduce the input token count and try again."
     ),
-    "Bedrock": (400, "Input is too long for requested model.", 0, 0),
+    "Bedrock": "Input is too long for requested model.",
     "Bedrock Titan": (
-        400,
-        "400 Bad Request: Too many input tokens. Max input tokens: 8192, request input token "
-        "count: 11350",
-        8_192,
-        11_350,
+        "400 Bad Request: Too many input tokens. Max input tokens: «8192 window», request input "
+        "token count: «11350 request»"
     ),
     "Bedrock, by characters": (
-        400,
         "Malformed input request: expected maxLength: 20000, actual: 25000, please reformat your "
-        "input and try again.",
-        0,
-        0,
+        "input and try again."
     ),
     "xAI": (
-        400,
-        "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
-        131_072,
-        537_812,
+        "This model's maximum prompt length is «131072 window» but the request contains "
+        "«537812 request» tokens."
     ),
-    "Groq": (400, "Please reduce the length of the messages or completion.", 0, 0),
+    "Groq": "Please reduce the length of the messages or completion.",
     "Groq, by its rate": (
-        413,
         "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 12000, "
-        "please reduce your message size and try again.",
-        0,
-        0,
+        "please reduce your message size and try again."
     ),
     "Together": (
-        400,
-        "The input (516368 tokens) is longer than the model's context length (262144 tokens).",
-        262_144,
-        516_368,
+        "The input («516368 request» tokens) is longer than the model's context length "
+        "(«262144 window» tokens)."
     ),
     "TGI": (
-        422,
-        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4050 "
-        "`inputs` tokens and 2048 `max_new_tokens`",
-        4_096,
-        0,
+        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= «4096 window». "
+        "Given: 4050 `inputs` tokens and 2048 `max_new_tokens`"
     ),
     "TGI, prompt alone": (
-        422,
-        "Input validation error: `inputs` must have less than 3072 tokens. Given: 4000",
-        3_072,
-        4_000,
+        "Input validation error: `inputs` must have less than «3072 window» tokens. Given: "
+        "«4000 request»"
     ),
     "vLLM": (
-        400,
-        "The decoder prompt (length 163840) is longer than the maximum model length of 131072. "
-        "Make sure that `max_model_len` is no smaller than the number of text tokens.",
-        131_072,
-        163_840,
+        "The decoder prompt (length «163840 request») is longer than the maximum model length of "
+        "«131072 window». Make sure that `max_model_len` is no smaller than the number of text "
+        "tokens."
     ),
     "vLLM, with the answer": (
-        400,
-        "You passed 40961 input tokens and requested 1 output tokens. However, the model's context "
-        "length is only 40960 tokens, resulting in a maximum input length of 40959 tokens. Please "
-        "reduce the length of the input prompt.",
-        40_959,
-        40_961,
+        "You passed «40961 request» input tokens and requested 1 output tokens. However, the "
+        "model's context length is only 40960 tokens, resulting in a maximum input length of "
+        "«40959 window» tokens. Please reduce the length of the input prompt."
     ),
     "vLLM, limit of the answer": (
-        400,
         "'max_tokens' or 'max_completion_tokens' is too large: 8192. This model's maximum context "
-        "length is 32768 tokens and your request has 40000 input tokens (8192 > 32768 - 40000).",
-        32_768,
-        40_000,
+        "length is «32768 window» tokens and your request has «40000 request» input tokens (8192 > "
+        "32768 - 40000)."
     ),
     "SGLang": (
-        400,
-        "Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens). Use a "
-        "shorter input or enable --allow-auto-truncate.",
-        59_862,
-        160_062,
+        "Input length («160062 request» tokens) exceeds the maximum allowed length («59862 window» "
+        "tokens). Use a shorter input or enable --allow-auto-truncate."
     ),
     "SGLang, with the answer": (
-        400,
-        "Requested token count exceeds the model's maximum context length of 40960 tokens. You "
-        "requested a total of 45000 tokens: 40900 tokens from the input messages and 4100 tokens "
-        "for the completion.",
-        40_960,
-        45_000,
+        "Requested token count exceeds the model's maximum context length of «40960 window» "
+        "tokens. You requested a total of «45000 request» tokens: 40900 tokens from the input "
+        "messages and 4100 tokens for the completion."
     ),
     "llama.cpp": (
-        400,
-        "request (2033 tokens) exceeds the available context size (1024 tokens), try increasing it",
-        1_024,
-        2_033,
+        "request («2033 request» tokens) exceeds the available context size («1024 window» "
+        "tokens), try increasing it"
     ),
-    "llama.cpp, during the answer": (500, "Context size has been exceeded.", 0, 0),
-    "Ollama": (400, "prompt too long; exceeded max context length by 1234 tokens", 0, 0),
-    "Ollama, other": (400, "the input length exceeds the context length", 0, 0),
+    "llama.cpp, during the answer": "Context size has been exceeded.",
+    "Ollama": "prompt too long; exceeded max context length by 1234 tokens",
+    "Ollama, other": "the input length exceeds the context length",
     "LM Studio": (
-        400,
         "The number of tokens to keep from the initial prompt is greater than the context length "
-        "(n_keep: 10978 >= n_ctx: 8192). Try to load the model with a larger context length.",
-        8_192,
-        10_978,
+        "(n_keep: «10978 request» >= n_ctx: «8192 window»). Try to load the model with a larger "
+        "context length."
     ),
     "Mistral": (
-        400,
-        "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum "
-        "context length",
-        32_768,
-        40_000,
+        "Prompt contains «40000 request» tokens and 0 draft tokens, too large for model with "
+        "«32768 window» maximum context length"
     ),
     "DeepSeek": (
-        400,
-        "This model's maximum context length is 65536 tokens. However, you requested 90000 tokens "
-        "(85000 in the messages, 5000 in the completion). Please reduce the length of the "
-        "messages or completion.",
-        65_536,
-        90_000,
+        "This model's maximum context length is «65536 window» tokens. However, you requested "
+        "«90000 request» tokens (85000 in the messages, 5000 in the completion). Please reduce the "
+        "length of the messages or completion."
     ),
     "Moonshot": (
-        400,
-        "Invalid request: Your request exceeded model token limit: 131072 (requested: 140000)",
-        131_072,
-        140_000,
+        "Invalid request: Your request exceeded model token limit: «131072 window» (requested: "
+        "«140000 request»)"
     ),
-    "Moonshot, older": (400, "Invalid request: Input token length too long", 0, 0),
+    "Moonshot, older": "Invalid request: Input token length too long",
     "DashScope": (
-        400,
-        "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 129024]",
-        129_024,
-        0,
+        "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, "
+        "«129024 window»]"
     ),
     "DashScope, long files": (
-        400,
-        "Total message token length exceed model limit (10000000 tokens).",
-        10_000_000,
-        0,
+        "Total message token length exceed model limit («10000000 window» tokens)."
     ),
-    "Zhipu": (400, "Prompt exceeds max length", 0, 0),
-    "Zhipu, Chinese": (400, "Prompt 超长", 0, 0),
-    "Chinese": (400, "输入内容过长,请缩短后重试", 0, 0),
+    "Zhipu": "Prompt exceeds max length",
+    "Zhipu, Chinese": "Prompt 超长",
+    "Chinese": "输入内容过长,请缩短后重试",
     "OpenRouter": (
-        400,
-        "This endpoint's maximum context length is 131072 tokens. However, you requested about "
-        "140000 tokens (130000 of text input, 10000 in the output). Please reduce the length of "
-        "either one.",
-        131_072,
-        140_000,
+        "This endpoint's maximum context length is «131072 window» tokens. However, you requested "
+        "about «140000 request» tokens (130000 of text input, 10000 in the output). Please reduce "
+        "the length of either one."
     ),
     "Cohere": (
-        400,
-        "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4292.",
-        4_081,
-        4_292,
+        "too many tokens: total number of tokens in the prompt cannot exceed «4081 window» - "
+        "received «4292 request»."
     ),
-    "GitHub Copilot": (
-        400,
-        "prompt token count of 130431 exceeds the limit of 128000",
-        128_000,
-        130_431,
-    ),
-    "GitHub Models": (
-        413,
-        "Request body too large for gpt-4o model. Max size: 8000 tokens.",
-        8_000,
-        0,
-    ),
-    "MiniMax": (400, "invalid params, context window exceeds limit (2013)", 0, 0),
+    "GitHub Copilot": "prompt token count of «130431 request» exceeds the limit of «128000 window»",
+    "GitHub Models": "Request body too large for gpt-4o model. Max size: «8000 window» tokens.",
+    "MiniMax": "invalid params, context window exceeds limit (2013)",
     "Fireworks": (
-        400,
-        "The prompt is too long: 210000, model maximum context length: 131071",
-        131_071,
-        210_000,
+        "The prompt is too long: «210000 request», model maximum context length: «131071 window»"
     ),
     "Cerebras": (
-        400,
-        "Please reduce the length of the messages or completion. Current length is 20000 while "
-        "limit is 8192",
-        8_192,
-        20_000,
+        "Please reduce the length of the messages or completion. Current length is «20000 request» "
+        "while limit is «8192 window»"
     ),
     "watsonx": (
-        400,
-        "the number of input tokens 9000 cannot exceed the total tokens limit 8192 for this model",
-        8_192,
-        9_000,
+        "the number of input tokens «9000 request» cannot exceed the total tokens limit "
+        "«8192 window» for this model"
     ),
-    "Volcengine": (400, "Total tokens of image and text exceed max message tokens", 0, 0),
+    "Volcengine": "Total tokens of image and text exceed max message tokens",
     "DS4": (
-        400,
-        "Prompt has 32,769 tokens, but the configured context size is 32,768 tokens",
-        32_768,
-        32_769,
+        "Prompt has «32,769 request» tokens, but the configured context size is «32,768 window» "
+        "tokens"
     ),
-    "a gateway": (502, "upstream: prompt is too long: 214468 tokens > 200000 maximum", 200_000, 0),
+    "a gateway": "upstream: prompt is too long: «214468 request» tokens > «200000 window» maximum",
 }
+"""Texts, in which the stated sizes of the window and of the request are marked."""
+
+STATUSES = {
+    "Groq, by its rate": 413,
+    "TGI": 422,
+    "TGI, prompt alone": 422,
+    "llama.cpp, during the answer": 500,
+    "GitHub Models": 413,
+    "a gateway": 502,
+}
+"""Where it is not 400."""
+
+
+def split_marks(marked: str) -> tuple[str, dict[str, int]]:
+    """Return the text without its marks, and the sizes."""
+    found = re.findall(MARK, marked)
+    return re.sub(MARK, r"\1", marked), {what: int(size.replace(",", "")) for size, what in found}
 
 
 def classify(status: int, body: object) -> Exception:
@@ -282,12 +205,11 @@ def classify(status: int, body: object) -> Exception:
 
 @pytest.mark.parametrize("name", REFUSALS)
 def test_the_words_of_each_provider_are_known_with_their_numbers(name: str) -> None:
-    status, text, window, size = REFUSALS[name]
-    error = classify(status, {"error": {"message": text}})
+    text, sizes = split_marks(REFUSALS[name])
+    error = classify(STATUSES.get(name, 400), {"error": {"message": text}})
     assert isinstance(error, ContextOverflow)
     stated = find_stated_sizes(error.message)
-    assert stated.window == window
-    assert stated.request == size or name == "a gateway"
+    assert (stated.window, stated.request) == (sizes.get("window", 0), sizes.get("request", 0))
 
 
 @pytest.mark.parametrize(
@@ -365,16 +287,12 @@ def test_the_words_of_the_conversation_in_an_error_are_not_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "window", "room"),
-    [
-        ("Anthropic, with the answer", 0, 0),
-        ("vLLM, with the answer", 0, 0),
-        ("TGI", 0, 0),
-        ("SGLang, with the answer", 0, 0),
-    ],
+    "name",
+    ["Anthropic, with the answer", "vLLM, with the answer", "TGI", "SGLang, with the answer"],
 )
-def test_a_room_that_is_too_small_is_not_used(name: str, window: int, room: int) -> None:
-    assert find_room(REFUSALS[name][1]) == (window, room)
+def test_a_room_that_is_too_small_is_not_used(name: str) -> None:
+    text, _ = split_marks(REFUSALS[name])
+    assert find_room(text) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -417,9 +335,6 @@ def test_an_output_limit_that_is_too_large_is_lowered(text: str, cap: int) -> No
     assert learnt is not None and learnt[0].output_cap == cap
 
 
-STREAM = "text/event-stream"
-
-
 def encode_events(*events: dict[str, Any]) -> bytes:
     names = [f"event: {event['type']}\n" if "type" in event else "" for event in events]
     pairs = zip(names, events, strict=True)
@@ -439,44 +354,31 @@ MESSAGE: dict[str, Any] = {
     "model": "m",
 }
 
-STREAMS: dict[str, tuple[type[WireModel], str, bytes]] = {
+STREAMS: dict[str, tuple[type[WireModel], list[dict[str, Any]]]] = {
     "error of llama.cpp": (
         OpenAIModel,
-        "/v1",
-        encode_events(
+        [
             make_chunk({"content": "a"}),
             {"error": {"code": 500, "message": "Context size has been exceeded."}},
-        ),
+        ],
     ),
     "error without a code": (
         OpenAIModel,
-        "/v1",
-        encode_events({"error": {"message": "prompt is too long: 5000 tokens > 4096 maximum"}}),
+        [{"error": {"message": "prompt is too long: 5000 tokens > 4096 maximum"}}],
     ),
     "code alone": (
         OpenAIModel,
-        "/v1",
-        encode_events({"error": {"message": "sorry", "code": "context_length_exceeded"}}),
+        [{"error": {"message": "sorry", "code": "context_length_exceeded"}}],
     ),
     "stop reason of Zhipu": (
         OpenAIModel,
-        "/v1",
-        encode_events(make_chunk({"content": "a"}, "model_context_window_exceeded")),
+        [make_chunk({"content": "a"}, "model_context_window_exceeded")],
     ),
-    "stop reason of Mistral": (
-        OpenAIModel,
-        "/v1",
-        encode_events(make_chunk({"content": "a"}, "model_length")),
-    ),
-    "stop reason of Cohere": (
-        OpenAIModel,
-        "/v1",
-        encode_events(make_chunk({"content": "a"}, "ERROR_LIMIT")),
-    ),
+    "stop reason of Mistral": (OpenAIModel, [make_chunk({"content": "a"}, "model_length")]),
+    "stop reason of Cohere": (OpenAIModel, [make_chunk({"content": "a"}, "ERROR_LIMIT")]),
     "Responses": (
         ResponsesModel,
-        "/v1",
-        encode_events(
+        [
             {
                 "type": "response.failed",
                 "response": {
@@ -486,22 +388,20 @@ STREAMS: dict[str, tuple[type[WireModel], str, bytes]] = {
                     }
                 },
             }
-        ),
+        ],
     ),
     "error of Anthropic": (
         AnthropicModel,
-        "",
-        encode_events(
+        [
             {
                 "type": "error",
                 "error": {"type": "invalid_request_error", "message": "prompt is too long: 1 > 0"},
             }
-        ),
+        ],
     ),
     "stop reason of Anthropic": (
         AnthropicModel,
-        "",
-        encode_events(
+        [
             {"type": "message_start", "message": {**MESSAGE, "usage": {"input_tokens": 9}}},
             {
                 "type": "message_delta",
@@ -509,15 +409,17 @@ STREAMS: dict[str, tuple[type[WireModel], str, bytes]] = {
                 "usage": {"output_tokens": 3},
             },
             {"type": "message_stop"},
-        ),
+        ],
     ),
 }
 
 
 @pytest.mark.parametrize("name", STREAMS)
 async def test_an_overflow_inside_a_stream_is_one(name: str) -> None:
-    kind, path, data = STREAMS[name]
-    async with ModelServer(lambda _: Fault(body=data, content_type=STREAM)) as server:
+    kind, events = STREAMS[name]
+    fault = Fault(body=encode_events(*events), content_type="text/event-stream")
+    path = "" if kind is AnthropicModel else "/v1"
+    async with ModelServer(lambda _: fault) as server:
         http = HttpClient(clock=FakeClock())
         model = kind("full", http=http, base_url=f"{server.url}{path}")
         conversation = model.start_conversation(RequestConfig(system=""))

@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -49,11 +49,25 @@ def error(message: str, **fields: Any) -> dict[str, Any]:
     return {"error": {"message": message, **fields}}
 
 
+class Case(NamedTuple):
+    """An answer of a provider, and the seconds that it asks to wait."""
+
+    status: int
+    body: Any
+    wait: float = 0
+
+
+def said(status: int, message: str, wait: float = 0, **fields: Any) -> Case:
+    return Case(status, error(message, **fields), wait)
+
+
+def bare(status: int, **body: Any) -> Case:
+    """Make a case whose body has its fields at the top, not below "error"."""
+    return Case(status, body)
+
+
 def gemini(*details: dict[str, Any], message: str = "") -> dict[str, Any]:
-    message = message or (
-        "You exceeded your current quota, please check your plan and billing details."
-    )
-    inner = {"code": 429, "message": message, "status": "RESOURCE_EXHAUSTED"}
+    inner = {"code": 429, "message": message or EXCEEDED, "status": "RESOURCE_EXHAUSTED"}
     return {"error": inner | {"details": list(details)}}
 
 
@@ -79,706 +93,426 @@ BILLING_LINK = (
 DAY = "GenerateRequestsPerDayPerProjectPerModel-FreeTier"
 MINUTE = "GenerateRequestsPerMinutePerProjectPerModel-FreeTier"
 
-Case = tuple[int, Any, Meaning, float]
-CASES: dict[str, Case] = {
-    # OpenAI
-    "openai quota": (
-        429,
-        error(EXCEEDED, type="insufficient_quota", code="insufficient_quota"),
-        MONEY,
-        0,
-    ),
-    "openai quota by type": (429, error(EXCEEDED, type="insufficient_quota"), MONEY, 0),
-    "openai hard limit": (
-        400,
-        error("Billing hard limit has been reached", code="billing_hard_limit_reached"),
-        MONEY,
-        0,
-    ),
-    "openai inactive": (
-        429,
-        error(
+CASES_OF: dict[Meaning, dict[str, Case]] = {
+    MONEY: {
+        "openai quota": said(429, EXCEEDED, type="insufficient_quota", code="insufficient_quota"),
+        "openai quota by type": said(429, EXCEEDED, type="insufficient_quota"),
+        "openai hard limit": said(
+            400, "Billing hard limit has been reached", code="billing_hard_limit_reached"
+        ),
+        "openai inactive": said(
+            429,
             "Your account is not active, please check your billing details on our website.",
             type="billing_not_active",
         ),
-        MONEY,
-        0,
-    ),
-    "openai rpm": (
-        429,
-        error(
+        "anthropic credit": said(
+            400,
+            "Your credit balance is too low to access the Anthropic API. Please go to Plans & "
+            "Billing to upgrade or purchase credits.",
+            type="invalid_request_error",
+        ),
+        "anthropic billing": said(402, "billing", type="billing_error"),
+        "anthropic long context": said(
+            429, "Extra usage is required for long context requests.", type="rate_limit_error"
+        ),
+        "gemini prepaid": Case(429, gemini(message="Your prepayment credits are depleted.")),
+        "deepseek": said(
+            402, "Insufficient Balance", type="unknown_error", code="invalid_request_error"
+        ),
+        "kimi suspended": said(
+            429,
+            "Your account org-x is suspended, please check your plan and billing details",
+            type="exceeded_current_quota_error",
+        ),
+        "openrouter credits": said(
+            402, "Insufficient credits. Add more using https://openrouter.ai/credits", code=402
+        ),
+        "openrouter provider's money": said(
+            429,
+            "Provider returned error",
+            code=429,
+            metadata={"raw": json.dumps(error(EXCEEDED, code="insufficient_quota"))},
+        ),
+        "openrouter key limit": said(
+            403, "Key limit exceeded (total limit). Manage it using https://x", code=403
+        ),
+        "litellm budget": said(
+            400,
+            "Budget has been exceeded! Current cost: 10.1, Max budget: 10",
+            type="budget_exceeded",
+        ),
+        "hunyuan package": said(
+            400, "资源包余量已用尽", code="FailedOperation.ResourcePackExhausted"
+        ),
+        "volcengine free trial": said(
+            429,
+            "Your account 1 has exhausted its free trial quota for the m model.",
+            code="QuotaExceeded",
+        ),
+        "xai credits": bare(
+            403,
+            code="The caller does not have permission to execute the specified operation",
+            error="Your team x has either used all available credits or reached its monthly "
+            "spending limit. To continue making API requests, please purchase more credits or "
+            "raise your spending limit.",
+        ),
+        "xai new team": bare(
+            403, error="Your newly created team doesn't have any credits or licenses yet."
+        ),
+        "mistral subscription": bare(401, detail="Inactive subscription or usage limit reached"),
+        "glm balance": said(429, "您的账户已欠费,请充值后重试", code="1113"),
+        "glm balance in english": said(
+            429, "Insufficient balance or no resource package. Please recharge.", code="1113"
+        ),
+        "alibaba arrears": bare(
+            400,
+            code="Arrearage",
+            message="Access denied, please make sure your account is in good standing.",
+        ),
+        "alibaba free tier": bare(
+            403,
+            code="AllocationQuota.FreeTierOnly",
+            message="The free tier of the model has been exhausted.",
+        ),
+        "together": said(402, "Credit limit exceeded", type="credit_limit"),
+        "fireworks": bare(
+            412,
+            error="Account x is suspended, possibly due to reaching the monthly spending limit "
+            "or failure to pay past invoices.",
+        ),
+        "hugging face": bare(
+            402, error="You have exceeded your monthly included credits for Inference Providers."
+        ),
+        "perplexity": said(401, EXCEEDED, type="insufficient_quota", code=401),
+        "volcengine": said(
+            403,
+            "The request failed because your account has an overdue balance.",
+            code="AccountOverdueError",
+        ),
+        "siliconflow": bare(403, code=30001, message="Sorry, your account balance is insufficient"),
+        "novita": bare(403, code=403, reason="NOT_ENOUGH_BALANCE", message="not enough balance"),
+        "minimax": said(500, "insufficient balance (1008)", type="insufficient_balance_error"),
+        "vercel gateway": said(
+            402, "A positive credit balance is required", type="insufficient_funds"
+        ),
+        "chutes": bare(402, detail="Quota exceeded and account balance is $0.0"),
+        "hermes gateway": said(429, "No credits", code="credit_balance_exhausted"),
+        "copilot": said(402, "You have no quota", code="quota_exceeded"),
+    },
+    LOAD: {
+        "openai rpm": said(
+            429,
             "Rate limit reached for gpt-4 in organization org-x on requests per min (RPM): "
             "Limit 3, Used 3, Requested 1. Please try again in 20s." + BILLING_LINK,
+            20,
             type="requests",
             code="rate_limit_exceeded",
         ),
-        LOAD,
-        20,
-    ),
-    "openai tpm in ms": (
-        429,
-        error(
+        "openai tpm in ms": said(
+            429,
             "Rate limit reached on tokens per min (TPM). Please try again in 867ms.",
+            0.867,
             code="rate_limit_exceeded",
         ),
-        LOAD,
-        0.867,
-    ),
-    "openai rpd": (
-        429,
-        error(
+        "openai rpd": said(
+            429,
             "Rate limit reached on requests per day (RPD): Limit 200. Please try again in 7m12s.",
+            432,
             code="rate_limit_exceeded",
         ),
-        LOAD,
-        432,
-    ),
-    "openai too large for a minute": (
-        429,
-        error(
+        "azure tokens": said(
+            429,
+            "Requests to the ChatCompletions_Create Operation under Azure OpenAI API version "
+            "2024-06-01 have exceeded token rate limit of your current OpenAI S0 pricing tier. "
+            "Please retry after 7 seconds. Please go here: https://aka.ms/oai/quotaincrease if "
+            "you would like to further increase the default rate limit.",
+            7,
+            code="429",
+        ),
+        "anthropic rate": said(
+            429,
+            "This request would exceed your organization's rate limit of 50,000 input tokens per "
+            "minute.",
+            type="rate_limit_error",
+        ),
+        "anthropic overloaded": said(529, "Overloaded", type="overloaded_error"),
+        "gemini minute": Case(429, gemini(quota(MINUTE), retry_info("6.400s")), 6.4),
+        "gemini words only": Case(
+            429, gemini(message=f"{EXCEEDED}\nPlease retry in 31.123456789s."), 31.123456789
+        ),
+        "gemini in a list": Case(429, [gemini(quota(MINUTE), retry_info("3s"))], 3),
+        "gemini protobuf": Case(429, gemini(retry_info({"seconds": 2, "nanos": 5e8})), 2.5),
+        "gemini eleven hours": Case(429, gemini(retry_info("39600s")), 39_600),
+        "kimi concurrency": said(
+            429,
+            "Your account org-x request reached max organization concurrency: 1, please try again "
+            "after 1 seconds",
+            1,
+            type="rate_limit_reached_error",
+        ),
+        "kimi overloaded": said(
+            429,
+            "The engine is currently overloaded, please try again later",
+            type="engine_overloaded_error",
+        ),
+        "openrouter free minute": said(
+            429,
+            "Rate limit exceeded: free-models-per-min. ",
+            30,
+            code=429,
+            metadata={"headers": {"X-RateLimit-Reset": str(int((NOW + 30) * 1000))}},
+        ),
+        "openrouter upstream": said(
+            429,
+            "Provider returned error",
+            code=429,
+            metadata={"raw": "deepseek/x is temporarily rate-limited upstream. Please retry."},
+        ),
+        "a plan of openai": said(
+            429,
+            "The usage limit has been reached",
+            90,
+            type="usage_limit_reached",
+            resets_in_seconds=90,
+        ),
+        "a plan of openai with a date": said(
+            429, "The limit has been reached", 60, type="usage_limit_reached", resets_at=NOW + 60
+        ),
+        "two units": said(429, "Slow down. Try again in 2 minutes and 5 seconds.", 125),
+        "chinese": said(429, "请求过于频繁,请60秒后再试", 60),
+        "groq tokens a day": said(
+            429,
+            "Rate limit reached for model `m` on tokens per day (TPD): Limit 100000, Used 99900. "
+            "Please try again in 1m6.4s. Need more tokens? Upgrade to Dev Tier today at "
+            "https://console.groq.com/settings/billing",
+            66.4,
+            type="tokens",
+            code="rate_limit_exceeded",
+        ),
+        "groq flex": said(498, "Flex tier capacity exceeded"),
+        "mistral rate": bare(
+            429, object="error", message="Rate limit exceeded", type="rate_limited", code="1300"
+        ),
+        "mistral capacity": bare(
+            429, message="Service tier capacity exceeded", type="service_tier_capacity_exceeded"
+        ),
+        "glm concurrency": said(429, "您当前使用该 API 的并发数过高,请降低并发", code="1302"),
+        "alibaba tokens a minute": said(
+            429,
+            "Allocated quota exceeded, please increase your quota limit.",
+            code="insufficient_quota",
+        ),
+        "alibaba throttling": bare(
+            429, code="Throttling.RateQuota", message="Requests rate limit exceeded."
+        ),
+        "cerebras minute": bare(
+            429,
+            message="Tokens per minute limit exceeded - too many tokens processed.",
+            type="too_many_tokens_error",
+            code="token_quota_exceeded",
+        ),
+        "cerebras queue": bare(
+            429, message="We're experiencing high traffic right now!", code="queue_exceeded"
+        ),
+        "cohere minute": bare(
+            429, message="You are using a Trial key, which is limited to 20 API calls / minute."
+        ),
+        "github models": said(
+            429,
+            "Rate limit of 150 per 86400s exceeded for UserByModelByDay. Please wait 23456 "
+            "seconds before retrying.",
+            23_456,
+            code="RateLimitReached",
+        ),
+        "bedrock": bare(
+            400, __type="ThrottlingException", message="Too many requests, please wait."
+        ),
+        "nothing at all": Case(429, None),
+    },
+    LONG: {
+        "openai too large for a minute": said(
+            429,
             "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 41000. "
             "The input or output tokens must be reduced in order to run successfully.",
             type="tokens",
             code="rate_limit_exceeded",
         ),
-        LONG,
-        0,
-    ),
-    "openai overloaded": (
-        503,
-        error("The engine is currently overloaded, please try again later"),
-        FAULT,
-        0,
-    ),
-    "openai key": (401, error("Incorrect API key provided", code="invalid_api_key"), DENIED, 0),
-    "openai country": (
-        403,
-        error("Country, region, or territory not supported", type="request_forbidden"),
-        DENIED,
-        0,
-    ),
-    "openai window": (
-        400,
-        error("Your input exceeds the context window of this model", code="x"),
-        LONG,
-        0,
-    ),
-    "openai field": (
-        400,
-        error("Unsupported parameter: 'temperature' is not supported with this model."),
-        REFUSED,
-        0,
-    ),
-    # Azure OpenAI
-    "azure tokens": (
-        429,
-        error(
-            "Requests to the ChatCompletions_Create Operation under Azure OpenAI API version "
-            "2024-06-01 have exceeded token rate limit of your current OpenAI S0 pricing tier. "
-            "Please retry after 7 seconds. Please go here: https://aka.ms/oai/quotaincrease if "
-            "you would like to further increase the default rate limit.",
-            code="429",
-        ),
-        LOAD,
-        7,
-    ),
-    # Anthropic
-    "anthropic credit": (
-        400,
-        error(
-            "Your credit balance is too low to access the Anthropic API. Please go to Plans & "
-            "Billing to upgrade or purchase credits.",
-            type="invalid_request_error",
-        ),
-        MONEY,
-        0,
-    ),
-    "anthropic billing": (402, error("billing", type="billing_error"), MONEY, 0),
-    "anthropic usage limit": (
-        400,
-        error(
-            "You have reached your specified API usage limits. You will regain access on "
-            "2026-12-01 at 00:00 UTC.",
-            type="invalid_request_error",
-        ),
-        QUOTA,
-        0,
-    ),
-    "anthropic rate": (
-        429,
-        error(
-            "This request would exceed your organization's rate limit of 50,000 input tokens per "
-            "minute.",
-            type="rate_limit_error",
-        ),
-        LOAD,
-        0,
-    ),
-    "anthropic long context": (
-        429,
-        error("Extra usage is required for long context requests.", type="rate_limit_error"),
-        MONEY,
-        0,
-    ),
-    "anthropic overloaded": (529, error("Overloaded", type="overloaded_error"), LOAD, 0),
-    "anthropic permission": (403, error("no access", type="permission_error"), DENIED, 0),
-    # Gemini
-    "gemini minute": (429, gemini(quota(MINUTE), retry_info("6.400s")), LOAD, 6.4),
-    "gemini day": (429, gemini(quota(DAY), retry_info("54s")), QUOTA, 54),
-    "gemini day without details": (
-        429,
-        gemini(message="Quota exceeded for quota metric 'Requests' and limit 'Requests per day'."),
-        QUOTA,
-        0,
-    ),
-    "gemini day and minute": (429, gemini(quota(MINUTE), quota(DAY)), QUOTA, 0),
-    "gemini no free tier": (429, gemini(quota(MINUTE, "0"), retry_info("20s")), QUOTA, 20),
-    "gemini words only": (
-        429,
-        gemini(message=f"{EXCEEDED}\nPlease retry in 31.123456789s."),
-        LOAD,
-        31.123456789,
-    ),
-    "gemini in a list": (429, [gemini(quota(MINUTE), retry_info("3s"))], LOAD, 3),
-    "gemini protobuf": (429, gemini(retry_info({"seconds": 2, "nanos": 5e8})), LOAD, 2.5),
-    "gemini eleven hours": (429, gemini(retry_info("39600s")), LOAD, 39_600),
-    "gemini overloaded": (
-        503,
-        {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}},
-        FAULT,
-        0,
-    ),
-    "gemini prepaid": (429, gemini(message="Your prepayment credits are depleted."), MONEY, 0),
-    # DeepSeek
-    "deepseek": (
-        402,
-        error("Insufficient Balance", type="unknown_error", code="invalid_request_error"),
-        MONEY,
-        0,
-    ),
-    # Moonshot
-    "kimi suspended": (
-        429,
-        error(
-            "Your account org-x is suspended, please check your plan and billing details",
-            type="exceeded_current_quota_error",
-        ),
-        MONEY,
-        0,
-    ),
-    "kimi concurrency": (
-        429,
-        error(
-            "Your account org-x request reached max organization concurrency: 1, please try again "
-            "after 1 seconds",
-            type="rate_limit_reached_error",
-        ),
-        LOAD,
-        1,
-    ),
-    "kimi overloaded": (
-        429,
-        error(
-            "The engine is currently overloaded, please try again later",
-            type="engine_overloaded_error",
-        ),
-        LOAD,
-        0,
-    ),
-    # OpenRouter
-    "openrouter credits": (
-        402,
-        error("Insufficient credits. Add more using https://openrouter.ai/credits", code=402),
-        MONEY,
-        0,
-    ),
-    "openrouter room": (
-        402,
-        error(
-            "This request requires more credits, or fewer max_tokens. You requested up to 65536 "
-            "tokens, but can only afford 1234.",
-            code=402,
-        ),
-        REFUSED,
-        0,
-    ),
-    "openrouter free day": (
-        429,
-        error(
-            "Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 free model "
-            "requests per day",
-            code=429,
-        ),
-        QUOTA,
-        0,
-    ),
-    "openrouter free minute": (
-        429,
-        error(
-            "Rate limit exceeded: free-models-per-min. ",
-            code=429,
-            metadata={"headers": {"X-RateLimit-Reset": str(int((NOW + 30) * 1000))}},
-        ),
-        LOAD,
-        30,
-    ),
-    "openrouter upstream": (
-        429,
-        error(
-            "Provider returned error",
-            code=429,
-            metadata={"raw": "deepseek/x is temporarily rate-limited upstream. Please retry."},
-        ),
-        LOAD,
-        0,
-    ),
-    "openrouter provider's money": (
-        429,
-        error(
-            "Provider returned error",
-            code=429,
-            metadata={"raw": json.dumps(error(EXCEEDED, code="insufficient_quota"))},
-        ),
-        MONEY,
-        0,
-    ),
-    "openrouter key limit": (
-        403,
-        error("Key limit exceeded (total limit). Manage it using https://x", code=403),
-        MONEY,
-        0,
-    ),
-    "openrouter key limit of a day": (
-        403,
-        error("Key limit exceeded (daily limit). Manage it using https://x", code=403),
-        QUOTA,
-        0,
-    ),
-    "openrouter no tools": (
-        404,
-        error("No endpoints found that support tool use. To learn more, visit: x", code=404),
-        TOOLS,
-        0,
-    ),
-    # Others
-    "a plan of openai": (
-        429,
-        error("The usage limit has been reached", type="usage_limit_reached", resets_in_seconds=90),
-        LOAD,
-        90,
-    ),
-    "a plan of openai with a date": (
-        429,
-        error("The limit has been reached", type="usage_limit_reached", resets_at=NOW + 60),
-        LOAD,
-        60,
-    ),
-    "two units": (429, error("Slow down. Try again in 2 minutes and 5 seconds."), LOAD, 125),
-    "chinese": (429, error("请求过于频繁,请60秒后再试"), LOAD, 60),
-    "litellm budget": (
-        400,
-        error(
-            "Budget has been exceeded! Current cost: 10.1, Max budget: 10", type="budget_exceeded"
-        ),
-        MONEY,
-        0,
-    ),
-    "watsonx month": (
-        403,
-        {
-            "errors": [
-                {"code": "token_quota_reached", "message": "token quota for this month reached"}
-            ]
-        },
-        QUOTA,
-        0,
-    ),
-    "hunyuan package": (
-        400,
-        error("资源包余量已用尽", code="FailedOperation.ResourcePackExhausted"),
-        MONEY,
-        0,
-    ),
-    "volcengine free trial": (
-        429,
-        error(
-            "Your account 1 has exhausted its free trial quota for the m model.",
-            code="QuotaExceeded",
-        ),
-        MONEY,
-        0,
-    ),
-    # Models and servers without tools
-    "ollama no tools": (400, {"error": "library/gemma2:latest does not support tools"}, TOOLS, 0),
-    "vllm no tools": (
-        400,
-        {"message": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser'},
-        TOOLS,
-        0,
-    ),
-    "sglang no tools": (400, {"message": "Tools are set, but --tool-call-parser is not"}, TOOLS, 0),
-    # The remedy is a flag of the server, so the status is no reason to try again.
-    "llama.cpp no tools": (500, error("tools param requires --jinja flag", code=500), TOOLS, 0),
-    "groq no tools": (
-        400,
-        error("`tool calling` is not supported with this model", type="invalid_request_error"),
-        TOOLS,
-        0,
-    ),
-    "mistral no tools": (
-        400,
-        {"message": "Function calling is not enabled for this model", "code": "3051"},
-        TOOLS,
-        0,
-    ),
-    "gemini no tools": (400, error("Function calling is not enabled for models/m"), TOOLS, 0),
-    "together no tools": (
-        400,
-        error("m is not supported for JSON mode/function calling", param="tools"),
-        TOOLS,
-        0,
-    ),
-    "cerebras no tools": (400, {"message": "Tools are not supported for this model"}, TOOLS, 0),
-    "bedrock no tools": (
-        400,
-        {"message": "This model doesn't support tool use in streaming mode."},
-        TOOLS,
-        0,
-    ),
-    "provider tools only": (
-        400,
-        error("Built-in tools are not supported for this model"),
-        REFUSED,
-        0,
-    ),
-    # xAI
-    "xai credits": (
-        403,
-        {
-            "code": "The caller does not have permission to execute the specified operation",
-            "error": "Your team x has either used all available credits or reached its monthly "
-            "spending limit. To continue making API requests, please purchase more credits or "
-            "raise your spending limit.",
-        },
-        MONEY,
-        0,
-    ),
-    "xai new team": (
-        403,
-        {"error": "Your newly created team doesn't have any credits or licenses yet."},
-        MONEY,
-        0,
-    ),
-    # Groq
-    "groq tokens a day": (
-        429,
-        error(
-            "Rate limit reached for model `m` on tokens per day (TPD): Limit 100000, Used 99900. "
-            "Please try again in 1m6.4s. Need more tokens? Upgrade to Dev Tier today at "
-            "https://console.groq.com/settings/billing",
-            type="tokens",
-            code="rate_limit_exceeded",
-        ),
-        LOAD,
-        66.4,
-    ),
-    "groq flex": (498, error("Flex tier capacity exceeded"), LOAD, 0),
-    "groq too large": (
-        413,
-        error(
+        "openai window": said(400, "Your input exceeds the context window of this model", code="x"),
+        "groq too large": said(
+            413,
             "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested "
             "7000, please reduce your message size and try again.",
             code="rate_limit_exceeded",
         ),
-        LONG,
-        0,
-    ),
-    # Mistral
-    "mistral rate": (
-        429,
-        {
-            "object": "error",
-            "message": "Rate limit exceeded",
-            "type": "rate_limited",
-            "code": "1300",
-        },
-        LOAD,
-        0,
-    ),
-    "mistral capacity": (
-        429,
-        {"message": "Service tier capacity exceeded", "type": "service_tier_capacity_exceeded"},
-        LOAD,
-        0,
-    ),
-    "mistral subscription": (
-        401,
-        {"detail": "Inactive subscription or usage limit reached"},
-        MONEY,
-        0,
-    ),
-    # GLM
-    "glm balance": (429, error("您的账户已欠费,请充值后重试", code="1113"), MONEY, 0),
-    "glm balance in english": (
-        429,
-        error("Insufficient balance or no resource package. Please recharge.", code="1113"),
-        MONEY,
-        0,
-    ),
-    "glm concurrency": (
-        429,
-        error("您当前使用该 API 的并发数过高,请降低并发", code="1302"),
-        LOAD,
-        0,
-    ),
-    "glm day": (429, error("该 API 已达今日调用次数限额", code="1304"), QUOTA, 0),
-    "glm week": (
-        429,
-        error("Weekly/Monthly Limit Exhausted. Your limit will reset at 2026-12-01", code="1310"),
-        QUOTA,
-        0,
-    ),
-    # Alibaba
-    "alibaba arrears": (
-        400,
-        {
-            "code": "Arrearage",
-            "message": "Access denied, please make sure your account is in good standing.",
-        },
-        MONEY,
-        0,
-    ),
-    "alibaba free tier": (
-        403,
-        {
-            "code": "AllocationQuota.FreeTierOnly",
-            "message": "The free tier of the model has been exhausted.",
-        },
-        MONEY,
-        0,
-    ),
-    "alibaba tokens a minute": (
-        429,
-        error(
-            "Allocated quota exceeded, please increase your quota limit.",
-            code="insufficient_quota",
+    },
+    FAULT: {
+        "openai overloaded": said(
+            503, "The engine is currently overloaded, please try again later"
         ),
-        LOAD,
-        0,
-    ),
-    "alibaba throttling": (
-        429,
-        {"code": "Throttling.RateQuota", "message": "Requests rate limit exceeded."},
-        LOAD,
-        0,
-    ),
-    # Cerebras
-    "cerebras day": (
-        429,
-        {
-            "message": "Tokens per day limit exceeded - too many tokens processed.",
-            "type": "too_many_tokens_error",
-            "code": "token_quota_exceeded",
-        },
-        QUOTA,
-        0,
-    ),
-    "cerebras minute": (
-        429,
-        {
-            "message": "Tokens per minute limit exceeded - too many tokens processed.",
-            "type": "too_many_tokens_error",
-            "code": "token_quota_exceeded",
-        },
-        LOAD,
-        0,
-    ),
-    "cerebras queue": (
-        429,
-        {"message": "We're experiencing high traffic right now!", "code": "queue_exceeded"},
-        LOAD,
-        0,
-    ),
-    # Others
-    "cohere month": (
-        429,
-        {"message": "You are using a Trial key, which is limited to 1000 API calls / month."},
-        QUOTA,
-        0,
-    ),
-    "cohere minute": (
-        429,
-        {"message": "You are using a Trial key, which is limited to 20 API calls / minute."},
-        LOAD,
-        0,
-    ),
-    "together": (402, error("Credit limit exceeded", type="credit_limit"), MONEY, 0),
-    "fireworks": (
-        412,
-        {
-            "error": "Account x is suspended, possibly due to reaching the monthly spending limit "
-            "or failure to pay past invoices."
-        },
-        MONEY,
-        0,
-    ),
-    "hugging face": (
-        402,
-        {"error": "You have exceeded your monthly included credits for Inference Providers."},
-        MONEY,
-        0,
-    ),
-    "perplexity": (401, error(EXCEEDED, type="insufficient_quota", code=401), MONEY, 0),
-    "volcengine": (
-        403,
-        error(
-            "The request failed because your account has an overdue balance.",
-            code="AccountOverdueError",
+        "gemini overloaded": bare(
+            503, error={"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}
         ),
-        MONEY,
-        0,
-    ),
-    "siliconflow": (
-        403,
-        {"code": 30001, "message": "Sorry, your account balance is insufficient"},
-        MONEY,
-        0,
-    ),
-    "novita": (
-        403,
-        {"code": 403, "reason": "NOT_ENOUGH_BALANCE", "message": "not enough balance"},
-        MONEY,
-        0,
-    ),
-    "minimax": (
-        500,
-        error("insufficient balance (1008)", type="insufficient_balance_error"),
-        MONEY,
-        0,
-    ),
-    "github models": (
-        429,
-        error(
-            "Rate limit of 150 per 86400s exceeded for UserByModelByDay. Please wait 23456 "
-            "seconds before retrying.",
-            code="RateLimitReached",
+        "llama.cpp loading": said(503, "Loading model", code=503, type="unavailable_error"),
+        "a fault that names money": said(500, "internal error in the billing service"),
+    },
+    DENIED: {
+        "openai key": said(401, "Incorrect API key provided", code="invalid_api_key"),
+        "openai country": said(
+            403, "Country, region, or territory not supported", type="request_forbidden"
         ),
-        LOAD,
-        23_456,
-    ),
-    "cloudflare": (
-        429,
-        {
-            "errors": [
+        "anthropic permission": said(403, "no access", type="permission_error"),
+    },
+    REFUSED: {
+        "openai field": said(
+            400, "Unsupported parameter: 'temperature' is not supported with this model."
+        ),
+        "openrouter room": said(
+            402,
+            "This request requires more credits, or fewer max_tokens. You requested up to 65536 "
+            "tokens, but can only afford 1234.",
+            code=402,
+        ),
+        "provider tools only": said(400, "Built-in tools are not supported for this model"),
+        "llama.cpp grammar": said(400, "failed to parse grammar", code=400),
+        "llama.cpp grammar, newer": said(
+            500, "Failed to initialize samplers: failed to parse grammar", code=500
+        ),
+        "a tool named after money": said(
+            400, "Invalid schema for function 'add_5_credits': 'x' is not valid"
+        ),
+        "a daily tool": said(400, "Invalid value for 'tools[3].function.name': 'daily'"),
+        "a model of a day": said(404, "The model 'news-per-day' does not exist"),
+    },
+    QUOTA: {
+        "anthropic usage limit": said(
+            400,
+            "You have reached your specified API usage limits. You will regain access on "
+            "2026-12-01 at 00:00 UTC.",
+            type="invalid_request_error",
+        ),
+        "gemini day": Case(429, gemini(quota(DAY), retry_info("54s")), 54),
+        "gemini day without details": Case(
+            429,
+            gemini(
+                message="Quota exceeded for quota metric 'Requests' and limit 'Requests per day'."
+            ),
+        ),
+        "gemini day and minute": Case(429, gemini(quota(MINUTE), quota(DAY))),
+        "gemini no free tier": Case(429, gemini(quota(MINUTE, "0"), retry_info("20s")), 20),
+        "openrouter free day": said(
+            429,
+            "Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 free model "
+            "requests per day",
+            code=429,
+        ),
+        "openrouter key limit of a day": said(
+            403, "Key limit exceeded (daily limit). Manage it using https://x", code=403
+        ),
+        "watsonx month": bare(
+            403,
+            errors=[
+                {"code": "token_quota_reached", "message": "token quota for this month reached"}
+            ],
+        ),
+        "glm day": said(429, "该 API 已达今日调用次数限额", code="1304"),
+        "glm week": said(
+            429, "Weekly/Monthly Limit Exhausted. Your limit will reset at 2026-12-01", code="1310"
+        ),
+        "cerebras day": bare(
+            429,
+            message="Tokens per day limit exceeded - too many tokens processed.",
+            type="too_many_tokens_error",
+            code="token_quota_exceeded",
+        ),
+        "cohere month": bare(
+            429, message="You are using a Trial key, which is limited to 1000 API calls / month."
+        ),
+        "cloudflare": bare(
+            429,
+            errors=[
                 {
                     "message": "you have used up your daily free allocation of 10,000 neurons",
                     "code": 4006,
                 }
-            ]
-        },
-        QUOTA,
-        0,
-    ),
-    "bedrock day": (
-        429,
-        {"message": "Too many tokens per day, please wait before trying again."},
-        QUOTA,
-        0,
-    ),
-    "bedrock": (
-        400,
-        {"__type": "ThrottlingException", "message": "Too many requests, please wait."},
-        LOAD,
-        0,
-    ),
-    "vercel gateway": (
-        402,
-        error("A positive credit balance is required", type="insufficient_funds"),
-        MONEY,
-        0,
-    ),
-    "chutes": (402, {"detail": "Quota exceeded and account balance is $0.0"}, MONEY, 0),
-    "hermes gateway": (429, error("No credits", code="credit_balance_exhausted"), MONEY, 0),
-    "copilot": (402, error("You have no quota", code="quota_exceeded"), MONEY, 0),
-    # Own servers
-    "ollama tools": (
-        400,
-        {"error": "registry.ollama.ai/library/gemma:latest does not support tools"},
-        TOOLS,
-        0,
-    ),
-    "ollama cloud": (
-        429,
-        {"error": "you've reached your weekly usage limit, please upgrade to continue"},
-        QUOTA,
-        0,
-    ),
-    "vllm tools": (
-        400,
-        error('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser'),
-        TOOLS,
-        0,
-    ),
-    "llama.cpp loading": (
-        503,
-        error("Loading model", code=503, type="unavailable_error"),
-        FAULT,
-        0,
-    ),
-    "llama.cpp grammar": (400, error("failed to parse grammar", code=400), REFUSED, 0),
-    "llama.cpp grammar, newer": (
-        500,
-        error("Failed to initialize samplers: failed to parse grammar", code=500),
-        REFUSED,
-        0,
-    ),
-    # Words that only look like money or quota
-    "a tool named after money": (
-        400,
-        error("Invalid schema for function 'add_5_credits': 'x' is not valid"),
-        REFUSED,
-        0,
-    ),
-    "a daily tool": (400, error("Invalid value for 'tools[3].function.name': 'daily'"), REFUSED, 0),
-    "a model of a day": (404, error("The model 'news-per-day' does not exist"), REFUSED, 0),
-    "a fault that names money": (500, error("internal error in the billing service"), FAULT, 0),
-    "nothing at all": (429, None, LOAD, 0),
+            ],
+        ),
+        "bedrock day": bare(
+            429, message="Too many tokens per day, please wait before trying again."
+        ),
+        "ollama cloud": bare(
+            429, error="you've reached your weekly usage limit, please upgrade to continue"
+        ),
+    },
+    TOOLS: {
+        "openrouter no tools": said(
+            404, "No endpoints found that support tool use. To learn more, visit: x", code=404
+        ),
+        "ollama no tools": bare(400, error="library/gemma2:latest does not support tools"),
+        "vllm no tools": bare(
+            400,
+            message='"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser',
+        ),
+        "sglang no tools": bare(400, message="Tools are set, but --tool-call-parser is not"),
+        # The remedy is a flag of the server, so the status is no reason to try again.
+        "llama.cpp no tools": said(500, "tools param requires --jinja flag", code=500),
+        "groq no tools": said(
+            400, "`tool calling` is not supported with this model", type="invalid_request_error"
+        ),
+        "mistral no tools": bare(
+            400, message="Function calling is not enabled for this model", code="3051"
+        ),
+        "gemini no tools": said(400, "Function calling is not enabled for models/m"),
+        "together no tools": said(
+            400, "m is not supported for JSON mode/function calling", param="tools"
+        ),
+        "cerebras no tools": bare(400, message="Tools are not supported for this model"),
+        "bedrock no tools": bare(
+            400, message="This model doesn't support tool use in streaming mode."
+        ),
+        "ollama tools": bare(
+            400, error="registry.ollama.ai/library/gemma:latest does not support tools"
+        ),
+        "vllm tools": said(
+            400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser'
+        ),
+    },
 }
+CASES = {name: case for cases in CASES_OF.values() for name, case in cases.items()}
+MEANINGS = {name: meaning for meaning, cases in CASES_OF.items() for name in cases}
 
 
 def read(case: Case) -> Refusal:
-    status, data, _, _ = case
-    body = json.dumps(data).encode() if data else b""
-    return read_refusal(status, extract_error_text(body) if body else "", body, now=NOW)
+    body = json.dumps(case.body).encode() if case.body else b""
+    text = extract_error_text(body) if body else ""
+    return read_refusal(case.status, text, body, now=NOW)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_refusal_is_understood(name: str) -> None:
-    *_, meaning, wait = CASES[name]
-    refusal = read(CASES[name])
+    refusal, meaning = read(CASES[name]), MEANINGS[name]
     assert refusal.meaning is meaning
-    assert refusal.wait == pytest.approx(wait)
+    assert refusal.wait == pytest.approx(CASES[name].wait)
     assert refusal.may_retry == (meaning in (LOAD, FAULT))
 
 
 def test_a_model_that_is_loading_is_waited_for() -> None:
     """Hugging Face tells the wait beside the error."""
-    data = {"error": "Model m is currently loading", "estimated_time": 20.5}
-    assert read((503, data, LOAD, 20.5)) == Refusal(LOAD, 20.5, may_retry=True)
+    case = bare(503, error="Model m is currently loading", estimated_time=20.5)
+    assert read(case) == Refusal(LOAD, 20.5, may_retry=True)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case[1]])
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.body])
 def test_a_refusal_means_the_same_inside_a_stream(name: str) -> None:
-    status, data, meaning, _ = CASES[name]
+    status, data, _ = CASES[name]
     body = cast("dict[str, Any]", data[0] if isinstance(data, list) else data)
     inner: Any = body.get("error", body)
     if not isinstance(inner, str):
         inner = {"status": status, **inner, "type": inner.get("type") or inner.get("__type")}
     stream_error = make_stream_error(inner)
     refusal = read_refusal(stream_error.status, stream_error.text, stream_error.body, now=NOW)
-    is_known_by_words = meaning is MONEY or isinstance(inner, str)
+    is_known_by_words = MEANINGS[name] is MONEY or isinstance(inner, str)
     if stream_error.status == status or is_known_by_words:
-        assert refusal.meaning is meaning
+        assert refusal.meaning is MEANINGS[name]
 
 
 def test_the_table_has_at_least_twelve_providers() -> None:
@@ -810,7 +544,7 @@ def test_the_server_decides_whether_another_attempt_makes_sense() -> None:
     assert (never.may_retry, again.may_retry, money.may_retry) == (False, True, False)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case[2] is MONEY])
+@pytest.mark.parametrize("name", CASES_OF[MONEY])
 def test_an_empty_account_says_what_to_do_and_leaves_the_limiter_alone(name: str) -> None:
     status, data, *_ = CASES[name]
     failure = classify_status(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from google import genai
-from google.genai import types as gt
 from msgspec.structs import replace
+from tests.transcripts import render_transcript
 
-from mudroom import Agent, AnyEvent, Mode, Permissions, Reason, Session
+from mudroom import Agent, AnyEvent, Mode, Permissions, Reason, Report, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models import model_facts
 from mudroom._adapters.models._http import HttpClient
@@ -25,7 +26,6 @@ from mudroom._cli.actions.export import render_session_markdown
 from mudroom._cli.interactive.scrollback_writer import ScrollbackWriter
 from mudroom._cli.output.plain_progress import PlainProgress
 from mudroom._cli.output.scrollback import Scrollback
-from mudroom._cli.output.transcript_lines import render_transcript
 from mudroom._core.events import Delta, ModelCallRetried, TurnFinished
 from mudroom._core.messages import (
     AssistantMessage,
@@ -42,6 +42,7 @@ from mudroom._projections.stream_json import StreamJson
 from mudroom.testing import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
+QUESTION = "How deep is mud?"
 MODELS = {
     "anthropic": "anthropic:claude-sonnet-5-5",
     "openai-responses": "openai-responses:gpt-5.5",
@@ -102,6 +103,11 @@ def make_anthropic_answer(*blocks: tuple[dict[str, Any], list[dict[str, Any]]], 
     usage = {"input_tokens": 15_665, "output_tokens": 95, "server_tool_use": searches}
     events.append({"type": "message_delta", "delta": {"stop_reason": stop}, "usage": usage})
     return encode_events([*events, {"type": "message_stop"}])
+
+
+def say(text: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return a block of text, as `make_anthropic_answer` takes it."""
+    return {"type": "text", "text": ""}, [{"type": "text_delta", "text": text}]
 
 
 READ_TOOL = Tool(
@@ -217,6 +223,7 @@ class Served:
     def __init__(self, server: ModelServer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.server = server
         self.folder = folder
+        self.events: list[AnyEvent] = []
         (folder / "a").write_text("written in a")
         facts = model_facts.find_facts("claude-sonnet-5-5")
         facts = replace(facts, provider_tools=frozenset({"web_search"}), encrypts_reasoning=True)
@@ -246,19 +253,35 @@ class Served:
             **defaults | options,
         )
 
+    async def run(self, wire: str, *watchers: Callable[[AnyEvent], None], **options: Any) -> Report:
+        """Ask in a session of its own, and keep its events."""
+        async with self.open(wire, **options) as session:
+            for watch in (self.events.append, *watchers):
+                session.watch(watch)
+            return await session.run(QUESTION)
+
+
+Serve = Callable[[Callable[[ServerRequest], ServerAnswer]], AbstractAsyncContextManager[Served]]
+
+
+@pytest.fixture
+def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
+    @asynccontextmanager
+    async def serve(answer: Callable[[ServerRequest], ServerAnswer]) -> AsyncGenerator[Served]:
+        async with ModelServer(answer) as server:
+            yield Served(server, tmp_path, monkeypatch)
+
+    return serve
+
 
 # --- the conversation
 
 
 @pytest.mark.parametrize("wire", MODELS)
-async def test_a_search_goes_back_unchanged_after_a_tool_call(
-    wire: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with ModelServer(search_first) as server:
-        served = Served(server, tmp_path, monkeypatch)
-        async with served.open(wire) as session:
-            report = await session.run("How deep is mud?")
-        requests = server.requests
+async def test_a_search_goes_back_unchanged_after_a_tool_call(wire: str, serve: Serve) -> None:
+    async with serve(search_first) as served:
+        report = await served.run(wire)
+        requests = served.server.requests
     assert (report.reason, report.text) == (Reason.GOAL, "Done."), report.error
     assert report.usage.searches == 1
     assert len(requests) == 2
@@ -281,18 +304,17 @@ async def test_a_search_goes_back_unchanged_after_a_tool_call(
 
 @pytest.mark.parametrize("wire", MODELS)
 async def test_a_resumed_session_sends_searches_only_to_their_own_wire(
-    wire: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wire: str, serve: Serve
 ) -> None:
     other = "google" if wire == "anthropic" else "anthropic"
     resume = ""
-    async with ModelServer(search_first) as server:
-        served = Served(server, tmp_path, monkeypatch)
+    async with serve(search_first) as served:
         for each in (wire, other, wire):
             async with served.open(each, resume=resume) as session:
-                report = await session.run("How deep is mud?")
+                report = await session.run(QUESTION)
             assert report.reason is Reason.GOAL, report.error
             resume = session.id
-        _, _, foreign, own = server.requests
+        _, _, foreign, own = served.server.requests
     marks = ("srvtoolu_01", "encrypted_index", "web_search_call", "depth of mud", "toolCall")
     sent = json.dumps(foreign.messages)
     assert not [mark for mark in marks if mark in sent]
@@ -334,42 +356,37 @@ def test_a_request_without_the_tool_has_no_searches() -> None:
     assert body["messages"][1]["content"] == [{"type": "text", "text": "Deep."}]
 
 
-async def test_a_paused_search_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_paused_search_continues(serve: Serve) -> None:
     paused = make_anthropic_answer(
-        ({"type": "text", "text": ""}, [{"type": "text_delta", "text": "I search."}]),
+        say("I search."),
         (USE | {"input": {}}, SEARCH_DELTAS),
         stop="pause_turn",
     )
-    async with ModelServer(lambda request: paused if request.number == 1 else "Deep.") as server:
-        served = Served(server, tmp_path, monkeypatch)
-        async with served.open("anthropic") as session:
-            report = await session.run("How deep is mud?")
-        second = server.requests[1]
+    async with serve(lambda request: paused if request.number == 1 else "Deep.") as served:
+        report = await served.run("anthropic")
+        second = served.server.requests[1]
     assert (report.reason, report.text) == (Reason.GOAL, "I search.\nDeep.")
     *_, paused_turn = second.messages
     assert paused_turn["role"] == "assistant"
     assert [block["type"] for block in paused_turn["content"]] == ["text", "server_tool_use"]
 
 
-async def test_a_failed_search_is_shown_with_its_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_search_is_shown_with_its_reason(serve: Serve) -> None:
     error = {"type": "web_search_tool_result_error", "error_code": "max_uses_exceeded"}
     failed = make_anthropic_answer(
         (USE | {"input": {}}, SEARCH_DELTAS),
         (RESULT | {"content": error}, []),
-        ({"type": "text", "text": ""}, [{"type": "text_delta", "text": "No answer."}]),
+        say("No answer."),
         stop="end_turn",
     )
-    async with ModelServer(lambda _: failed) as server:
-        served = Served(server, tmp_path, monkeypatch)
-        async with served.open("anthropic") as session:
-            events: list[AnyEvent] = []
-            session.watch(events.append)
-            await session.run("How deep is mud?")
-    (answer,) = [event.message for event in events if isinstance(event, TurnFinished)]
+    async with serve(lambda _: failed) as served:
+        await served.run("anthropic")
+    (answer,) = [event.message for event in served.events if isinstance(event, TurnFinished)]
     texts = [block.text for block in answer.content if isinstance(block, ProviderBlock)]
-    assert texts == ["searched the web: depth of mud", "the search failed: max_uses_exceeded"]
+    reason = "the search failed: max_uses_exceeded"
+    assert texts == ["searched the web: depth of mud", reason]
+    ends = [e.text for e in served.events if isinstance(e, Delta) and e.kind == "search_end"]
+    assert ends == [reason]
 
 
 @pytest.mark.parametrize(
@@ -382,7 +399,7 @@ async def test_a_failed_search_is_shown_with_its_reason(
     ],
 )
 async def test_a_refused_search_tool_is_left_out_and_the_retry_says_so(
-    wire: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wire: str, message: str, serve: Serve
 ) -> None:
     def answer(request: ServerRequest) -> ServerAnswer:
         if not find_search_tool(request):
@@ -390,16 +407,14 @@ async def test_a_refused_search_tool_is_left_out_and_the_retry_says_so(
         error = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
         return Fault(status=400, body=json.dumps(error).encode())
 
-    async with ModelServer(lambda request: answer(request)) as server:
-        served = Served(server, tmp_path, monkeypatch)
+    async with serve(answer) as served:
         async with served.open(wire) as session:
-            events: list[AnyEvent] = []
-            session.watch(events.append)
-            reports = [await session.run("How deep is mud?") for _ in range(2)]
-        searches = [len(find_search_tool(request)) for request in server.requests]
+            session.watch(served.events.append)
+            reports = [await session.run(QUESTION) for _ in range(2)]
+        searches = [len(find_search_tool(request)) for request in served.server.requests]
     assert [(report.reason, report.text) for report in reports] == [(Reason.GOAL, "Done.")] * 2
     assert searches == [1, 0, 0]
-    (retry,) = [event for event in events if isinstance(event, ModelCallRetried)]
+    (retry,) = [event for event in served.events if isinstance(event, ModelCallRetried)]
     assert retry.error.startswith("sent again: the model does not search the web. ")
 
 
@@ -417,6 +432,9 @@ async def test_a_last_request_without_calls_keeps_one_tool_setting_for_gemini() 
 @pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 async def test_a_search_of_gemini_is_sent_as_the_official_sdk_sends_it() -> None:
     """The SDK also reads the recorded parts: it refuses unknown names."""
+    from google import genai
+    from google.genai import types as gt
+
     model = make_model(GoogleModel, "gemini-3-pro-preview")
     steps = (ProviderBlock(next(iter(part)), json.dumps(part)) for part in GOOGLE_PARTS[:2])
     answer = make_answer("google", *steps, TextBlock("It is deep."))
@@ -482,16 +500,11 @@ def test_an_interrupted_search_of_gemini_is_not_sent() -> None:
     ids=str,
 )
 async def test_the_tool_is_offered_where_the_rules_allow_each_search(
-    options: dict[str, Any],
-    is_offered: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any], is_offered: bool, serve: Serve
 ) -> None:
-    async with ModelServer(lambda _: "Done.") as server:
-        served = Served(server, tmp_path, monkeypatch)
-        async with served.open("openai-responses", **options) as session:
-            await session.run("How deep is mud?")
-        assert bool(find_search_tool(server.requests[0])) is is_offered
+    async with serve(lambda _: "Done.") as served:
+        await served.run("openai-responses", **options)
+        assert bool(find_search_tool(served.server.requests[0])) is is_offered
 
 
 @pytest.mark.parametrize(
@@ -521,16 +534,11 @@ async def test_the_tool_is_offered_where_the_rules_allow_each_search(
     ],
 )
 async def test_a_notice_says_why_the_tool_is_missing(
-    model: str,
-    options: dict[str, Any],
-    notice: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    model: str, options: dict[str, Any], notice: str, serve: Serve
 ) -> None:
-    async with ModelServer(lambda _: "Done.") as server:
-        served = Served(server, tmp_path, monkeypatch)
+    async with serve(lambda _: "Done.") as served:
         async with served.open(model, **options) as session:
-            notices = [each for each in session.notices if "web_search" in each]
+            notices = [each for each in map(str, session.notices) if "web_search" in each]
     assert notices == ([notice] if notice else [])
 
 
@@ -574,14 +582,10 @@ def test_stream_json_shows_searches_as_server_tool_use() -> None:
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "google"])
-async def test_transcript_and_export_show_query_and_sources(
-    wire: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with ModelServer(search_first) as server:
-        served = Served(server, tmp_path, monkeypatch)
+async def test_transcript_and_export_show_query_and_sources(wire: str, serve: Serve) -> None:
+    async with serve(search_first) as served:
         journal = MemoryJournal()
-        async with served.open(wire, journal=journal) as session:
-            await session.run("How deep is mud?")
+        await served.run(wire, journal=journal)
         stored = [event async for event in journal.read()]
     for shown in (render_transcript(stored, "1"), "".join(render_session_markdown(stored))):
         assert "searched the web: depth of mud" in shown
@@ -593,22 +597,15 @@ def test_searches_add_up() -> None:
 
 
 @pytest.mark.parametrize("wire", MODELS)
-async def test_a_line_says_when_a_search_starts_and_ends(
-    wire: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_line_says_when_a_search_starts_and_ends(wire: str, serve: Serve) -> None:
     progress = io.StringIO()
     screen = PlainProgress(progress, RunTree(), verbose=True)
     json_lines = StreamJson(session="s", cwd="/", model="m", tools=(), agents=())
-    async with ModelServer(search_first) as server:
-        served = Served(server, tmp_path, monkeypatch)
-        async with served.open(wire) as session:
-            events: list[AnyEvent] = []
-            session.watch(events.append)
-            session.watch(screen.on_event)
-            await session.run("How deep is mud?")
+    async with serve(search_first) as served:
+        await served.run(wire, screen.on_event)
     searches = [
         (event.kind, event.text)
-        for event in events
+        for event in served.events
         if isinstance(event, Delta) and event.kind.startswith("search")
     ]
     query = "" if wire == "openai-responses" else ": depth of mud"
@@ -622,61 +619,32 @@ async def test_a_line_says_when_a_search_starts_and_ends(
     assert "main: searched the web: depth of mud" in lines
     system = [
         (line["status"], line["text"])
-        for event in events
+        for event in served.events
         for line in json_lines.make_event_lines(event)
         if line.get("subtype") == "web_search"
     ]
     assert system == [("started", start), ("finished", "searched the web: depth of mud")]
 
 
-async def test_a_failed_search_ends_with_its_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    error = {"type": "web_search_tool_result_error", "error_code": "unavailable"}
-    failed = make_anthropic_answer(
-        (USE | {"input": {}}, SEARCH_DELTAS),
-        (RESULT | {"content": error}, []),
-        ({"type": "text", "text": ""}, [{"type": "text_delta", "text": "No answer."}]),
-        stop="end_turn",
-    )
-    async with ModelServer(lambda _: failed) as server:
-        async with Served(server, tmp_path, monkeypatch).open("anthropic") as session:
-            events: list[AnyEvent] = []
-            session.watch(events.append)
-            await session.run("How deep is mud?")
-    ends = [e.text for e in events if isinstance(e, Delta) and e.kind == "search_end"]
-    assert ends == ["the search failed: unavailable"]
-
-
 CITED_TEXTS = ("I search.", "Mud is ", "deep", ", they say.")
 CITED_ANSWER = make_anthropic_answer(
-    ({"type": "text", "text": ""}, [{"type": "text_delta", "text": CITED_TEXTS[0]}]),
+    say(CITED_TEXTS[0]),
     (USE | {"input": {}}, SEARCH_DELTAS),
     (RESULT, []),
-    *(
-        ({"type": "text", "text": ""}, [{"type": "text_delta", "text": text}])
-        for text in CITED_TEXTS[1:]
-    ),
+    *map(say, CITED_TEXTS[1:]),
     stop="end_turn",
 )
 
 
-async def test_the_parts_of_a_cited_sentence_are_one_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_parts_of_a_cited_sentence_are_one_text(serve: Serve) -> None:
     """The screen shows each text once, and the search between the texts around it."""
     shown: list[str] = []
     scrollback = Scrollback(write=shown.append, columns=lambda: 60, color=False)
     tree = RunTree()
     writer = ScrollbackWriter(scrollback, tree)
-    async with ModelServer(lambda _: CITED_ANSWER) as server:
+    async with serve(lambda _: CITED_ANSWER) as served:
         journal = MemoryJournal()
-        async with Served(server, tmp_path, monkeypatch).open(
-            "anthropic", journal=journal
-        ) as session:
-            session.watch(tree.apply)
-            session.watch(writer.apply)
-            report = await session.run("How deep is mud?")
+        report = await served.run("anthropic", tree.apply, writer.apply, journal=journal)
         stored = [event async for event in journal.read()]
     assert report.text == "I search.\nMud is deep, they say."
     lines = [line for line in "".join(shown).splitlines() if line.strip()]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from mudroom import Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import call
 from mudroom._cli.interactive.questions.approvals import ApprovalPrompt
@@ -80,9 +83,29 @@ def make_request(command: str = "make", **more: Any) -> ApprovalRequest:
     )
 
 
-async def test_decisions_are_yes_no_and_no_with_a_reason(tmp_path: Path) -> None:
-    ui = ScriptedUI("yes", "no", None, "use make instead")
-    asked = ApprovalPrompt(ui, str(tmp_path))
+@asynccontextmanager
+async def ask_at_prompt(ui: ScriptedUI, folder: Path) -> AsyncGenerator[ApprovalPrompt]:
+    """Open a session whose calls the user of the UI is asked about."""
+    approvals = ApprovalPrompt(ui)
+    session = Session(
+        model="offline",
+        cwd=str(folder),
+        home=str(folder),
+        sandbox="off",
+        journal="memory",
+        approver=approvals.questions,
+    )
+    async with session:
+        approvals.questions.start_session(session)
+        yield approvals
+
+
+async def allows(approvals: ApprovalPrompt, command: str) -> bool:
+    return (await approvals.questions.decide(make_request(command))).allowed
+
+
+async def test_decisions_are_yes_no_and_no_with_a_reason() -> None:
+    asked = ApprovalPrompt(ScriptedUI("yes", "no", None, "use make instead")).questions
     answers = [await asked.decide(make_request()) for _ in range(4)]
     assert [answer.allowed for answer in answers] == [True, False, False, False]
     assert answers[3].why == "the user said no: use make instead"
@@ -90,10 +113,6 @@ async def test_decisions_are_yes_no_and_no_with_a_reason(tmp_path: Path) -> None
 
 async def test_approval_for_the_session_covers_the_same_command_only(tmp_path: Path) -> None:
     ui = ScriptedUI("session", "no", "session", "no")
-    asked = ApprovalPrompt(ui, str(tmp_path))
-    assert (await asked.decide(make_request("make"))).allowed
-    assert (await asked.decide(make_request("make"))).allowed
-    assert not (await asked.decide(make_request("make x"))).allowed
     edit = ApprovalRequest(
         "1",
         "main",
@@ -102,23 +121,39 @@ async def test_approval_for_the_session_covers_the_same_command_only(tmp_path: P
         "a file is changed",
         category=ToolCategory.WRITE,
     )
-    assert (await asked.decide(edit)).allowed
-    assert (await asked.decide(replace(edit, tool="write", arguments={"file_path": "b"}))).allowed
-    assert not (await asked.decide(replace(edit, tool="mcp__a__b", category=None))).allowed
+    async with ask_at_prompt(ui, tmp_path) as approvals:
+        assert await allows(approvals, "make")
+        assert await allows(approvals, "make")
+        assert not await allows(approvals, "make x")
+        asked = approvals.questions
+        assert (await asked.decide(edit)).allowed
+        write = replace(edit, tool="write", arguments={"file_path": "b"})
+        assert (await asked.decide(write)).allowed
+        assert not (await asked.decide(replace(edit, tool="mcp__a__b", category=None))).allowed
 
 
-async def test_a_question_names_a_child_as_the_prompt_does(tmp_path: Path) -> None:
+async def test_the_answer_to_one_question_allows_the_next_call_that_waits(tmp_path: Path) -> None:
+    ui = ScriptedUI("session", "no")
+    async with ask_at_prompt(ui, tmp_path) as approvals:
+        commands = ("touch a", "touch b", "make")
+        answers = await asyncio.gather(*(allows(approvals, command) for command in commands))
+    assert answers == [True, True, False]
+    assert len(ui.titles) == 2
+
+
+async def test_a_question_names_a_child_as_the_prompt_does() -> None:
     started = [
         run_started("1", agent="main", prompt="Look around"),
         run_started("1.1.1", "1", agent="explore", description="count lines", call_id="c1"),
         run_started("1.1.2", "1", agent="explore", description="count lines", call_id="c2"),
     ]
     ui = ScriptedUI("yes", "yes", "yes")
-    asked = ApprovalPrompt(ui, str(tmp_path))
-    asked.start_session(Permissions(), ".", bool, tree=RunTree.from_events(started[:2]))
+    approvals = ApprovalPrompt(ui)
+    asked = approvals.questions
+    approvals.tree = RunTree.from_events(started[:2])
     await asked.decide(make_request("make"))
     await asked.decide(ApprovalRequest("1", "main", "merge", {"run": "1.1.1"}, "1 file changes"))
-    asked.start_session(Permissions(), ".", bool, tree=RunTree.from_events(started))
+    approvals.tree = RunTree.from_events(started)
     await asked.decide(make_request("make"))
     assert ui.titles == [
         "explore (count lines) wants to run a command",
@@ -127,12 +162,11 @@ async def test_a_question_names_a_child_as_the_prompt_does(tmp_path: Path) -> No
     ]
 
 
-async def test_an_approval_covers_a_program_until_another_session_starts(tmp_path: Path) -> None:
+async def test_an_approval_covers_a_program_until_the_conversation_ends(tmp_path: Path) -> None:
     ui = ScriptedUI("session", "no", "folder")
-    asked = ApprovalPrompt(ui, str(tmp_path))
-    asked.start_session(Permissions(), str(tmp_path), bool)
-    assert (await asked.decide(make_request("touch a"))).allowed
-    assert (await asked.decide(make_request("touch b"))).allowed
+    async with ask_at_prompt(ui, tmp_path) as approvals:
+        assert await allows(approvals, "touch a")
+        assert await allows(approvals, "touch b")
     assert ui.labels == [
         [
             "yes",
@@ -143,55 +177,68 @@ async def test_an_approval_covers_a_program_until_another_session_starts(tmp_pat
     ]
     assert "? explore#1.1.1: bash touch a" in ui.text
     assert "Allowed in this session: touch:*" in ui.text
-    asked.start_session(Permissions(), str(tmp_path), bool, is_same=True)
-    assert (await asked.decide(make_request("touch c"))).allowed
-    asked.start_session(Permissions(), str(tmp_path), bool)
-    assert not (await asked.decide(make_request("touch d"))).allowed
-    assert (await asked.decide(make_request("touch e"))).allowed
+    async with ask_at_prompt(ui, tmp_path) as approvals:
+        assert not await allows(approvals, "touch d")
+        assert await allows(approvals, "touch e")
     assert "touch:*" in (tmp_path / "approved.json").read_text()
+
+
+async def test_a_rule_that_cannot_be_kept_for_the_folder_holds_for_the_session(
+    tmp_path: Path,
+) -> None:
+    ui = ScriptedUI("folder")
+    (tmp_path / "approved.json").write_text("no JSON")
+    async with ask_at_prompt(ui, tmp_path) as approvals:
+        decision = await approvals.questions.decide(make_request("touch a"))
+        assert await allows(approvals, "touch b")
+    assert decision.allowed
+    assert decision.why == "the user said yes, for this session"
+    shown = " ".join(ui.text.split())
+    assert "Allowed in this session: touch:* (not kept: " in shown
+    assert "the approved rules cannot be read" in shown
 
 
 async def test_a_removed_approval_is_asked_again(tmp_path: Path) -> None:
     ui = ScriptedUI("session", "session", "folder", "no", "no", "no")
-    asked = ApprovalPrompt(ui, str(tmp_path))
-    asked.start_session(Permissions(), str(tmp_path), bool)
     commands = ("touch a", "python3 -c 1", "mkdir b")
-    for command in commands:
-        assert (await asked.decide(make_request(command))).allowed
-    assert [str(rule) for rule in asked.rules] == [
-        "allow bash(touch:*) (approved for this session)",
-        "allow bash(python3 -c 1) (approved for this session)",
-        "allow bash(mkdir:*) (approved for this session)",
-    ]
-    for rule in [*asked.rules[:2], *load_approved(str(tmp_path), str(tmp_path))]:
-        asked.remove(rule)
-    assert asked.rules == [] and load_approved(str(tmp_path), str(tmp_path)) == ()
-    for command in commands:
-        assert not (await asked.decide(make_request(command))).allowed
+    async with ask_at_prompt(ui, tmp_path) as approvals:
+        for command in commands:
+            assert await allows(approvals, command)
+        rules = approvals.questions.rules
+        assert [str(rule) for rule in rules] == [
+            "allow bash(touch:*) (approved for this session)",
+            "allow bash(python3 -c 1) (approved for this session)",
+            "allow bash(mkdir:*) (approved for this session)",
+        ]
+        kept = load_approved(str(tmp_path), str(tmp_path))
+        approvals.questions.remove_rules(*rules[:2], *kept)
+        assert approvals.questions.rules == load_approved(str(tmp_path), str(tmp_path)) == ()
+        for command in commands:
+            assert not await allows(approvals, command)
 
 
 async def test_an_approved_call_without_a_rule_is_listed_and_removed(tmp_path: Path) -> None:
     ui = ScriptedUI("session", "no")
-    asked = ApprovalPrompt(ui, str(tmp_path))
-    asked.start_session(Permissions(), str(tmp_path), bool)
-    assert (await asked.decide(make_request("echo * > a"))).allowed
-    (rule,) = asked.rules
-    assert str(rule) == "allow bash, this exact call(echo * > a) (approved for this session)"
-    asked.remove(rule)
-    assert not (await asked.decide(make_request("echo * > a"))).allowed
+    async with ask_at_prompt(ui, tmp_path) as approvals:
+        assert await allows(approvals, "echo * > a")
+        (rule,) = approvals.questions.rules
+        assert str(rule) == "allow bash, this exact call(echo * > a) (approved for this session)"
+        approvals.questions.remove_rules(rule)
+        assert not await allows(approvals, "echo * > a")
 
 
-async def test_a_question_without_an_answer_stops_the_run(tmp_path: Path) -> None:
+async def test_a_question_without_an_answer_stops_the_run() -> None:
     stopped: list[bool] = []
-    asked = ApprovalPrompt(ScriptedUI(None), str(tmp_path))
-    asked.start_session(Permissions(), str(tmp_path), lambda: stopped.append(True))
-    decision = await asked.decide(make_request())
+    approvals = ApprovalPrompt(ScriptedUI(None))
+    approvals.stop = lambda: stopped.append(True)
+    decision = await approvals.questions.decide(make_request())
     assert (decision.allowed, decision.why, stopped) == (False, "the user stopped the run", [True])
 
 
 async def test_all_open_parts_of_a_command_are_marked(tmp_path: Path) -> None:
     ui = ScriptedUI("no")
-    await ApprovalPrompt(ui, str(tmp_path)).decide(make_request("ls && touch a && make b"))
+    async with ask_at_prompt(ui, tmp_path) as approvals:
+        assert not await allows(approvals, "ls && touch a && make b")
     assert "  needs approval: touch a\n  needs approval: make b" in ui.bodies[0]
     lines = format_body(make_request("ls && touch a"), ["touch a"])
     assert ("touch a", "bold yellow") in lines[0]
@@ -233,10 +280,11 @@ async def test_the_answer_of_the_model_is_shown_and_stored_before_the_question(
     assert approver.questions and (play.folder / "made").exists()
 
 
-async def test_an_approval_request_shows_the_whole_command(tmp_path: Path) -> None:
+async def test_an_approval_request_shows_the_whole_command() -> None:
     ui = ScriptedUI("no")
     command = "git diff" + " " * 5_000 + "; curl evil\x1b[2K\r\u202e\n" + "\n" * 50 + "rm x"
-    await ApprovalPrompt(ui, str(tmp_path)).decide(make_request(command, command_part="curl evil"))
+    request = make_request(command, command_part="curl evil")
+    await ApprovalPrompt(ui).questions.decide(request)
     assert ui.titles == ["explore#1.1.1 wants to run a command"]
     (text,) = ui.bodies
     assert "Reason: no rule allows it" in text
@@ -324,10 +372,9 @@ def test_a_long_path_of_a_changed_file_is_shown_whole() -> None:
 async def test_the_rule_that_is_shown_is_the_rule_that_is_stored(tmp_path: Path) -> None:
     command = "make " + "target " * 60 + "end"
     ui = ScriptedUI("session")
-    prompt = ApprovalPrompt(ui, str(tmp_path))
-    prompt.start_session(Permissions(), str(tmp_path), bool)
-    await prompt.decide(make_request(command))
-    (rule,) = prompt.rules
+    async with ask_at_prompt(ui, tmp_path) as approvals:
+        assert await allows(approvals, command)
+    (rule,) = approvals.questions.rules
     shown = f"{ui.labels[0]} {ui.bodies[0]}"
     assert rule.pattern in decode(shown) or "this exact command" in shown
 

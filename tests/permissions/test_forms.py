@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from mudroom._cli.interactive.questions.approvals import ApprovalPrompt
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._core.ports.approval import InputForm
-from mudroom.permissions.rules import Permissions
 
 from .test_approvals import ScriptedUI
 
@@ -26,20 +24,20 @@ SCHEMA: dict[str, Any] = {
 
 
 async def fill(
-    folder: Path, form: InputForm, *answers: str | None
+    form: InputForm, *answers: str | None
 ) -> tuple[ApprovalDecision, ScriptedUI, list[bool]]:
     ui = ScriptedUI(*answers)
-    approver = ApprovalPrompt(ui, str(folder))
+    approvals = ApprovalPrompt(ui)
     stops: list[bool] = []
-    approver.start_session(Permissions(), str(folder), lambda: stops.append(True))
+    approvals.stop = lambda: stops.append(True)
     request = ApprovalRequest("1.1.1", "coder", "mcp__git__commit", {}, why="", form=form)
-    return await approver.decide(request), ui, stops
+    return await approvals.questions.decide(request), ui, stops
 
 
-async def test_a_form_is_asked_field_by_field(tmp_path: Path) -> None:
+async def test_a_form_is_asked_field_by_field() -> None:
     form = InputForm("git", "How to commit?", SCHEMA)
     answers = ("x", "main", "ten", "12", "3", "no", "s", "a, c")
-    decision, ui, stops = await fill(tmp_path, form, *answers)
+    decision, ui, stops = await fill(form, *answers)
     assert decision.allowed and not stops
     assert decision.arguments == {
         "branch": "main",
@@ -61,45 +59,41 @@ async def test_a_form_is_asked_field_by_field(tmp_path: Path) -> None:
     assert "? MCP server git: How to commit?" in ui.text and "Answered." in ui.text
 
 
-async def test_optional_fields_can_be_left_out(tmp_path: Path) -> None:
+async def test_optional_fields_can_be_left_out() -> None:
     skip = "no value"
-    decision, _, _ = await fill(
-        tmp_path, InputForm("git", "How?", SCHEMA), "main", skip, skip, skip, skip
-    )
+    decision, _, _ = await fill(InputForm("git", "How?", SCHEMA), "main", skip, skip, skip, skip)
     assert decision.arguments == {"branch": "main", "push": False}
 
 
-async def test_limits_of_a_wrong_type_are_not_used(tmp_path: Path) -> None:
+async def test_limits_of_a_wrong_type_are_not_used() -> None:
     wrong = {"minimum": "5", "maximum": None, "minLength": [1], "maxLength": True, "format": 7}
     kinds = {"depth": "integer", "branch": "string"}
     properties = {name: {"type": kind, **wrong} for name, kind in kinds.items()}
     schema = {"type": "object", "properties": properties}
-    decision, ui, _ = await fill(tmp_path, InputForm("git", "How?", schema), "3", "main")
+    decision, ui, _ = await fill(InputForm("git", "How?", schema), "3", "main")
     assert decision.arguments == {"depth": 3, "branch": "main"}
     assert "at least" not in ui.bodies[0] and "at most" not in ui.bodies[0]
 
 
-async def test_a_form_is_declined_or_the_run_is_stopped(tmp_path: Path) -> None:
+async def test_a_form_is_declined_or_the_run_is_stopped() -> None:
     form = InputForm("git", "How?", SCHEMA)
-    decision, ui, stops = await fill(tmp_path, form, "main", "decline to answer")
+    decision, ui, stops = await fill(form, "main", "decline to answer")
     assert (decision.allowed, decision.arguments, stops) == (False, None, [])
     assert "Declined." in ui.text
-    decision, ui, stops = await fill(tmp_path, form, None)
+    decision, ui, stops = await fill(form, None)
     assert (decision.allowed, stops) == (False, [True])
 
 
-async def test_an_address_is_shown_with_its_host_and_without_hidden_characters(
-    tmp_path: Path,
-) -> None:
+async def test_an_address_is_shown_with_its_host_and_without_hidden_characters() -> None:
     form = InputForm("git", "Log in\x1b[2J.", url="https://git.example.com/login?x=\u202e1")
-    decision, ui, _ = await fill(tmp_path, form, "yes")
+    decision, ui, _ = await fill(form, "yes")
     assert decision.allowed
     assert "on the host git.example.com. mudroom does not open it." in ui.bodies[0]
     assert "\x1b" not in ui.bodies[0] and "\u202e" not in ui.bodies[0]
-    assert not (await fill(tmp_path, form, "no"))[0].allowed
+    assert not (await fill(form, "no"))[0].allowed
 
 
-async def test_a_question_without_fields_is_yes_or_no(tmp_path: Path) -> None:
+async def test_a_question_without_fields_is_yes_or_no() -> None:
     form = InputForm("git", "Go on?", {"type": "object", "properties": {}})
-    assert (await fill(tmp_path, form, "yes"))[0].allowed
-    assert not (await fill(tmp_path, form, "no"))[0].allowed
+    assert (await fill(form, "yes"))[0].allowed
+    assert not (await fill(form, "no"))[0].allowed

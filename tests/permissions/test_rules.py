@@ -29,7 +29,16 @@ from mudroom.permissions.rules import (
 )
 
 from ..long_form import count_examples
-from .conftest import RuleJudge
+from .conftest import Play, RuleJudge
+
+
+async def _never_run(context: object, arguments: object) -> ToolResult:
+    raise AssertionError
+
+
+def make_tool(name: str, **fields: Any) -> Tool:
+    fields = {"effect": Effect.EFFECTFUL, **fields}
+    return Tool(name=name, description="", parameters={}, parse=dict, run=_never_run, **fields)
 
 
 @pytest.mark.parametrize(
@@ -228,47 +237,13 @@ def test_reading_outside_the_workspace_is_asked(judge_call: RuleJudge, command: 
     assert judge_call.bash(command) == "ask"
 
 
-MODES: dict[str, dict[str, str]] = {
-    "plan": {
-        "read": "allow",
-        "edit": "deny",
-        "bash": "deny",
-        "ruled": "deny",
-        "asked": "deny",
-        "mcp": "deny",
-    },
-    "dontAsk": {
-        "read": "allow",
-        "edit": "deny",
-        "bash": "deny",
-        "ruled": "allow",
-        "asked": "deny",
-        "mcp": "deny",
-    },
-    "default": {
-        "read": "allow",
-        "edit": "ask",
-        "bash": "ask",
-        "ruled": "allow",
-        "asked": "ask",
-        "mcp": "ask",
-    },
-    "acceptEdits": {
-        "read": "allow",
-        "edit": "allow",
-        "bash": "allow",
-        "ruled": "allow",
-        "asked": "ask",
-        "mcp": "ask",
-    },
-    "bypassPermissions": {
-        "read": "allow",
-        "edit": "allow",
-        "bash": "allow",
-        "ruled": "allow",
-        "asked": "allow",
-        "mcp": "allow",
-    },
+MODES = {
+    # read, edit, bash, ruled, asked, mcp
+    "plan": "allow deny deny deny deny deny",
+    "dontAsk": "allow deny deny allow deny deny",
+    "default": "allow ask ask allow ask ask",
+    "acceptEdits": "allow allow allow allow ask ask",
+    "bypassPermissions": "allow allow allow allow allow allow",
 }
 
 
@@ -280,40 +255,17 @@ def test_modes(judge_call: RuleJudge, mode: str) -> None:
         "mode": mode,
         "tier": "full",
     }
-    outcomes = {
-        "read": judge_call("read", file_path="src/a.py", **rules).verdict,
-        "edit": judge_call("edit", file_path="src/a.py", **rules).verdict,
-        "bash": judge_call.bash("cargo build", **rules),
-        "ruled": judge_call.bash("npm test", **rules),
-        "asked": judge_call.bash("make", **rules),
-        "mcp": _outside(judge_call, mode),
-    }
-    assert outcomes == MODES[mode]
+    of_server = judge_call.make_policy(Permissions(can_ask=True), "full")
+    outcomes = [
+        judge_call("read", file_path="src/a.py", **rules).verdict,
+        judge_call("edit", file_path="src/a.py", **rules).verdict,
+        judge_call.bash("cargo build", **rules),
+        judge_call.bash("npm test", **rules),
+        judge_call.bash("make", **rules),
+        of_server.decide(make_tool("mcp__a__b"), {}, Mode(mode)).verdict,
+    ]
+    assert outcomes == MODES[mode].split()
     assert judge_call.bash("rm x", deny=["Bash(rm:*)"], mode=mode) == "deny"
-
-
-def _outside(judge_call: RuleJudge, mode: str) -> str:
-    from mudroom.permissions.policy import RulePolicy
-
-    async def run(context: object, arguments: object) -> ToolResult:
-        raise AssertionError
-
-    tool = Tool(
-        name="mcp__a__b",
-        description="",
-        parameters={},
-        parse=dict,
-        run=run,
-        effect=Effect.EFFECTFUL,
-    )
-    policy = RulePolicy(
-        Permissions(can_ask=True),
-        workspace=str(judge_call.root),
-        user_home="/",
-        tools=make_builtin_tools(),
-        tier=lambda: "full",
-    )
-    return policy.decide(tool, {}, Mode(mode)).verdict
 
 
 def test_a_redirect_into_a_file_is_an_edit(judge_call: RuleJudge) -> None:
@@ -567,28 +519,9 @@ def test_a_rule_can_name_all_tools_of_a_server() -> None:
         ("x.com", "http://[", False),
     ],
 )
-def test_domains_are_compared_whole(spec: str, url: str, fit: bool) -> None:
-    from mudroom.permissions.policy import RulePolicy
-
-    async def run(context: object, arguments: object) -> ToolResult:
-        raise AssertionError
-
-    tool = Tool(
-        name="web_fetch",
-        description="",
-        parameters={},
-        parse=dict,
-        run=run,
-        category=ToolCategory.NETWORK,
-        rule_argument="url",
-    )
-    policy = RulePolicy(
-        Permissions.of(allow=[f"WebFetch(domain:{spec})"]),
-        workspace="/tmp",
-        user_home="/",
-        tools=make_builtin_tools(),
-        tier=lambda: "off",
-    )
+def test_domains_are_compared_whole(judge_call: RuleJudge, spec: str, url: str, fit: bool) -> None:
+    tool = make_tool("web_fetch", category=ToolCategory.NETWORK, rule_argument="url")
+    policy = judge_call.make_policy(Permissions.of(allow=[f"WebFetch(domain:{spec})"]))
     assert policy.decide(tool, {"url": url}, Mode.DEFAULT).verdict == ("allow" if fit else "ask")
 
 
@@ -614,40 +547,13 @@ def test_a_star_stands_for_any_part_of_the_name_of_a_tool(
         assert not rule.names(tool) and not pattern.matches_tool(tool), tool
 
 
-def test_a_denied_tool_is_not_offered_to_the_model(tmp_path: Path) -> None:
-    from mudroom import Session
-
-    async def list_tools() -> set[str]:
-        base_rules = Permissions.of(deny=["Bash", "Write(./x)"])
-        async with Session(
-            model="offline",
-            cwd=str(tmp_path),
-            home=str(tmp_path / "h"),
-            journal="memory",
-            environ={},
-            permissions=base_rules,
-        ) as session:
-            return set(session.tools)
-
-    import asyncio
-
-    outcomes = asyncio.run(list_tools())
-    assert "bash" not in outcomes and "write" in outcomes
+async def test_a_denied_tool_is_not_offered_to_the_model(play: Play) -> None:
+    await play(["end"], permissions=Permissions.of(deny=["Bash", "Write(./x)"]))
+    (request,) = play.model.requests
+    assert "bash" not in request.tools and "write" in request.tools
 
 
-async def _draw(_: object, arguments: object) -> ToolResult:
-    raise AssertionError
-
-
-DRAW = Tool(
-    name="draw",
-    description="",
-    parameters={},
-    parse=dict,
-    run=_draw,
-    effect=Effect.EFFECTFUL,
-    needs_confirmation=True,
-)
+DRAW = make_tool("draw", needs_confirmation=True)
 
 
 @pytest.mark.parametrize(

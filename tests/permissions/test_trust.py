@@ -215,7 +215,10 @@ async def test_64_pre_trust(tmp_path: Path) -> None:
         helper = next(agent for agent in session.agents if agent.name == "helper")
         await session.run("hello")
     assert helper.mode is Mode.PLAN and helper.model == "inherit"
-    assert any("they only read until you trust this folder" in notice for notice in session.notices)
+    assert any(
+        "they only read until you trust this folder" in notice
+        for notice in map(str, session.notices)
+    )
     assert not (project / "made").exists()
 
 

@@ -9,12 +9,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.records import read_record, write_record
 from tests.reliability.test_crash import CrashProgram, Figure, KilledSession, list_stops
 
 from mudroom import AnyEvent, Budget, Reason, Report, Session
-from mudroom._adapters.journals.sqlite.folder import get_session_path
-from mudroom._adapters.journals.sqlite.journal import SqliteJournal
-from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     MessageDelivered,
@@ -56,10 +54,7 @@ def script(request: Request) -> Answer:
 
 async def resume(folder: Path, session: str, events: list[StoredEvent]) -> Report | None:
     """Continue a session from a record that ends early."""
-    path = get_session_path(folder, session)
-    journal = SqliteJournal.open(path, session=session, create=True)
-    await journal.append(*events)
-    await journal.close()
+    await write_record(folder, session, *events)
     async with Session(
         model=ScriptedModel(script), home=str(folder), resume=session, sandbox="off"
     ) as resumed:
@@ -90,14 +85,14 @@ async def test_s11_each_report_is_read_once_after_a_cut_at_each_record(tmp_path:
         sandbox="off",
     ) as session:
         whole = await session.run("PARENT")
-    events = list(open_reader(get_session_path(home, session.id)).read())
+    events = read_record(home, session.id)
     check_record(events)
     assert await replay(events) == events
     first = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
     for cut in range(first, len(events) - 1, 1 if LONG else 2):
         folder = tmp_path / str(cut)
         report = await resume(folder, session.id, events[:cut])
-        record = list(open_reader(get_session_path(folder, session.id)).read())
+        record = read_record(folder, session.id)
         check_record(record)
         assert await replay(record) == record, f"cut off after {cut} records"
         assert report is None or report.text == whole.text
@@ -124,7 +119,7 @@ async def test_s9_budgets_of_background_trees_hold_after_a_cut_at_each_record(
     for cut in range(first, len(events) - 1, 1 if LONG else 3):
         folder = tmp_path / str(cut)
         await resume(folder, session, events[:cut])
-        check_charges(list(open_reader(get_session_path(folder, session)).read()), limit)
+        check_charges(read_record(folder, session), limit)
 
 
 async def run_with_limit(home: Path, limit: int | None) -> list[StoredEvent]:
@@ -138,7 +133,7 @@ async def run_with_limit(home: Path, limit: int | None) -> list[StoredEvent]:
         sandbox="off",
     ) as session:
         await session.run("PARENT")
-    return list(open_reader(get_session_path(home, session.id)).read())
+    return read_record(home, session.id)
 
 
 def check_charges(events: list[StoredEvent], limit: int | None) -> None:

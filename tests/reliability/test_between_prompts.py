@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.records import read_record, write_record
 
 from mudroom import Budget, Session
-from mudroom._adapters.journals.sqlite.folder import get_session_path
-from mudroom._adapters.journals.sqlite.journal import SqliteJournal
-from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._core.events import RunFinished, RunStarted, StoredEvent, TeamMessageSent
+from mudroom._core.events import RunFinished, RunStarted, TeamMessageSent
 from mudroom._replay import replay
 from mudroom.errors import UnknownName
 from mudroom.testing.invariants import find_violations
@@ -39,12 +37,8 @@ def open_session(folder: Path, resume: str = "") -> Session:
     )
 
 
-def read_events(folder: Path, session: str) -> list[StoredEvent]:
-    return list(open_reader(get_session_path(folder / "home", session)).read())
-
-
 async def check(folder: Path, session: str) -> None:
-    events = read_events(folder, session)
+    events = read_record(folder / "home", session)
     assert not find_violations(events)
     briefs = [e.brief for e in events if isinstance(e, RunStarted) and e.brief.message_ids]
     assert [(brief.run_id, len(brief.message_ids)) for brief in briefs] == [("2.0.alice~1", 1)]
@@ -78,16 +72,12 @@ async def test_s11_a_message_between_prompts_is_read_once_after_a_cut_at_each_re
         assert await session.runs.send_durably("alice", TEXT)
         await session.run("SECOND")
     await check(whole, session.id)
-    events = read_events(whole, session.id)
+    events = read_record(whole / "home", session.id)
     sent = next(n for n, event in enumerate(events) if isinstance(event, TeamMessageSent))
     assert events[sent].run == "" and events[sent - 1].run
     for cut in range(sent + 1, len(events) - 1):
         folder = tmp_path / str(cut)
-        path = get_session_path(folder / "home", session.id)
-        path.parent.mkdir(parents=True)
-        journal = SqliteJournal.open(path, session=session.id, create=True)
-        await journal.append(*events[:cut])
-        await journal.close()
+        await write_record(folder / "home", session.id, *events[:cut])
         async with open_session(folder, session.id) as resumed:
             if not resumed.unfinished_runs and cut == sent + 1:
                 await resumed.run("SECOND")
@@ -102,7 +92,7 @@ async def test_a_rewind_removes_a_message_between_prompts(tmp_path: Path) -> Non
         assert await session.runs.send_durably("alice", TEXT)
         session.rewind("2")
         await session.run("THIRD")
-    events = read_events(tmp_path, session.id)
+    events = read_record(tmp_path / "home", session.id)
     assert not any(isinstance(e, RunStarted) and e.brief.message_ids for e in events)
 
 
@@ -115,5 +105,5 @@ async def test_a_plan_is_answered_between_prompts(tmp_path: Path, *, is_approved
         await session.run("SECOND")
         last = session.runs.teammates[0].briefs[-1]
     assert (last.run_id, last.is_plan) == ("2.0.alice~1", not is_approved)
-    events = read_events(tmp_path, session.id)
+    events = read_record(tmp_path / "home", session.id)
     assert not find_violations(events) and await replay(events) == events

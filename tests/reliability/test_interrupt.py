@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.records import read_record, write_record
 
 from mudroom import AnyEvent, Budget, Reason, Report, Session
-from mudroom._adapters.journals.sqlite.folder import get_session_path
-from mudroom._adapters.journals.sqlite.journal import SqliteJournal
-from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     MessageDelivered,
@@ -76,10 +74,6 @@ def open_session(folder: Path, play: Play, resume: str = "") -> Session:
     return Session(model=model, home=str(folder / "home"), sandbox="off", **options)
 
 
-def read_events(folder: Path, session: str) -> list[StoredEvent]:
-    return list(open_reader(get_session_path(folder / "home", session)).read())
-
-
 async def record(folder: Path) -> tuple[str, list[StoredEvent]]:
     """Interrupt a prompt in its wait, and its next turn in a call; return id and events."""
     folder.mkdir()
@@ -99,16 +93,12 @@ async def record(folder: Path) -> tuple[str, list[StoredEvent]]:
         play.gate.set()
         await wait_until(lambda: sum(isinstance(e, RunFinished) for e in seen) == 1 + len(CHILDREN))
         assert (await session.run(PROMPTS[2])).ok
-    return session.id, read_events(folder, session.id)
+    return session.id, read_record(folder / "home", session.id)
 
 
 async def resume(folder: Path, session_id: str, events: list[StoredEvent]) -> Report | None:
     """Continue from a record that ends early, with the prompts that it lacks."""
-    path = get_session_path(folder / "home", session_id)
-    path.parent.mkdir(parents=True)
-    journal = SqliteJournal.open(path, session=session_id, create=True)
-    await journal.append(*events)
-    await journal.close()
+    await write_record(folder / "home", session_id, *events)
     texts = str(events)
     async with open_session(folder, Play(holds=False), session_id) as session:
         report = await session.resume_unfinished()
@@ -146,7 +136,7 @@ async def test_s11_an_interrupted_prompt_continues_after_a_cut_at_each_record(
             continue  # the result of the call and the interrupt are one durable step
         folder = tmp_path / str(cut)
         report = await resume(folder, session_id, events[:cut])
-        after = read_events(folder, session_id)
+        after = read_record(folder / "home", session_id)
         assert after[:cut] == events[:cut]
         if any(isinstance(event, RunFinished) and event.run == "1" for event in after):
             check_record(after)
@@ -165,7 +155,7 @@ async def test_a_session_that_is_left_continues_its_work_when_it_is_resumed(tmp_
         await wait_until(lambda: play.asked["CHILD"] == len(CHILDREN))
         assert session.interrupt()
         assert (await running).is_interrupted
-    assert not any(isinstance(e, RunFinished) for e in read_events(tmp_path, session.id))
+    assert not any(isinstance(e, RunFinished) for e in read_record(tmp_path / "home", session.id))
     play = Play(holds=True)
     async with open_session(tmp_path, play, session.id) as resumed:
         assert resumed.unfinished_runs == ("1",)
@@ -175,6 +165,6 @@ async def test_a_session_that_is_left_continues_its_work_when_it_is_resumed(tmp_
         assert not play.asked["PARENT"]
         play.gate.set()
         assert (await resumed.run(PROMPTS[2])).ok
-    events = read_events(tmp_path, session.id)
+    events = read_record(tmp_path / "home", session.id)
     check_record(events)
     assert await replay(events) == events

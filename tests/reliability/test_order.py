@@ -7,12 +7,10 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from tests.records import read_record, write_record
 
 from mudroom import Effect, Session, Tool, ToolResult
 from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.journals.sqlite.folder import get_session_path
-from mudroom._adapters.journals.sqlite.journal import SqliteJournal
-from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     FileWriteIntended,
@@ -144,18 +142,14 @@ async def test_s3_an_interrupted_write_takes_effect_once(
         model=ScriptedModel(change_file), cwd=str(work), home=str(tmp_path / "first")
     ) as session:
         await session.run("PARENT")
-    events = list(open_reader(get_session_path(tmp_path / "first", session.id)).read())
+    events = read_record(tmp_path / "first", session.id)
     place = [n for n, event in enumerate(events) if isinstance(event, FileWriteIntended)][nth]
     intent = events[place]
     assert isinstance(intent, FileWriteIntended)
     assert [intent.before, intent.after] == [
         sha256(text.encode()).hexdigest() if text else "" for text in (before, after)
     ]
-    journal = SqliteJournal.open(
-        get_session_path(home, session.id), session=session.id, create=True
-    )
-    await journal.append(*events[: place + 1])
-    await journal.close()
+    await write_record(home, session.id, *events[: place + 1])
     (work / "a.txt").write_text(
         {"no": before, "yes": after, "by another program": "theirs one\n"}[done]
     )
@@ -166,7 +160,7 @@ async def test_s3_an_interrupted_write_takes_effect_once(
         model=ScriptedModel(change_file), home=str(home), resume=session.id
     ) as resumed:
         await resumed.resume_unfinished()
-    record = list(open_reader(get_session_path(home, session.id)).read())
+    record = read_record(home, session.id)
     result = next(
         event.result
         for event in record

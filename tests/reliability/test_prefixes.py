@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.records import read_record, write_record
 
-from mudroom import AssistantMessage, Budget, Reason, Session, TextBlock, Usage
-from mudroom._adapters.journals.sqlite.folder import get_session_path
-from mudroom._adapters.journals.sqlite.journal import SqliteJournal
-from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom import AssistantMessage, Budget, Reason, Report, Session, TextBlock, Usage
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     RunFinished,
@@ -52,6 +50,11 @@ def script(request: Request) -> Answer:
     ][request.turn]
 
 
+async def resume(home: Path, session: str, model: ScriptedModel) -> Report | None:
+    async with Session(model=model, home=str(home), resume=session, sandbox="off") as resumed:
+        return await resumed.resume_unfinished()
+
+
 @pytest.fixture
 async def recorded(tmp_path: Path) -> tuple[str, list[StoredEvent]]:
     home, budget = str(tmp_path / "home"), Budget(children=7, depth=2)
@@ -59,7 +62,7 @@ async def recorded(tmp_path: Path) -> tuple[str, list[StoredEvent]]:
         model=ScriptedModel(script), cwd=str(tmp_path), home=home, budget=budget, sandbox="off"
     ) as session:
         await session.run("PARENT")
-    return session.id, list(open_reader(get_session_path(tmp_path / "home", session.id)).read())
+    return session.id, read_record(tmp_path / "home", session.id)
 
 
 @pytest.mark.timeout(600)
@@ -72,14 +75,9 @@ async def test_s9_children_and_tokens_of_a_dead_process_count_at_every_level(
     first = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
     for cut in range(first, len(events) - 1, 1 if LONG else 3):
         home = tmp_path / str(cut)
-        journal = SqliteJournal.open(get_session_path(home, session), session=session, create=True)
-        await journal.append(*events[:cut])
-        await journal.close()
-        async with Session(
-            model=ScriptedModel(script), home=str(home), resume=session, sandbox="off"
-        ) as resumed:
-            report = await resumed.resume_unfinished()
-        record = list(open_reader(get_session_path(home, session)).read())
+        await write_record(home, session, *events[:cut])
+        report = await resume(home, session, ScriptedModel(script))
+        record = read_record(home, session)
         assert not find_violations(record), f"cut off after {cut} records"
         assert await replay(record) == record, f"cut off after {cut} records"
         assert report is None or report.text == "All are done."
@@ -109,18 +107,12 @@ async def test_s9_the_dollars_of_a_finished_child_count_after_a_resume(tmp_path:
         whole = await session.run("PARENT")
     assert (whole.reason, whole.text) == (Reason.BUDGET, "answer 1")
     assert whole.usd == pytest.approx(0.9)
-    events = list(open_reader(get_session_path(home, session.id)).read())
+    events = read_record(home, session.id)
     first = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
     for cut in range(first, len(events) - 1):
         folder = tmp_path / str(cut)
-        path = get_session_path(folder, session.id)
-        journal = SqliteJournal.open(path, session=session.id, create=True)
-        await journal.append(*events[:cut])
-        await journal.close()
-        async with Session(
-            model=model, home=str(folder), resume=session.id, sandbox="off"
-        ) as resumed:
-            report = await resumed.resume_unfinished()
+        await write_record(folder, session.id, *events[:cut])
+        report = await resume(folder, session.id, model)
         assert report, cut
         assert (report.reason, report.text) == (Reason.BUDGET, "answer 1"), cut
         assert report.usd == pytest.approx(0.9), cut
@@ -141,7 +133,7 @@ async def test_s9_a_resumed_child_has_its_remaining_time(tmp_path: Path) -> None
         sandbox="off",
     ) as session:
         await session.run("PARENT")
-    events = list(open_reader(get_session_path(home, session.id)).read())
+    events = read_record(home, session.id)
     cut = (
         next(
             n
@@ -151,19 +143,12 @@ async def test_s9_a_resumed_child_has_its_remaining_time(tmp_path: Path) -> None
         + 1
     )
     late = [*events[: cut - 1], replace(events[cut - 1], at=events[cut - 1].at + 6)]
-    journal = SqliteJournal.open(
-        get_session_path(tmp_path, session.id), session=session.id, create=True
-    )
-    await journal.append(*late)
-    await journal.close()
-    async with Session(
-        model=ScriptedModel(brief), home=str(tmp_path), resume=session.id, sandbox="off"
-    ) as resumed:
-        report = await resumed.resume_unfinished()
+    await write_record(tmp_path, session.id, *late)
+    report = await resume(tmp_path, session.id, ScriptedModel(brief))
     assert report and report.text == "We are done."
     reports = {
         event.run: event.report
-        for event in open_reader(get_session_path(tmp_path, session.id)).read()
+        for event in read_record(tmp_path, session.id)
         if isinstance(event, RunFinished)
     }
     assert (reports["1.1.1"].reason, reports["1.1.1"].text) == (Reason.GOAL, "I am done.")
@@ -187,13 +172,10 @@ async def test_s10_a_run_killed_in_its_grace_turn_sends_a_summary_and_ends(
         sandbox="off",
     ) as session:
         first_report = await session.run("PARENT")
-    events = list(open_reader(get_session_path(home, session.id)).read())
+    events = read_record(home, session.id)
     kind = TurnFinished if answered else TurnStarted
     cut = (
         next(n for n, event in enumerate(events) if isinstance(event, kind) and event.turn == 3) + 1
-    )
-    journal = SqliteJournal.open(
-        get_session_path(tmp_path, session.id), session=session.id, create=True
     )
     kept = [
         replace(event, summary_reason=reason)
@@ -201,20 +183,16 @@ async def test_s10_a_run_killed_in_its_grace_turn_sends_a_summary_and_ends(
         else event
         for event in events[:cut]
     ]
-    await journal.append(*kept)
-    await journal.close()
+    await write_record(tmp_path, session.id, *kept)
     model = ScriptedModel(script_without_end)
-    async with Session(
-        model=model, home=str(tmp_path), resume=session.id, sandbox="off"
-    ) as resumed:
-        report = await resumed.resume_unfinished()
+    report = await resume(tmp_path, session.id, model)
     assert report and (report.reason, report.recovered, report.text) == (
         reason,
         True,
         "The summary.",
     )
     assert report.turns == first_report.turns == 3
-    record = list(open_reader(get_session_path(tmp_path, session.id)).read())
+    record = read_record(tmp_path, session.id)
     assert not find_violations(record)
     assert build_transcript(record, "1")[:-1] == build_transcript(events, "1")[:-1], (
         "the transcript does not repeat a message"
@@ -232,21 +210,17 @@ async def test_a_record_of_ten_thousand_events_is_resumed_within_a_second(tmp_pa
         model=ScriptedModel(one), cwd=str(tmp_path), home=home, sandbox="off"
     ) as session:
         await session.run("PARENT")
-    events = list(open_reader(get_session_path(home, session.id)).read())
+    events = read_record(home, session.id)
     first = next(n for n, event in enumerate(events) if isinstance(event, TurnStarted))
     turn = [event for event in events if event.run == "1" and event.turn == 1]
-    journal = SqliteJournal.open(
-        get_session_path(tmp_path, session.id), session=session.id, create=True
+    await write_record(
+        tmp_path,
+        session.id,
+        *events[:first],
+        *(copy_event(event, n) for n in range(1, 2_501) for event in turn),
     )
-    await journal.append(
-        *events[:first], *(copy_event(event, n) for n in range(1, 2_501) for event in turn)
-    )
-    await journal.close()
     began = time.process_time()
-    async with Session(
-        model=ScriptedModel(one), home=str(tmp_path), resume=session.id, sandbox="off"
-    ) as resumed:
-        report = await resumed.resume_unfinished()
+    report = await resume(tmp_path, session.id, ScriptedModel(one))
     assert time.process_time() - began < 1.0
     assert report and (report.text, report.turns, report.calls) == (
         "The end.",

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.records import read_record, write_record
 from tests.reliability.test_crash import CrashProgram, Figure, KilledSession, list_stops
 
 from mudroom import Report, Session
-from mudroom._adapters.journals.sqlite.folder import get_session_path
-from mudroom._adapters.journals.sqlite.journal import SqliteJournal
-from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     MessageDelivered,
@@ -108,10 +106,6 @@ async def run_to_end(
         return session.id, await session.run("PARENT")
 
 
-def read_record(folder: Path, session: str) -> list[StoredEvent]:
-    return list(open_reader(get_session_path(folder, session)).read())
-
-
 @pytest.mark.timeout(1_200)
 async def test_s11_many_messages_of_eight_names_are_each_read_once(
     tmp_path: Path, figure: Figure
@@ -143,10 +137,7 @@ async def check_cut(
     turns: int,
 ) -> None:
     """Continue a record that ends early; each message must be read once."""
-    path = get_session_path(folder, session)
-    journal = SqliteJournal.open(path, session=session, create=True)
-    await journal.append(*events)
-    await journal.close()
+    await write_record(folder, session, *events)
     await run_to_end(folder, work, make_script(names, turns), session)
     record = read_record(folder, session)
     assert check_team_record(record) == len(names) * turns * MESSAGES_PER_TURN, len(events)
@@ -237,10 +228,7 @@ async def test_names_work_in_a_later_process_after_a_cut_at_each_record(tmp_path
     first = next(n for n, event in enumerate(events) if event.run == "2") + 1
     for cut in range(first, len(events) - 1):
         folder = tmp_path / str(cut)
-        path = get_session_path(folder, s.id)
-        journal = SqliteJournal.open(path, session=s.id, create=True)
-        await journal.append(*events[:cut])
-        await journal.close()
+        await write_record(folder, s.id, *events[:cut])
         await run_to_end(folder, tmp_path, ScriptedModel(answer_in_two_prompts), s.id)
         record = read_record(folder, s.id)
         check_second_prompt(record)

@@ -188,7 +188,7 @@ async def test_a_rule_of_a_settings_file_for_an_unknown_agent_is_a_notice(tmp_pa
         children=Children(model=rules),
         integrations=Integrations(origins={"child_model": "settings.toml:3"}),
     ) as session:
-        notices = " ".join(session.notices)
+        notices = " ".join(map(str, session.notices))
     assert "settings.toml:3: rule not used: unknown agent 'exlore'" in notices
 
 

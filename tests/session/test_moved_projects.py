@@ -85,7 +85,7 @@ async def test_the_conversation_goes_on_in_the_new_folder(
     new = move(project, how)
     async with open_session(new, model, resume=first.id, fork=fork) as session:
         assert session.cwd == str(new)
-        assert any(str(project) in each and str(new) in each for each in session.notices)
+        assert any(str(project) in each and str(new) in each for each in map(str, session.notices))
         assert (await session.run("TWO")).text == "written"
         await session.run("THREE")
     assert (new / "b.txt").read_text() == "new\n"
@@ -100,7 +100,7 @@ async def test_the_conversation_goes_on_in_the_new_folder(
         model=model, home=str(tmp_path / "home"), sandbox="off", resume=session.id
     ) as again:
         assert again.cwd == str(new)
-        assert not any("before" in each for each in again.notices)
+        assert not any("before" in each for each in map(str, again.notices))
         await again.run("FOUR")
     assert count_told(model.requests[-1], project, new) == 1
     await replay(read(new, session.id))

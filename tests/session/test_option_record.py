@@ -133,7 +133,7 @@ async def test_a_rule_that_forbids_still_holds_and_no_file_rule_is_recorded(
         return [[call("bash", command="echo x > made.txt")], "done"][request.turn]
 
     async with open_session(tmp_path, resume=session, answer=answer) as resumed:
-        assert any("--sandbox off" in notice for notice in resumed.notices)
+        assert any("--sandbox off" in notice for notice in map(str, resumed.notices))
         await resumed.resume_unfinished()
     assert not (tmp_path / "made.txt").exists()
 

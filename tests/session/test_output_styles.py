@@ -80,7 +80,7 @@ async def test_an_unknown_style_of_a_settings_file_is_a_notice(options: dict[str
     origin = "config.toml:3"
     request, session = await run_once(options, **choose_style("gone", origin=origin))
     assert "Output style" not in request.system
-    notices = [line for line in session.notices if "style" in line]
+    notices = [line for line in map(str, session.notices) if "style" in line]
     assert len(notices) == 1
     assert notices[0].startswith("config.toml:3: output style not used: unknown output style")
 
@@ -109,11 +109,15 @@ async def test_a_recorded_style_whose_file_is_gone_is_a_notice(options: dict[str
     path.unlink()
     request, session = await run_once(options, resume=first.id)
     assert "Output style" not in request.system
-    assert any("the record of this session: output style not used" in n for n in session.notices)
+    assert any(
+        "the record of this session: output style not used" in n for n in map(str, session.notices)
+    )
     path.write_text(STYLE)
     assert STYLE in (await run_once(options, resume=first.id))[0].system
 
 
 async def test_a_style_of_the_project_is_said(options: dict[str, Any]) -> None:
     _, session = await run_once(options, **choose_style("limerick"))
-    assert any(line.startswith("using the output style limerick: ") for line in session.notices)
+    assert any(
+        line.startswith("using the output style limerick: ") for line in map(str, session.notices)
+    )

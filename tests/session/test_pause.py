@@ -100,6 +100,21 @@ async def test_a_pause_ends_each_kind_of_call_and_records_no_end(tmp_path: Path,
     assert await replay(events) == events
 
 
+async def test_a_wrong_prompt_is_refused_before_an_interrupted_run_goes_on(tmp_path: Path) -> None:
+    model = Model()
+    async with open_session(tmp_path, model.make()) as session:
+        running = asyncio.create_task(session.run("P"))
+        await model.waiting.wait()
+        session.pause()
+        with pytest.raises(SessionPaused):
+            await running
+    model.is_held = False
+    async with open_session(tmp_path, model.make(), resume=session.id) as resumed:
+        with pytest.raises(UsageError, match="the prompt is empty"):
+            await resumed.run(" ")
+        assert resumed.unfinished_runs == ("1",)
+
+
 class ResumeJournal(MemoryJournal):
     """A journal that calls a function when a run goes on."""
 

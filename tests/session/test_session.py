@@ -258,15 +258,6 @@ async def test_mistakes_are_refused_with_a_remedy(isolated: IsolatedOptions) -> 
             await session.task("x", agent="exploer")
 
 
-async def test_a_session_without_any_key_uses_the_offline_model_and_says_so(
-    isolated: IsolatedOptions,
-) -> None:
-    async with Session(model="auto", journal="memory", **isolated) as session:
-        assert session.model.startswith("offline")
-        assert "ANTHROPIC_API_KEY" in session.notices[0]
-        assert "offline" in session.notices[0]
-
-
 async def test_a_model_for_one_prompt_answers_this_prompt_only(tmp_path: Path) -> None:
     journal = MemoryJournal()
     model = ScriptedModel(lambda request: "scripted")

@@ -111,7 +111,7 @@ async def test_a_source_that_cannot_be_opened_is_a_notice(tmp_path: Path) -> Non
     missing = FolderSource(tmp_path / "missing")
     source = FolderSource(tmp_path / "tools", weather="rain")
     async with open_session(tmp_path, missing, source) as session:
-        assert session.notices[-1].startswith("the tools of missing are missing: [Errno 2]")
+        assert session.notices[-1].text.startswith("the tools of missing are missing: [Errno 2]")
         assert "weather" in session.tools
     assert not missing.is_open
 

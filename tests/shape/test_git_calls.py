@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,8 @@ _STARTERS = {
 
 def list_git_calls(text: str) -> Iterator[str]:
     """Yield what a module may not have: calls that start git, and names of own git folders."""
+    if not re.search(r"[\"'/]git\b|OwnGitFolder", text):
+        return  # to parse the whole source takes seconds
     tree = ast.parse(text)
     commands = {
         target.id

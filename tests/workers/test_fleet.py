@@ -242,7 +242,7 @@ async def test_a_drain_waits_until_its_session_has_ended(
     drain = asyncio.create_task(asyncio.to_thread(drain_workers, "1", "", wait=True))
     await answer_requests(folder, "a", 3)
     folder.close()
-    assert await drain == 0
+    await drain
     assert "ended: 1" in capsys.readouterr().out
     assert os.listdir(Path(home, "fleet")) == []
 
@@ -264,7 +264,7 @@ async def test_a_status_leaves_out_ended_sessions_and_names_silent_ones(
     await wait_until(lambda: os.listdir(folders["lively"].path) == ["lock"])
     await wait_until(lambda: not folders["ended"].path.exists())
     passed[0] += 10
-    assert await status == 0
+    await status
     shown = capsys.readouterr()
     assert "session lively" in shown.out and "ended" not in shown.out + shown.err
     assert "session silent has not answered within 10 s" in shown.err
@@ -274,9 +274,9 @@ async def test_a_status_leaves_out_ended_sessions_and_names_silent_ones(
 
 
 def test_without_workers_the_commands_say_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert print_status("", as_json=False) == 0
+    print_status()
     assert "No running session has worker processes" in capsys.readouterr().out
     with pytest.raises(UsageError, match="no running session has worker"):
-        drain_workers("", "", wait=False)
+        drain_workers(None, None, wait=False)
     with pytest.raises(UsageError, match="no running session with worker processes has this id"):
         print_status("47cdfdf9", as_json=False)

@@ -14,11 +14,12 @@ from tests.workspaces.test_isolated_children import (
     PROMPT,
     Steps,
     get_results,
+    open_session,
     run_children,
     run_command,
 )
 
-from mudroom import Agent, Isolation, Report, Session
+from mudroom import Agent, Isolation, Report
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._cli.output.report import describe_changed_files
@@ -205,14 +206,8 @@ async def test_a_cancel_ends_the_check(project: Path) -> None:
             return [*write("one", "1"), "Done."][request.turn]
         return [call("task", prompt="one", isolation="isolated")]
 
-    home = str(project.parent / "home")
-    async with Session(
-        model=ScriptedModel(choose_answer),
-        cwd=str(project),
-        journal="memory",
-        environ={},
-        home=home,
-        isolation=Isolation(check=marker),
+    async with open_session(
+        project, ScriptedModel(choose_answer), isolation=Isolation(check=marker)
     ) as session:
         running = asyncio.create_task(session.run(PROMPT))
         await wait_until(lambda: find_processes(marker))
@@ -220,7 +215,7 @@ async def test_a_cancel_ends_the_check(project: Path) -> None:
         report = await running
         assert report.reason == "CANCELLED"
         assert not find_processes(marker)
-        assert list(Path(home, "isolated", session.id, "runs").iterdir()) == []
+        assert list(Path(project.parent, "home", "isolated", session.id, "runs").iterdir()) == []
     assert not (project / "one.txt").exists()
 
 
@@ -237,12 +232,10 @@ async def run_batch(
         return "All children reported."
 
     journal = MemoryJournal()
-    async with Session(
-        model=ScriptedModel(choose_answer),
-        cwd=str(project),
+    async with open_session(
+        project,
+        ScriptedModel(choose_answer),
         journal=journal,
-        environ={},
-        home=str(project.parent / "home"),
         isolation=Isolation(check=CHECK, max_returns=0),
         **options,
     ) as session:
@@ -331,13 +324,8 @@ async def test_a_check_never_runs_twice_with_the_same_files(project: Path) -> No
         return "All children reported."
 
     journal = MemoryJournal()
-    async with Session(
-        model=ScriptedModel(choose_answer),
-        cwd=str(project),
-        journal=journal,
-        environ={},
-        home=str(project.parent / "home"),
-        isolation=Isolation(check=CHECK),
+    async with open_session(
+        project, ScriptedModel(choose_answer), journal=journal, isolation=Isolation(check=CHECK)
     ) as session:
         assert (await session.run(PROMPT)).ok
     events = [event async for event in journal.read()]
@@ -359,13 +347,8 @@ async def test_files_that_change_during_the_check_are_merged_and_checked_again(
             return [*run_command("sed -i s/1/one/ lines.txt"), "Done."][request.turn]
         return [[call("task", prompt="one", isolation="isolated")], "Reported."][request.turn]
 
-    async with Session(
-        model=ScriptedModel(choose_answer),
-        cwd=str(project),
-        journal=journal,
-        environ={},
-        home=str(project.parent / "home"),
-        isolation=Isolation(check=command),
+    async with open_session(
+        project, ScriptedModel(choose_answer), journal=journal, isolation=Isolation(check=command)
     ) as session:
 
         def type_text(event: object) -> None:
@@ -422,12 +405,9 @@ async def test_the_check_of_an_agent_is_asked_about_once(project: Path, *, allow
         return "Reported."
 
     model = ScriptedModel(choose_answer)
-    async with Session(
-        model=model,
-        cwd=str(project),
-        journal="memory",
-        environ={},
-        home=str(project.parent / "home"),
+    async with open_session(
+        project,
+        model,
         agents=[agent],
         approver=approver,
         permissions=Permissions.of(ask=["Bash(true)"]),
@@ -459,10 +439,8 @@ async def test_a_check_that_no_child_uses_is_named_once(
     answers: list[Answer] = []
     for name in ("one.txt", "two.txt"):
         answers += [[call("write", file_path=name, content="x")], "done"]
-    home = str(project.parent / "home")
-    options: dict[str, Any] = {"cwd": str(project), "home": home, "environ": {}}
-    options["isolation"] = Isolation(check="true")
-    async with Session(model=ScriptedModel(answers), journal="memory", **options) as session:
+    isolation = Isolation(check="true")
+    async with open_session(project, ScriptedModel(answers), isolation=isolation) as session:
         with caplog.at_level("WARNING", "mudroom"):
             await session.run(PROMPT)
             await session.run(PROMPT)

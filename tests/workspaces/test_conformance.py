@@ -34,9 +34,7 @@ def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Worksp
             case "remote":
                 yield remote
             case "recorded":
-                yield RecordedWorkspace(
-                    shared, lambda path, before, after: None, lambda path, is_written: None
-                )
+                yield RecordedWorkspace(shared, lambda write: None, lambda path, is_written: None)
             case "filtered":
                 yield FilteredWorkspace(shared, lambda path: "")
             case "filtered remote":

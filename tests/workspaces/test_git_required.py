@@ -54,7 +54,7 @@ async def run_child(project: Path, **arguments: Any) -> tuple[str, tuple[str, ..
     async with Session(model=model, cwd=str(project), agents=[writer]) as session:
         assert (await session.run("Go.")).ok
         last = next(each for each in model.requests if each.prompt == "Go." and each.results)
-        return last.results[0].text, tuple(session.notices)
+        return last.results[0].text, tuple(map(str, session.notices))
 
 
 @pytest.mark.parametrize("arguments", [{"isolation": "isolated"}, {"agent": "writer"}])

@@ -37,6 +37,12 @@ def project(tmp_path: Path) -> Path:
     return source
 
 
+def open_session(project: Path, model: ScriptedModel, **options: Any) -> Session:
+    home = str(project.parent / "home")
+    settings: dict[str, Any] = {"journal": "memory", "environ": {}, "home": home, **options}
+    return Session(model=model, cwd=str(project), **settings)
+
+
 async def run_children(
     project: Path,
     children: Mapping[str, Steps],
@@ -60,9 +66,7 @@ async def run_children(
         return after(request) if after else "All children reported."
 
     model = ScriptedModel(choose_answer)
-    home = str(project.parent / "home")
-    settings: dict[str, Any] = {"journal": "memory", "environ": {}, "home": home, **options}
-    async with Session(model=model, cwd=str(project), **settings) as session:
+    async with open_session(project, model, **options) as session:
         return await session.run(PROMPT), model
 
 
@@ -223,10 +227,7 @@ async def test_an_agent_file_can_ask_for_an_isolated_workspace(project: Path) ->
         return [[call("task", prompt="write", agent="writer")], "Reported."][request.turn]
 
     model = ScriptedModel(choose_answer)
-    home = str(project.parent / "home")
-    async with Session(
-        model=model, cwd=str(project), journal="memory", environ={}, home=home, agents=[agent]
-    ) as session:
+    async with open_session(project, model, agents=[agent]) as session:
         report = await session.run("Go.")
     assert report.files_changed == ("new.txt",)
     assert (project / "new.txt").read_text() == "new\n"
@@ -255,10 +256,7 @@ async def test_the_work_of_a_next_run_that_a_sibling_begins_is_merged(project: P
         return steps[request.prompt][request.turn]
 
     model = ScriptedModel(choose_answer)
-    home = str(project.parent / "home")
-    async with Session(
-        model=model, cwd=str(project), journal="memory", environ={}, home=home
-    ) as session:
+    async with open_session(project, model) as session:
         report = await session.run(PROMPT)
     assert report.ok
     assert (project / "one.txt").read_text() == "1\n"

@@ -83,7 +83,8 @@ class Budget(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defaults
         input_tokens, output_tokens, total_tokens: tokens of the run and all its descendants.
         usd: US dollars of the run and all its descendants; needs a model with a known price.
         children: runs started below this one, at any depth.
-        depth: levels of children below this run; 0 forbids the task tool.
+        depth: levels of children below this run; 0 forbids the task tool. `Brief.depth` counts the
+            levels above a run instead.
 
     Raises UsageError for an amount that is negative, infinite or not a number.
 

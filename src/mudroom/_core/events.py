@@ -301,12 +301,16 @@ class FileWriteIntended(Event, frozen=True, tag="file_write_intended"):
     Arguments:
         before, after: sha256 of the file's bytes, "" for no file; for a link, "link:" and the
             sha256 of its target path.
+        old_mode: permission bits before; None for no file, for a link, and in older records.
+        executable: true if its owner may execute the file afterwards; None as for `old_mode`.
     """
 
     call_id: str
     path: str
     before: str
     after: str
+    old_mode: int | None = None
+    executable: bool | None = None
 
 
 class PermissionDecided(Event, frozen=True, tag="permission_decided"):

@@ -63,8 +63,10 @@ class Isolation(
         check: command, such as "make test", that must succeed with the merged files before the
             work of a child with an isolated workspace is merged.
         check_seconds: time limit of that command.
-        max_returns: times that a child with an isolated workspace gets its work back if it has
-            conflicts, or its check fails. After that, the parent reads the reason.
+        max_returns: how often a child may correct work that cannot be merged, because it conflicts
+            with its parent's files or the check fails. Each time, the child continues its
+            conversation with both sides of the files. After that many times, and with 0 at once,
+            nothing is merged and the parent reads the reason.
 
     Example:
         async with Session(isolation=Isolation(each_child=True, check="make test")) as session:

@@ -79,7 +79,8 @@ class Brief(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
         workspace: the files the run sees.
         depth: 0 for a prompt run, which belongs to the conversation of the session; 1 for a task
             or a scope, and one more than the parent's for a child run. All runs without a parent
-            are root runs: prompt runs, tasks and scopes.
+            are root runs: prompt runs, tasks and scopes. `budget.depth` counts the levels that may
+            still come below.
         continues: run id whose conversation this run continues.
         is_compaction: true if the run summarises that conversation. A run that continues it sees
             only its prompt and answer.

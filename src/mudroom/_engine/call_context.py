@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from .._core.agents import WorkspaceKind
 from .._core.events import FileWriteIntended
@@ -18,9 +18,16 @@ from .._core.runs import join_run_id
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult, clean_result
 from .._platform.private_files import make_spill_file
+from .changes.merged_files import RecordWrites
 from .changes.watch import ChangeWindow, WriteWindow
 from .evidence import CallWindow
-from .file_writes import RecordedWorkspace, hash_entry, run_from_any_thread
+from .file_writes import (
+    FileWrite,
+    RecordedWorkspace,
+    find_mode,
+    hash_entry,
+    run_from_any_thread,
+)
 from .mcp_tools import ask_approver
 from .run_context import RunContext
 
@@ -52,11 +59,11 @@ class CallWrites:
         return RecordedWorkspace(inner, self._before_write, self._after_write)
 
     @contextmanager
-    def open_landing(self) -> Generator[Callable[[Sequence[tuple[str, str]]], None]]:
+    def open_landing(self) -> Generator[RecordWrites]:
         """Let a merge write many files, which are recorded with one append to the journal.
 
-        Yields the function that records them, from the paths and the hashes of the new contents.
-        The run does not end before this does. Raises WorkspaceError if it has ended.
+        Yields the function that records them. The run does not end before this does. Raises
+        WorkspaceError if it has ended.
         """
         loop = self._barrier.loop
         run_from_any_thread(loop, self._enter, lambda: self._barrier.enter(""))
@@ -70,12 +77,16 @@ class CallWrites:
                 self._end_write(path, is_written=is_written)
             run_from_any_thread(loop, self._leave_barrier, self._barrier.leave)
 
-    def _record_all(self, writes: Sequence[tuple[str, str]], recorded: list[str]) -> None:
+    def _record_all(
+        self, writes: Sequence[tuple[str, str, bool | None]], recorded: list[str]
+    ) -> None:
         recorder = self._run.recorder
         workspace = self._run.environment.workspace
-        events = [
-            self._make_event(path, hash_entry(workspace, path), after) for path, after in writes
-        ]
+        events: list[FileWriteIntended] = []
+        for path, after, executable in writes:
+            before = hash_entry(workspace, path)
+            old_mode = find_mode(workspace, path, before)
+            events.append(self._make_event(FileWrite(path, before, after, old_mode, executable)))
         run_from_any_thread(
             self._barrier.loop,
             lambda: recorder.record(*events),
@@ -85,19 +96,18 @@ class CallWrites:
             self._start_write(event.path, event.before)
             recorded.append(event.path)
 
-    def _before_write(self, path: str, before: str, after: str) -> None:
-        event = self._make_event(path, before, after)
+    def _before_write(self, write: FileWrite) -> None:
+        event = self._make_event(write)
         run_from_any_thread(
             self._barrier.loop,
             lambda: self._record(event),
             lambda: self._run.recorder.record_later(event),
         )
-        self._start_write(path, before)
+        self._start_write(write.path, write.before)
 
-    def _make_event(self, path: str, before: str, after: str) -> FileWriteIntended:
-        return self._run.recorder.make_event(
-            FileWriteIntended, call_id=self._call_id, path=path, before=before, after=after
-        )
+    def _make_event(self, write: FileWrite) -> FileWriteIntended:
+        recorder = self._run.recorder
+        return recorder.make_event(FileWriteIntended, call_id=self._call_id, **asdict(write))
 
     def _start_write(self, path: str, before: str) -> None:
         run = self._run
@@ -168,7 +178,7 @@ class CallContext:
         self.call = call
         self.position = position
         self.run_id = run.brief.run_id
-        self.turn = run.recorder.turn if turn is None else turn
+        self.turn = run.turn.number if turn is None else turn
         self.memo = run.memo
         self.sandbox = run.environment.sandbox
         self.redact = run.services.redact
@@ -233,7 +243,7 @@ class CallContext:
         """Show the last lines of the output so far, and keep it; see the port."""
         text = self.redact(text)
         if self.call:
-            self.run.batch.outputs[self.call.id] = text
+            self.run.turn.outputs[self.call.id] = text
         call_id = self.call.id if self.call else ""
         self.run.recorder.show_delta("output", text[-_MAX_SHOWN:].rstrip(), call_id)
 

@@ -1,4 +1,4 @@
-"""Conversation of one run with its model, and the tool calls of its last answer.
+"""Conversation of one run with its model, and the turn that it has reached.
 
 Every provider accepts it (S7): one result per call, unique call ids, no empty block. The model
 adapters clean the text in blocks.
@@ -398,11 +398,15 @@ class CallOutcome(Struct, frozen=True, gc=False):
     refused: bool = False
 
 
-class CallBatch:
-    """Tool calls of the last answer. Outcomes stay here when the run is cut off between two calls.
+class Turn:
+    """One turn of a run: its number, the tool calls of its answer, and what has become of them.
+
+    Outcomes stay here when the run is cut off between two calls. How a run is stopped is no state
+    of its turn: see `RunControl`.
 
     Attributes:
-        calls: the calls in order, by id.
+        number: from 1; 0 before the first turn.
+        calls: the calls in order, by id; none before the answer, and after `RunContext.close_turn`.
         restored_names: names in the calls of the model that were restored, by id.
         started: ids of calls that an earlier process started, each with the file write that was
             recorded for it, or None.
@@ -410,7 +414,8 @@ class CallBatch:
         outputs: what calls have printed so far, by id.
     """
 
-    def __init__(self, calls: Sequence[ToolCallBlock] = ()) -> None:
+    def __init__(self, number: int = 0, calls: Sequence[ToolCallBlock] = ()) -> None:
+        self.number = number
         self.calls = {call.id: call for call in calls}
         self.restored_names: dict[str, str] = {}
         self.started: dict[str, FileWriteIntended | None] = {}

@@ -7,27 +7,38 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from stat import S_IFMT, S_ISLNK
+from stat import S_IFMT, S_IMODE, S_ISLNK, S_ISREG, S_IXUSR
 from typing import Any
+
+from msgspec import Struct
 
 from .._core.ports import ContentCheck, Workspace, WorkspaceWrapper
 from .._platform.private_files import replace_private_file
 from ..errors import WorkspaceError
 
 
+class FileWrite(Struct, frozen=True):
+    """A write or removal of one file; see `FileWriteIntended`."""
+
+    path: str
+    before: str
+    after: str
+    old_mode: int | None
+    executable: bool | None
+
+
 class RecordedWorkspace(WorkspaceWrapper):
     """A workspace that announces each write and removal before it happens.
 
     Arguments:
-        before_write: called with path, sha256 before and after ("" for no file). If it raises,
-            nothing is written.
+        before_write: called with the write. If it raises, nothing is written.
         after_write: called with path and success when the write has ended.
     """
 
     def __init__(
         self,
         inner: Workspace,
-        before_write: Callable[[str, str, str], None],
+        before_write: Callable[[FileWrite], None],
         after_write: Callable[[str, bool], None],
     ) -> None:
         super().__init__(inner)
@@ -46,18 +57,24 @@ class RecordedWorkspace(WorkspaceWrapper):
         after = sha256(data).hexdigest()
         if S_ISLNK(mode or 0):
             after = hash_link(data)
-        with self._announce(path, after, follows=not S_IFMT(mode or 0)):
+        with self._announce(path, after, mode):
             return self.inner.write(path, data, mode=mode, check=check)
 
     def remove(self, path: str, *, check: ContentCheck | None = None) -> None:
-        with self._announce(path, "", follows=False):
+        with self._announce(path, "", None):
             self.inner.remove(path, check=check)
 
     @contextmanager
-    def _announce(self, path: str, after: str, *, follows: bool) -> Generator[None]:
+    def _announce(self, path: str, after: str, mode: int | None) -> Generator[None]:
+        """Announce a write before it happens, and its end. `mode`: see `write`."""
         located = self.inner.locate(path)
+        follows = bool(after) and not S_IFMT(mode or 0)
         before = hash_file(self.inner, located) if follows else hash_entry(self.inner, located)
-        self._before_write(located, before, after)
+        old_mode = find_mode(self.inner, located, before)
+        executable = None
+        if after and not is_link_hash(after):
+            executable = is_executable(old_mode if mode is None else mode)
+        self._before_write(FileWrite(located, before, after, old_mode, executable))
         is_written = False
         try:
             yield
@@ -154,6 +171,26 @@ def hash_entry(workspace: Workspace, path: str) -> str:
     """Return the hash of a link itself; of anything else as `hash_file`."""
     target = workspace.local.read_link(path) if workspace.local else None
     return hash_file(workspace, path) if target is None else hash_link(target)
+
+
+def find_mode(workspace: Workspace, path: str, digest: str) -> int | None:
+    """Return the permission bits of a file, None for no file and for a link.
+
+    Arguments:
+        digest: hash of the file, or of the link.
+    """
+    if not digest or is_link_hash(digest):
+        return None
+    try:
+        mode = workspace.stat(path).mode
+    except WorkspaceError:
+        return None
+    return S_IMODE(mode) & 0o777 if S_ISREG(mode) else None
+
+
+def is_executable(mode: int | None) -> bool:
+    """Return whether the owner may execute a file, which is all that git knows of its mode."""
+    return bool((mode or 0) & S_IXUSR)
 
 
 def hash_present(workspace: Workspace, path: str, *recorded: str) -> str:

@@ -24,7 +24,7 @@ from .conversation import INTERRUPTED, PARTIAL_OUTPUT, CallOutcome
 from .file_writes import WriteBarrier
 from .meters.run_timer import GRACE_SECONDS
 from .model_call import call_model, reserve_request
-from .phase import LIMIT_REASONS, Phase
+from .phase import LIMIT_REASONS, SUMMARY_REQUEST, WRAP_UP_NOTE, Phase
 from .run_context import RunContext
 
 log = logging.getLogger("mudroom")
@@ -90,20 +90,13 @@ _EXPLANATIONS = {
     Reason.TIMEOUT: "Your time is up.",
     Reason.BUDGET: "You have used up your tokens, or your money.",
     Reason.LOOP: "You are going in circles and were stopped.",
-    Reason.CANCELLED: "You are asked to wrap up.",
 }
-
-SUMMARY_REQUEST = (
-    "Call no more tools. Summarise now what you found and did, and what is left undone."
-)
 
 UNUSED_CHECK = (
     "the check %r did not run: no child with an isolated workspace changed files "
     "(--isolate gives one to each child that may change files)"
 )
 
-WRAP_UP_NOTE = f"{_EXPLANATIONS[Reason.CANCELLED]} {SUMMARY_REQUEST}"
-"""Note of a run that is asked for its summary by `wrap_up`, or at the limit of a run above."""
 OWN_LIMIT_NOTES = [
     f"{_EXPLANATIONS[reason]} {SUMMARY_REQUEST}" for reason in (Reason.MAX_TURNS, Reason.BUDGET)
 ]
@@ -117,6 +110,7 @@ class Ending(Struct, frozen=True):
         error: description of the failure, or "".
         exception: exception of an adapter that ended the run.
         limit: the limit that ended the run.
+        has_begun: false if a limit ended the run before its first request.
         is_summary_requested: true if an earlier process requested the summary already.
     """
 
@@ -124,6 +118,7 @@ class Ending(Struct, frozen=True):
     error: str = ""
     exception: Exception | None = None
     limit: LimitState | None = None
+    has_begun: bool = True
     is_summary_requested: bool = False
 
 
@@ -131,15 +126,15 @@ def end_by_limit(run: RunContext, state: LimitState) -> Ending:
     """Return the ending of a run that a limit ends. Before the first turn it has an error text."""
     error = ""
     left = state.maximum - state.spent
-    if not run.turn and left > 0 and state.name in SHARED_LIMITS:
+    if not run.turn.number and left > 0 and state.name in SHARED_LIMITS:
         size = run.compute_request_range().minimum
         text = NOT_COVERED if run.meter.has_others_below(state) else NO_LAST_TURN
         if _compute_least_amount(run, state.name, size) >= left:
             text = TOO_LARGE
         error = text.format(size=size, unspent=state.name.format_amounts(left, state.maximum))
-    elif not run.turn and state.name is Limit.SECONDS and left > 0:
+    elif not run.turn.number and state.name is Limit.SECONDS and left > 0:
         error = _describe_shortage(run, left)
-    elif not run.turn:
+    elif not run.turn.number:
         error = NOTHING_LEFT.format(unit=state.name.unit)
     return Ending(_REASON_FOR_LIMIT[state.name], error, limit=state)
 
@@ -157,7 +152,8 @@ def explain_no_turn(run: RunContext, ending: Ending) -> Ending:
     """Say that a run did not begin which a limit above ended before its first request."""
     if ending.error or ending.reason not in LIMIT_REASONS:
         return ending
-    return replace(ending, error=NOT_BEGUN if run.brief.parent else NO_TIME_LEFT, limit=None)
+    error = NOT_BEGUN if run.brief.parent else NO_TIME_LEFT
+    return replace(ending, error=error, limit=None, has_begun=False)
 
 
 def _describe_shortage(run: RunContext, left: float) -> str:
@@ -336,12 +332,11 @@ def _allows_summary(run: RunContext, ending: Ending) -> bool:
     if run.control.phase is Phase.CANCELLING:
         return False
     if run.control.phase is Phase.WRAPPING_UP:
-        # A run that a limit above ends before its first request has nothing to summarise.
-        return ending.error != NOT_BEGUN
+        return ending.has_begun  # if not, there is nothing to summarise
     if run.conversation.is_unanswered:
-        has_begun = run.turn > 1 or (run.turn > 0 and bool(run.brief.parent))
+        has_begun = run.turn.number > 1 or (run.turn.number > 0 and bool(run.brief.parent))
         return ending.reason is Reason.TIMEOUT and not ending.error and has_begun
-    return ending.reason in (*LIMIT_REASONS, Reason.LOOP) and run.turn > 0
+    return ending.reason in (*LIMIT_REASONS, Reason.LOOP) and run.turn.number > 0
 
 
 async def _request_summary(run: RunContext, ending: Ending) -> str:
@@ -350,9 +345,10 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
     Returns "" if the limits leave nothing for it, or if the model fails, is too slow, or is
     cancelled.
     """
-    note = f"{_EXPLANATIONS[ending.reason]} {SUMMARY_REQUEST}"
     if run.control.phase is Phase.WRAPPING_UP:
         note = WRAP_UP_NOTE  # also at the limit of a run above: the run has not reached its own
+    else:
+        note = f"{_EXPLANATIONS[ending.reason]} {SUMMARY_REQUEST}"
     run.control.phase = Phase.SUMMARISING
     try:
         # Hooks have limits of their own, and take no time from the model.
@@ -401,30 +397,30 @@ async def close_open_calls(run: RunContext, text: str, *, refused: bool) -> None
 
     The results are stored with the next record.
     """
-    for _, call in run.batch.list_open_calls():
+    for _, call in run.turn.list_open_calls():
         name = normalize_tool_name(call.name)
-        output = run.batch.outputs.get(call.id)
-        is_partial = output and text == INTERRUPTED
+        output = run.turn.outputs.get(call.id)
+        is_partial = output and not refused
         result = ToolResult(f"{text}{PARTIAL_OUTPUT}{output}" if is_partial else text, error=True)
         if window := run.evidence.open_windows.pop(call.id, None):
             result = await window.close(result)
         outcome = CallOutcome(call.id, name, result, refused)
-        run.batch.add(outcome)
+        run.turn.add(outcome)
         event = run.recorder.make_event(
             ToolCallFinished, call_id=call.id, name=name, result=outcome.result, refused=refused
         )
         run.recorder.record_later(event)
-    run.close_batch()
+    run.close_turn()
 
 
-async def end_interrupted_turn(run: RunContext, turn: int, counted_turns: int) -> None:
+async def end_interrupted_turn(run: RunContext, last_turn: int, counted_turns: int) -> None:
     """End the turn or the wait that the user interrupted, and record the interrupt.
 
     Background work continues. The next request has the blocks of a request without an answer.
 
     Arguments:
-        turn: number of the turn before. counted_turns: turns on the meter then. A turn without an
-            answer does not count.
+        last_turn: number of the turn before.
+        counted_turns: turns on the meter then. A turn without an answer does not count.
     """
     control = run.control
     control.clear_cancel()
@@ -435,9 +431,9 @@ async def end_interrupted_turn(run: RunContext, turn: int, counted_turns: int) -
         await close_open_calls(run, INTERRUPTED, refused=False)
         run.meter.end_request()
         is_unanswered = run.conversation.is_unanswered
-        if is_unanswered or run.turn == turn:
+        if is_unanswered or run.turn.number == last_turn:
             run.meter.add_turns(counted_turns - run.meter.turns)
-            run.recorder.turn = turn
+            run.go_to_turn(last_turn)
         run.inbox.mark_interrupt()
         work = run.background.list_open()
         event = run.recorder.make_event(RunWaiting, runs=work, is_interrupted=True)

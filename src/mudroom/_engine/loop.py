@@ -19,7 +19,6 @@ from .conversation import CallOutcome
 from .finish import (
     INCOMPLETE_ANSWER,
     SUMMARY_CALLS_NO_TOOLS,
-    WRAP_UP_NOTE,
     Ending,
     close_open_calls,
     end_by_limit,
@@ -77,7 +76,7 @@ async def execute(
         overlaps.start(run.run_id, run.brief.name)
     try:
         ending = await _reach_ending(run, failure, failure_reason)
-        if not run.recorder.turn:
+        if not run.turn.number:
             ending = explain_no_turn(run, ending)
         run.control.end()
         report = await finish_run(run, ending)
@@ -95,7 +94,7 @@ async def _reach_ending(run: RunContext, failure: str, failure_reason: Reason) -
         if failure:
             return Ending(failure_reason, failure)
         if (reason := resumption.summary_reason) is not None:
-            is_own = resumption.last_note != WRAP_UP_NOTE
+            is_own = not resumption.is_stopped_from_outside
             limit = find_limit_again(run, reason) if is_own else None
             return Ending(reason, limit=limit, is_summary_requested=True)
         async with time_limit(None) as deadline:
@@ -105,6 +104,7 @@ async def _reach_ending(run: RunContext, failure: str, failure_reason: Reason) -
                 await wait_for_next_prompt(run)
             return await take_turns(run, resumption.pending_answer)
     except TimeoutError as error:
+        # The run's own deadline says nothing; whoever else gives up says what took too long.
         limit = None if str(error) else run.timer.limit
         return Ending(Reason.TIMEOUT, str(error), limit=limit)
     except (ModelError, StoppedByHook) as error:
@@ -188,27 +188,37 @@ async def take_turns(run: RunContext, pending: AssistantMessage | None) -> Endin
         pending: an answer that an earlier process received and did not handle completely.
     """
     while True:
-        turn = run.recorder.turn
+        last_turn = run.turn.number
         counted_turns = run.meter.turns
         try:
-            if pending is None:
-                await prepare_request(run)
-                if limit := await reserve_request(run):
-                    return end_by_limit(run, limit)
-                await run.deliver_messages()
-                warn_near_limit(run)
-            answer = pending or await call_within_window(run)
-            pending = None
-            if answer is None:
-                continue
-            if ending := await _act_and_judge(run, answer):
+            ending = await _take_turn(run, pending)
+            if ending and ending.reason is not Reason.GOAL:
+                # What ended the run is stored while a stop can still strike: if this process is
+                # killed before the report is stored, the next one ends the run again from this.
+                await run.recorder.record()
+            if ending:
                 return ending
+            pending = None
         except asyncio.CancelledError:
             if not run.is_interrupted:
                 raise
             pending = None
-            await end_interrupted_turn(run, turn, counted_turns)
+            await end_interrupted_turn(run, last_turn, counted_turns)
             await wait_for_next_prompt(run)
+
+
+async def _take_turn(run: RunContext, pending: AssistantMessage | None) -> Ending | None:
+    """Take one turn; return the ending of the run if it ends with it."""
+    if pending is None:
+        if ending := _judge_repeats(run):
+            return ending
+        await prepare_request(run)
+        if limit := await reserve_request(run):
+            return end_by_limit(run, limit)
+        await run.deliver_messages()
+        warn_near_limit(run)
+    answer = pending or await call_within_window(run)
+    return await _act_and_judge(run, answer) if answer else None
 
 
 async def _act_and_judge(run: RunContext, answer: AssistantMessage) -> Ending | None:
@@ -217,14 +227,13 @@ async def _act_and_judge(run: RunContext, answer: AssistantMessage) -> Ending | 
         return await _refuse_calls_of_summary(run, answer)
     from .tool_calls import run_tool_calls
 
-    outcomes = await run_tool_calls(run)
+    outcomes = await run_tool_calls(run, run.turn)
     ending = judge(run, answer, outcomes)
     if ending and ending.reason is Reason.GOAL:
         ending = await _confirm_goal(run, ending)
-    if outcomes:
-        return ending
-    ending = ending or limit_reminders(run, answer)
-    if not ending:
+    if not (outcomes or ending):
+        if not run.inbox.has_unread:
+            run.conversation.in_a_row.asked += 1
         # Show this turn before the next one starts.
         await run.recorder.record()
     return ending
@@ -254,7 +263,7 @@ async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
         checks = run.services.output_checks
         if refusal := await checks.find_refusal(run.run_id, run.outputs.values):
             run.refuse_outputs(refusal)
-            return _judge_refusals(run)
+            return None
     if warning := run.background.take_warning():
         run.add_note(warning)
         return None
@@ -287,16 +296,16 @@ def judge(run: RunContext, answer: AssistantMessage, outcomes: list[CallOutcome]
     return None
 
 
-def limit_reminders(run: RunContext, answer: AssistantMessage) -> Ending | None:
-    """Count the requests in a row that only the engine wants; one too many ends the run.
+def _judge_repeats(run: RunContext) -> Ending | None:
+    """Return the ending of a run that was refused, or asked in a row, too often.
 
-    Whatever the reason for the next request is (an empty or a cut answer, a hook, a reminder), a
-    model that only talks would be asked for ever. Each reason may have a narrower bound of its own.
+    A model that only talks would be asked for ever, whatever the reasons are (an empty or a cut
+    answer, a hook, a reminder). Each reason may have a narrower bound of its own. The counts are
+    judged before a request, so a process that restores them ends the run here, too.
     """
-    if answer.tool_calls or run.inbox.has_unread:
-        return None
-    run.conversation.in_a_row.asked += 1
-    if run.conversation.in_a_row.asked <= MAX_ASKED:
+    if ending := _judge_refusals(run):
+        return ending
+    if run.conversation.in_a_row.asked <= MAX_ASKED or run.inbox.has_unread:
         return None
     note = shorten_text(run.conversation.queued_note or "", _MAX_NOTE)
     error = ASKED_AGAIN.format(count=MAX_ASKED, note=note)
@@ -406,7 +415,7 @@ async def _must_shorten(run: RunContext) -> bool:
         return True
     if state.requested_focus is not None:
         return True
-    is_first = not run.recorder.turn and not run.brief.history
+    is_first = not run.turn.number and not run.brief.history
     size = 0 if is_first else run.estimate_request_tokens()
     if is_first or size < state.next_check:
         return False

@@ -28,7 +28,7 @@ from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolCategory
 from .._projections.safe_text import redact_answer
 from ..errors import ContextOverflow, ModelError, ModelGarbled, ModelUnavailable
-from .conversation import CallBatch
+from .conversation import Turn
 from .meters.account import RequestPlan
 from .meters.pool import SHORTEST_SUMMARY
 from .run_context import RunContext
@@ -80,7 +80,7 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
     long.
     """
     recorder = run.recorder
-    recorder.turn += 1
+    run.go_to_turn(run.turn.number + 1)
     permit = run.meter.permit
     max_tokens = permit.max_tokens if permit and summary_reason is None else None
     recorder.record_later(
@@ -90,7 +90,7 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
     started_at = run.services.clock.monotonic()
     try:
         answer = await _read_answer(run, is_summary=summary_reason is not None)
-        answer = run.conversation.ensure_unique_call_ids(answer, recorder.turn)
+        answer = run.conversation.ensure_unique_call_ids(answer, run.turn.number)
         charge(run, answer)
     except ModelError as error:
         # A provider that refuses a request counts no tokens.
@@ -111,7 +111,7 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
 
 
 def append_answer(run: RunContext, answer: AssistantMessage) -> None:
-    """Append an answer to the conversation and open the batch of its tool calls."""
+    """Append an answer to the conversation, and its tool calls to the turn."""
     tokens = answer.usage.total_tokens
     is_cut = answer.stop_reason is StopReason.LENGTH
     run.conversation.cut.is_last = is_cut and run.require_longer_answer(answer)
@@ -121,7 +121,7 @@ def append_answer(run: RunContext, answer: AssistantMessage) -> None:
     run.conversation.append_answer(answer, tokens)
     calls = answer.tool_calls
     run.outputs.begin_answer(calls)
-    run.batch = CallBatch(calls)
+    run.turn = Turn(run.turn.number, calls)
 
 
 def charge(run: RunContext, answer: AssistantMessage) -> None:
@@ -160,8 +160,11 @@ async def reserve_request(run: RunContext, *, is_summary: bool = False) -> Limit
 def _say_if_it_waits(run: RunContext) -> Generator[None]:
     """Show that the run waits for a limit, unless the wait is short."""
     accounts = [account for meter in run.meter.walk_up() for account in meter.accounts.values()]
-    limits = ", ".join(f"{each.maximum:,.7g} {each.limit.unit}" for each in accounts[-1:])
-    text = WAITS_FOR_LIMIT.format(limit=f"the limit of {limits}" if limits else "a shared limit")
+    limit = "a shared limit"  # of runs in another process, which keeps its accounts
+    if accounts:
+        outermost = accounts[-1]  # most runs share it, so the wait is most likely for theirs
+        limit = f"the limit of {outermost.maximum:,.7g} {outermost.limit.unit}"
+    text = WAITS_FOR_LIMIT.format(limit=limit)
     loop = asyncio.get_running_loop()
     notice = loop.call_later(WAIT_SECONDS, run.recorder.show_delta, "waiting", text)
     try:

@@ -19,13 +19,13 @@ class Resumption(Struct, frozen=True):
     Arguments:
         pending_answer: the last answer, if tool calls of it are open or no turn followed it.
         summary_reason: the reason why the run ends, if the summary was requested already.
-        last_note: the last note that the run read; it requested the summary.
+        is_stopped_from_outside: true if that reason is a stop, or the limit of a run above.
         is_interrupted: true if the user interrupted the run: it waits for the next prompt.
     """
 
     pending_answer: AssistantMessage | None = None
     summary_reason: Reason | None = None
-    last_note: str = ""
+    is_stopped_from_outside: bool = False
     is_interrupted: bool = False
 
 
@@ -67,6 +67,13 @@ class Phase(Enum):
 
 LIMIT_REASONS = (Reason.TIMEOUT, Reason.MAX_TURNS, Reason.BUDGET)
 """Limits that end the runs below, too, which then have the same reason."""
+
+SUMMARY_REQUEST = (
+    "Call no more tools. Summarise now what you found and did, and what is left undone."
+)
+
+WRAP_UP_NOTE = f"You are asked to wrap up. {SUMMARY_REQUEST}"
+"""Note of a run that is asked for its summary by `wrap_up`, or at the limit of a run above."""
 
 OPEN_PHASES = (Phase.RUNNING, Phase.INTERRUPTING, Phase.INTERRUPTED)
 """Phases of a run that is not stopped: it reads messages, and its children may start."""

@@ -51,7 +51,7 @@ from .meters.account import Permit
 from .meters.meter import NEAR_LIMIT
 from .meters.run_timer import sum_worked_seconds
 from .model_call import append_answer, charge
-from .phase import Phase, Resumption, RunControl
+from .phase import WRAP_UP_NOTE, Phase, Resumption, RunControl
 from .recorded_conversations import PastEvents, find_report, list_returned_runs
 from .run_context import RunContext
 from .structured_output import EMIT_TOOL, REMINDER_START, OutputRefusal
@@ -76,7 +76,7 @@ async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumpt
     return Resumption(
         restorer.pending_answer,
         restorer.summary_reason,
-        restorer.last_note,
+        restorer.is_stopped_from_outside,
         restorer.is_interrupted and not run.inbox.has_next_prompt,
     )
 
@@ -86,7 +86,10 @@ def _restore_permit(run: RunContext, max_tokens: int | None) -> Permit | None:
     if max_tokens is None:
         return None
     accounts = (account for meter in run.meter.walk_up() for account in meter.accounts.values())
-    return Permit((), None, max_tokens, next((each.state for each in accounts), None))
+    # The record does not say which limit allowed no longer answer. The nearest one stands for it:
+    # a limit of the run itself, if it has one, before those of the runs above.
+    nearest = next((account.state for account in accounts), None)
+    return Permit((), None, max_tokens, nearest)
 
 
 class _Restorer:
@@ -104,7 +107,7 @@ class _Restorer:
         self.sent_blocks: list[UserBlock] = []
         self.pending_answer: AssistantMessage | None = None
         self.summary_reason: Reason | None = None
-        self.last_note = ""
+        self.is_stopped_from_outside = False
         self.is_interrupted = False
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             ToolCallStarted: self._start_call,
@@ -134,10 +137,10 @@ class _Restorer:
 
     def _start_call(self, event: ToolCallStarted) -> None:
         self.calls[event.call.id] = event.call
-        self._run.batch.restore_start(event.call)
+        self._run.turn.restore_start(event.call)
 
     def _intend_write(self, event: FileWriteIntended) -> None:
-        self._run.batch.started[event.call_id] = event
+        self._run.turn.started[event.call_id] = event
 
     def _restore_message(self, event: MessageSent) -> None:
         self._run.inbox.restore(event.message)
@@ -157,7 +160,7 @@ class _Restorer:
             run.loop_detector.add_turn(answer, ())
         self.pending_answer = None
         self.is_interrupted = True
-        run.close_batch()
+        run.close_turn()
         run.conversation.queue_again(self.sent_blocks)
         self.sent_blocks = []
         run.inbox.mark_interrupt()
@@ -183,7 +186,8 @@ class _Restorer:
             run.outputs.refuse(OutputRefusal(event.text, event.refused))
         if event.text in NEAR_LIMIT_NOTES:
             run.meter.has_warned = True
-        self.last_note = event.text
+        # The record tells only by its text whose limit a request for the summary is about.
+        self.is_stopped_from_outside = event.text == WRAP_UP_NOTE
 
     def _restore_final_answer(self, answer: AssistantMessage, event: NoteInjected) -> None:
         """Restore what an answer without calls stated and how often the model was reminded.
@@ -210,8 +214,8 @@ class _Restorer:
 
     def _close_turn(self) -> None:
         run = self._run
-        if run.batch.calls:
-            outcomes = run.close_batch()
+        if run.turn.calls:
+            outcomes = run.close_turn()
             collect_reminders(run)
             if self.pending_answer:
                 run.loop_detector.add_turn(self.pending_answer, outcomes)
@@ -239,7 +243,7 @@ class _Restorer:
         run = self._run
         run.conversation.append_user_blocks(self.sent_blocks)
         self.sent_blocks = []
-        run.recorder.turn = event.turn
+        run.go_to_turn(event.turn)
         if self.summary_reason is None:
             run.meter.add_turns(1)
         charge(run, event.message)
@@ -249,7 +253,7 @@ class _Restorer:
 
     def _finish_call(self, event: ToolCallFinished) -> None:
         run = self._run
-        run.batch.add(CallOutcome(event.call_id, event.name, event.result, event.refused))
+        run.turn.add(CallOutcome(event.call_id, event.name, event.result, event.refused))
         call = self.calls.get(event.call_id)
         if event.name == EMIT_TOOL and event.result.error and not event.refused:
             run.outputs.add_refusal(event.result.text)
@@ -267,7 +271,7 @@ class _Restorer:
 
     def _charge_cut_off_child(self, event: ToolCallFinished) -> None:
         """Charge the child of a call that the user interrupted."""
-        position = list(self._run.batch.calls).index(event.call_id) + 1
+        position = list(self._run.turn.calls).index(event.call_id) + 1
         child = join_run_id(event.run, event.turn, position)
         if child in self._run.services.past_events:
             charge_past_child(self._run, child)

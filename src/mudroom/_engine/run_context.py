@@ -19,13 +19,14 @@ from .._core.messages import (
 )
 from .._core.ports import Environment, RequestConfig, Worker
 from .._core.runs import Brief, Reason, Report, RequestHead, Work
-from .._core.tools import make_result_block
+from .._core.tool_names import SERVER_PREFIX
+from .._core.tools import Tool, make_result_block
 from .._platform.paths import read_path_argument
 from .._projections.engine_text import quote_hook
 from ..errors import WorkspaceError
 from .background import BackgroundWork
 from .context_policy import Thresholds
-from .conversation import REQUESTED_FOCUS, CallBatch, CallOutcome, Conversation
+from .conversation import REQUESTED_FOCUS, CallOutcome, Conversation, Turn
 from .evidence import Evidence
 from .inbox import Inbox, is_notification
 from .loop_detection import LoopDetector
@@ -49,7 +50,7 @@ class RunContext:
         tools: tools of the brief that the model gets; a source may have lost some. Without those
             that the provider runs. Tools of servers that it finds by `mcp_find` are found, too.
         memo: state of the run's tools, by tool name.
-        batch: tool calls of the last answer.
+        turn: the turn that the run has reached.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class RunContext:
         if brief.agent.outputs is not None:
             self.tools[EMIT_TOOL] = self.outputs.make_tool()
         self.memo: dict[str, Any] = {}
-        self.batch = CallBatch()
+        self.turn = Turn()
         self.evidence = Evidence()
         self.loop_detector = LoopDetector()
         model = services.get_model(brief.model)
@@ -227,11 +228,6 @@ class RunContext:
         return self.services.compute_price(model, usage, uses_table=self.uses_prices)
 
     @property
-    def turn(self) -> int:
-        """Number of the current turn, from 1; 0 before the first."""
-        return self.recorder.turn
-
-    @property
     def stop_reason(self) -> Reason:
         """Reason of the runs below if the work of this run is stopped now."""
         deadline = self.timer.deadline
@@ -284,9 +280,14 @@ class RunContext:
         for context in self.inbox.take_contexts():
             self.add_note(context, origin="hook")
 
-    def close_batch(self) -> list[CallOutcome]:
-        """Queue the results of the batch, count them as evidence, and return the outcomes."""
-        outcomes = self.batch.list_outcomes()
+    def go_to_turn(self, number: int) -> None:
+        """Begin a turn, or return to an earlier one; events carry its number from now on."""
+        self.turn = Turn(number)
+        self.recorder.turn = number
+
+    def close_turn(self) -> list[CallOutcome]:
+        """Queue the results of the calls, count them as evidence, and return the outcomes."""
+        outcomes = self.turn.list_outcomes()
         for each in outcomes:
             if not each.refused:
                 self.conversation.in_a_row.asked = 0
@@ -296,13 +297,13 @@ class RunContext:
                 self.conversation.shortening.requested_focus = each.result.detail[REQUESTED_FOCUS]
         self.conversation.queue_results(
             [
-                make_result_block(each.call_id, self.batch.choose_result_name(each), each.result)
+                make_result_block(each.call_id, self.turn.choose_result_name(each), each.result)
                 for each in outcomes
             ]
         )
         self.evidence.add(outcomes)
-        self.evidence.board_reminder.add(outcomes, self.recorder.turn)
-        self.batch = CallBatch()
+        self.evidence.board_reminder.add(outcomes, self.turn.number)
+        self.turn = Turn(self.turn.number)
         return outcomes
 
     def _compute_costs(self) -> float | None:
@@ -315,9 +316,16 @@ class RunContext:
             return None
         if not meter.usd:
             price = self.compute_price(self.brief.model, Usage(1, 1))
-            if price is None or (price and self.turn):
+            if price is None or (price and self.turn.number):
                 return None
         return round(meter.usd, 6)
+
+    def find_tool(self, call: ToolCallBlock, name: str) -> Tool | None:
+        """Return the tool that a call means, None if the run has none of the name.
+
+        A tool of a server counts as the server lists it now.
+        """
+        return self.tools.find(name) if name.startswith(SERVER_PREFIX) else self.tools.get(name)
 
     def read_path(self, call_id: str, name: str, path: str) -> str:
         """Return the path that an argument of a call means, with `~` and the like expanded.
@@ -360,7 +368,7 @@ class RunContext:
             failed_outputs=self.outputs.failed,
             usage=meter.usage + meter.descendant_usage,
             usd=self._compute_costs(),
-            turns=self.turn,
+            turns=self.turn.number,
             seconds=round(self.timer.age, 3),
             calls=self.evidence.calls,
             failed=self.evidence.failed,

@@ -63,7 +63,7 @@ class Recorder:
     """Writer of one run's events.
 
     Attributes:
-        turn: number of the current turn; all events carry it.
+        turn: number that all events carry; `RunContext.go_to_turn` sets it.
     """
 
     def __init__(self, services: SessionServices, run_id: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from enum import Enum, auto
+from typing import Any, NamedTuple
 
 from msgspec import Struct, structs
 from msgspec.structs import replace
@@ -37,7 +38,7 @@ from .._projections.safe_text import make_call_title
 from ..errors import MudroomError, UsageError, WorkspaceError, suggest_names
 from .call_context import CallContext
 from .changes.watch import ChangeWindow, WriteWindow, add_writes, explain_unwatched
-from .conversation import INTERRUPTED, UNKNOWN_AFTER_CRASH, CallOutcome
+from .conversation import INTERRUPTED, UNKNOWN_AFTER_CRASH, CallOutcome, Turn
 from .evidence import keep_evidence
 from .file_writes import hash_present
 from .run_context import RunContext
@@ -59,21 +60,21 @@ ALL_FAILED = (
 )
 
 
-async def run_tool_calls(run: RunContext) -> list[CallOutcome]:
-    """Run the calls of the batch that have no outcome yet, and queue all results for the model.
+async def run_tool_calls(run: RunContext, turn: Turn) -> list[CallOutcome]:
+    """Run the calls of the turn that have no outcome yet, and queue all results for the model.
 
     Returns the outcomes in the order of the calls.
     """
-    if not run.batch.calls:
+    if not turn.calls:
         return []
-    open_calls = run.batch.list_open_calls()
+    open_calls = turn.list_open_calls()
     if len(open_calls) == 1:
         [(position, call)] = open_calls
         await _run_call(run, position, prepare_call(run, call))
     elif open_calls:
         scheduler = CallScheduler()
         await _run_all(_start_call(run, scheduler, *each) for each in open_calls)
-    outcomes = run.close_batch()
+    outcomes = run.close_turn()
     for note in collect_reminders(run):
         run.add_note(note)
     failed = [outcome for outcome in outcomes if outcome.result.error]
@@ -119,11 +120,11 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
     """Run one call: intent, act, result, each stored before the next (S1).
 
     Three kinds of calls come here: live ones; those that an earlier process started, which are in
-    `run.batch.started`; and those of a replay, whose tools, hooks and decisions are recorded ones
+    `run.turn.started`; and those of a replay, whose tools, hooks and decisions are recorded ones
     (`recorded_work` is set).
     """
     # For a resumed call the hook was called before: the record has the arguments that it chose.
-    if run.services.hooks and not prepared.refusal and prepared.call.id not in run.batch.started:
+    if run.services.hooks and not prepared.refusal and prepared.call.id not in run.turn.started:
         prepared = await call_before_hook(run, run.services.hooks, prepared)
     # Judged again after a resume: rules may have changed. A replay has the recorded decision.
     prepared = await check_permission(run, prepared)
@@ -131,12 +132,12 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
     context = CallContext(run, prepared.call, position)
     started_at = run.services.clock.monotonic()
     result = refusal
-    if prepared.call.id not in run.batch.started:  # live, or replayed
+    if prepared.call.id not in run.turn.started:  # live, or replayed
         await _record_start(run, prepared, is_refused=refusal is not None)
     elif prepared.tool and not refusal:  # resumed: None if the call may run again
         result = resolve_interrupted(run, prepared.call, prepared.tool)
     if result is None:  # neither refused nor settled by what the earlier process left
-        run.batch.working[prepared.call.id] = prepared.name, started_at
+        run.turn.working[prepared.call.id] = prepared.name, started_at
         result = await act_and_observe(context, prepared)
         if run.services.recorded_work is None:  # recorded results have the engine's lines already
             result = replace(result, text=quote_appended(result.text))
@@ -184,7 +185,7 @@ async def _record_start(run: RunContext, prepared: PreparedCall, *, is_refused: 
 async def _record_outcome(
     run: RunContext, prepared: PreparedCall, outcome: CallOutcome, seconds: float
 ) -> None:
-    run.batch.add(outcome)
+    run.turn.add(outcome)
     finished = run.recorder.make_event(
         ToolCallFinished,
         call_id=outcome.call_id,
@@ -200,28 +201,37 @@ async def _record_outcome(
         await run.recorder.record(finished)
 
 
-ALL_LANES = "*"
-"""Lane of a call that may change anything: it runs alone, except for `is_parallel` tools."""
-READING = "reading"
-"""Lane of calls that change nothing: they run beside one another."""
-_PARALLEL = "parallel "
-"""Start of the lanes of effectful tools with `is_parallel`; each call has its own."""
+class LaneKind(Enum):
+    READING = auto()  # changes nothing: its calls run beside one another
+    ONE_THING = auto()  # changes one thing: its calls run one after another
+    BESIDE = auto()  # of one effectful call, whose tool has `is_parallel`
+    ANYTHING = auto()  # may change anything: its calls run alone, except for those BESIDE
 
 
-def choose_lane(prepared: PreparedCall) -> str | None:
-    """Return the lane of a call: calls of one lane run one after another, except in `READING`.
+class Lane(NamedTuple):
+    """Which other calls of its answer a call waits for. `name`: the thing changed, or the call."""
 
-    None means that the call neither waits for others nor holds them up.
-    """
+    # Not a text alone: a file may have any name, also that of another kind of lane.
+    kind: LaneKind
+    name: str | None = None
+
+
+_READING_LANE = Lane(LaneKind.READING)
+_LANE_OF_ALL = Lane(LaneKind.ANYTHING)
+
+
+def choose_lane(prepared: PreparedCall) -> Lane | None:
+    """Return the lane of a call; None if it neither waits for others nor holds them up."""
     tool = prepared.tool
     if tool is None or prepared.refusal:
         return None
     if tool.effect is Effect.PURE:
         # `wait` may wait for the effect of a call after it, such as an answer to a message.
-        return None if tool.category is ToolCategory.AGENT else READING
+        return None if tool.category is ToolCategory.AGENT else _READING_LANE
     if tool.effect is Effect.EFFECTFUL:
-        return f"{_PARALLEL}{prepared.call.id}" if tool.is_parallel else ALL_LANES
-    return tool.get_key(prepared.arguments)
+        return Lane(LaneKind.BESIDE, prepared.call.id) if tool.is_parallel else _LANE_OF_ALL
+    key = tool.get_key(prepared.arguments)
+    return None if key is None else Lane(LaneKind.ONE_THING, key)
 
 
 class Slot(Struct):
@@ -244,29 +254,32 @@ class CallScheduler:
     """
 
     def __init__(self) -> None:
-        self._changing: dict[str, asyncio.Event] = {}
+        self._changing: dict[Lane, asyncio.Event] = {}
         self._reading: list[asyncio.Event] = []
 
-    def reserve(self, lane: str) -> Slot:
+    def reserve(self, lane: Lane) -> Slot:
         """Return the slot of the next call with a lane; see `choose_lane`."""
         slot = Slot(self._list_before(lane), asyncio.Event())
-        if lane == READING:
+        if lane.kind is LaneKind.READING:
             self._reading.append(slot.done)
             return slot
-        if lane == ALL_LANES:  # all that came before is over when this call begins
+        if lane.kind is LaneKind.ANYTHING:  # all that came before is over when this call begins
             self._changing = {}
             self._reading = []
         self._changing[lane] = slot.done
         return slot
 
-    def _list_before(self, lane: str) -> list[asyncio.Event]:
+    def _list_before(self, lane: Lane) -> list[asyncio.Event]:
         changing = self._changing
-        if lane == READING:
-            return [done for other, done in changing.items() if not other.startswith(_PARALLEL)]
-        if lane == ALL_LANES:
-            return [*changing.values(), *self._reading]
-        before = [changing[other] for other in (lane, ALL_LANES) if other in changing]
-        return before if lane.startswith(_PARALLEL) else [*before, *self._reading]
+        match lane.kind:
+            case LaneKind.READING:
+                events = changing.items()
+                return [done for other, done in events if other.kind is not LaneKind.BESIDE]
+            case LaneKind.ANYTHING:
+                return [*changing.values(), *self._reading]
+            case LaneKind.ONE_THING | LaneKind.BESIDE:
+                before = [changing[each] for each in (lane, _LANE_OF_ALL) if each in changing]
+                return before if lane.kind is LaneKind.BESIDE else [*before, *self._reading]
 
 
 async def call_before_hook(run: RunContext, hooks: Hooks, prepared: PreparedCall) -> PreparedCall:
@@ -433,9 +446,9 @@ async def _ask_approver(
 
 
 def collect_reminders(run: RunContext) -> list[str]:
-    """Return the reminders that are due after a batch of calls."""
+    """Return the reminders that are due after the calls of a turn."""
     makers = [tool.make_reminder for tool in run.tools.values() if tool.make_reminder]
-    reminders = [run.evidence.board_reminder.make_text(run.recorder.turn)]
+    reminders = [run.evidence.board_reminder.make_text(run.turn.number)]
     if makers:
         context = CallContext(run)
         reminders += [make_reminder(context) or "" for make_reminder in makers]
@@ -591,8 +604,7 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
     if name not in run.tools and name in STAND_INS:
         name, arguments = STAND_INS[name]
         call = structs.replace(call, arguments=arguments)
-    # A tool of a server counts as the server lists it now.
-    tool = run.tools.find(name) if name.startswith(SERVER_PREFIX) else run.tools.get(name)
+    tool = run.find_tool(call, name)
     if tool is None:
         hint = _find_replacement(run, name) or suggest_names(call.name, run.tools)
         if name.startswith(SERVER_PREFIX) and FORWARDING_TOOL in run.tools:
@@ -651,7 +663,7 @@ def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> Too
     """Return the result of a call that an earlier process started; None if it may run again."""
     if tool.effect is Effect.EFFECTFUL:
         return ToolResult(INTERRUPTED, error=True, unknown_changes=UNKNOWN_AFTER_CRASH)
-    write = run.batch.started[call.id]
+    write = run.turn.started[call.id]
     if write is None:
         return None
     workspace = run.environment.workspace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from stat import S_IXUSR
 from typing import TypeVar
 
 from msgspec import Struct
@@ -83,11 +84,23 @@ class FileChange(Struct, frozen=True):
     Arguments:
         path: relative to the workspace.
         before, after: sha256 before the first and after the last write, "" for no file.
+        old_mode: permission bits before the first write; None if they are not known.
+        executable: true if its owner could execute it after the last write; None if that is not
+            known, because there was no file or a command changed it.
     """
 
     path: str
     before: str
     after: str
+    old_mode: int | None = None
+    executable: bool | None = None
+
+    @property
+    def mode_change(self) -> bool | None:
+        """True if the file was made executable, False if it is no longer; None for neither."""
+        if self.old_mode is None or self.executable is None:
+            return None
+        return self.executable if self.executable != bool(self.old_mode & S_IXUSR) else None
 
 
 class FileChanges:
@@ -117,10 +130,12 @@ class FileChanges:
             first, last: numbers of the first and the last prompt; default: all.
         """
         changes: dict[str, FileChange] = {}
+        by_commands = set(_select(self._observed, first, last))
         for event in _select(self._writes, first, last):
-            known = changes.get(event.path)
-            before = known.before if known else event.before
-            changes[event.path] = FileChange(event.path, before, event.after)
+            path = event.path
+            known = changes.get(path, event)
+            executable = None if path in by_commands else event.executable
+            changes[path] = FileChange(path, known.before, event.after, known.old_mode, executable)
         return list(changes.values())
 
     def list_observed(self, first: int = 0, last: int | None = None) -> list[str]:

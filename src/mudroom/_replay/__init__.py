@@ -9,13 +9,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 
 from msgspec.structs import replace
 
 from .._adapters.models.replay_model import ReplayModel, remove_varying_text
 from .._adapters.output_filters import mark_injection
-from .._adapters.tools import BOARD_TOOLS, make_builtin_tools
 from .._adapters.workers.local import LocalRunHandle, LocalWorker
 from .._core.agents import WorkspaceSpec
 from .._core.budgets import Grant
@@ -26,13 +25,12 @@ from .._core.events import (
     RunFinished,
     RunStarted,
     StoredEvent,
-    ToolCallFinished,
     ToolCallStarted,
     TurnFailed,
     TurnFinished,
     WorkMerged,
 )
-from .._core.messages import RecordedConversation
+from .._core.messages import RecordedConversation, ToolCallBlock
 from .._core.ports import Environment
 from .._core.runs import Brief, InboxMessage, Reason, Report, Work
 from .._core.tools import Tool
@@ -48,14 +46,10 @@ from .._engine.recorded_conversations import (
     rebuild_conversations,
 )
 from .._engine.run_context import RunContext
-from .._engine.run_tools import RUN_TOOLS
-from .._engine.run_tools.merge_tool import MERGE_TOOL
 from .._engine.session_context import SessionServices, SingleEnvironment
 from .._platform.scratch_dirs import ScratchDir
 from .._platform.time_limits import SystemClock
-from .._projections.team import MESSAGE_TOOL
-from .._session.recorded_options import is_board_offered
-from .recorded_events import RecordedEvents, ReplayDiverged
+from .recorded_events import RecordedEvents, ReplayDiverged, leave_out_lost_requests
 from .recorded_outcomes import (
     RecordedBackground,
     RecordedGate,
@@ -66,6 +60,7 @@ from .recorded_outcomes import (
     RecordedTeams,
 )
 from .recorded_stops import RecordedFault, RecordedMeters, list_past_ends
+from .recorded_tools import RecordedCalls, RecordedTools
 
 __all__ = ["ReplayDiverged", "replay"]
 
@@ -88,16 +83,19 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
 
     Raises ReplayDiverged at the first event that differs from the record.
     """
+    record = events
+    events = leave_out_lost_requests(record)
     journal = RecordedEvents(events, remove_varying_text)
     gate = RecordedGate(journal, events)
+    tools = RecordedTools(events)
     with ScratchDir() as spill_folder:
-        services = _make_services(events, journal, gate, spill_folder)
-        worker = _ReplayWorker(services, events, journal, gate)
+        services = _make_services(events, journal, gate, tools, spill_folder)
+        worker = _ReplayWorker(services, events, journal, gate, tools)
         try:
             await _follow_record(worker, journal)
         finally:
             await worker.close()
-    return list(events)
+    return list(record)
 
 
 async def _follow_record(worker: _ReplayWorker, journal: RecordedEvents) -> None:
@@ -133,6 +131,7 @@ def _make_services(
     events: Sequence[StoredEvent],
     journal: RecordedEvents,
     gate: RecordedGate,
+    recorded_tools: RecordedTools,
     spill_folder: str,
 ) -> SessionServices:
     """Return the services of a replay. Model and tools come from the record."""
@@ -143,7 +142,8 @@ def _make_services(
     hooks = RecordedHooks(events)
     hooks.reach_next = gate.reach_next_of
     agents = {brief.agent.name: brief.agent for brief in children}
-    tools = {**_make_recorded_tools(events), "task": make_task_tool(agents)}
+    tools = {**recorded_tools.toolbox, "task": make_task_tool(agents)}
+    recorded_tools.late = outcomes.make_toolbox(recorded_tools.late)
     unused: Any = None
     environment = Environment(
         spec=WorkspaceSpec(), workspace=unused, sandbox=unused, policy=outcomes
@@ -179,8 +179,10 @@ class _ReplayWorker(LocalWorker):
         events: Sequence[StoredEvent],
         journal: RecordedEvents,
         gate: RecordedGate,
+        tools: RecordedTools,
     ) -> None:
         super().__init__(services, UNLIMITED)
+        self._tools = tools
         self._backgrounds: dict[str, RecordedBackground] = {}
         self._due = {brief.run_id: brief for brief in rebuild_briefs(events)}
         self._journal = journal
@@ -248,6 +250,10 @@ class _ReplayWorker(LocalWorker):
         if not (end := self._past_ends[report.run_id]).done():
             end.set_result(report)
 
+    async def _load_tools(self, brief: Brief) -> tuple[str, ...]:
+        """Return (): the record has the message about tools that were missing."""
+        return ()
+
     def _make_run(
         self, brief: Brief, meter: Meter, control: RunControl, environment: Environment
     ) -> RunContext:
@@ -263,7 +269,11 @@ class _ReplayWorker(LocalWorker):
         run.inbox = RecordedInbox(run.recorder, list_next)
         run.recorded_report = self._journal.stops.find_report(brief.run_id)
         own = self._own_events.get(brief.run_id, ())
-        run.recorded_calls = _group_by_call(own)
+        run.recorded_calls = RecordedCalls(own)
+        run.late_tools = self._tools.late
+        for name in self._tools.offered.get(brief.run_id, {}):
+            if name in run.late_tools:
+                run.tools.setdefault(name, run.late_tools[name])
         run.list_notes_between = partial(self._journal.list_notes_between, brief.run_id)
         background = RecordedBackground(run, own, self._journal, self._gate)
         self._backgrounds[brief.run_id] = background
@@ -333,46 +343,12 @@ def _read_failure(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-def _group_by_call(events: Iterable[StoredEvent]) -> dict[str, list[StoredEvent]]:
-    """Return the starts and ends of calls, by call id."""
-    groups: dict[str, list[StoredEvent]] = {}
-    for event in events:
-        if isinstance(event, ToolCallStarted):
-            groups.setdefault(event.call.id, []).append(event)
-        elif isinstance(event, ToolCallFinished):
-            groups.setdefault(event.call_id, []).append(event)
-    return groups
-
-
 def _always(model: ReplayModel) -> Callable[[str], ReplayModel]:
     return lambda name: model
 
 
 def _find_session_id(events: Sequence[StoredEvent]) -> str:
     return next((event.prompt_id.split("#", 1)[0] for event in events if event.prompt_id), "")
-
-
-def _make_recorded_tools(events: Sequence[StoredEvent]) -> dict[str, Tool]:
-    """Return each tool that a run had: the built-in one, or a stand-in."""
-    briefs = [event.brief for event in events if isinstance(event, RunStarted)]
-    tools = [set(brief.tools) - ({MESSAGE_TOOL} if brief.name else set()) for brief in briefs]
-    names = set[str]().union(*(brief.tools for brief in briefs))
-    # Tools of the user had these names, too.
-    are_engine_tools = all("task" in each for each in tools if each & RUN_TOOLS.keys())
-    engine_tools = {**RUN_TOOLS, "merge": MERGE_TOOL} if are_engine_tools else {}
-    builtin = {**make_builtin_tools(), **engine_tools}
-    made = {name: builtin.get(name) or _make_stand_in(name) for name in names}
-    if not is_board_offered(events):
-        on_request = {name: made[name] for name in BOARD_TOOLS if name in made}
-        made |= {name: replace(tool, offered_to="request") for name, tool in on_request.items()}
-    return made
-
-
-def _make_stand_in(name: str) -> Tool:
-    async def fail(context: object, arguments: object) -> NoReturn:
-        raise ReplayDiverged(f"{name} has no recorded result")
-
-    return Tool(name=name, description="", parameters={"type": "object"}, parse=dict, run=fail)
 
 
 def _find_child_models(events: Sequence[StoredEvent]) -> dict[str, dict[str, str]]:
@@ -479,12 +455,14 @@ class ReplayedRun(RunContext):
 
     Attributes:
         recorded_report: the report in the record, None if it has none.
-        recorded_calls: the starts and ends of its calls in the record, by id.
+        recorded_calls: its calls in the record.
+        late_tools: tools that its brief does not name, as those of servers.
         list_notes_between: see RecordedEvents.
     """
 
     recorded_report: Report | None = None
-    recorded_calls: Mapping[str, Sequence[StoredEvent]] = MappingProxyType({})
+    recorded_calls = RecordedCalls(())
+    late_tools: Mapping[str, Tool] = MappingProxyType({})
     list_notes_between: Callable[[], list[tuple[str, list[str]]]] = list
 
     async def deliver_messages(self) -> None:
@@ -499,22 +477,24 @@ class ReplayedRun(RunContext):
             self.inbox.later -= set(ids)
             await super().deliver_messages()
 
+    def find_tool(self, call: ToolCallBlock, name: str) -> Tool | None:
+        """Return the tool of a call; one that the engine does not have as the record tells of it.
+
+        Which tools the servers of a run had, and when, was true then.
+        """
+        tool = super().find_tool(call, name) or self.late_tools.get(name)
+        return self.recorded_calls.adapt(tool, call)
+
     def read_path(self, call_id: str, name: str, path: str) -> str:
         """Return the path as it was read: which files exist, and where `~` is, was true then."""
-        for event in self.recorded_calls.get(call_id, ()):
-            if isinstance(event, ToolCallStarted):
-                path = str(event.call.arguments.get(name, path))
-            elif isinstance(event, ToolCallFinished) and event.refused:
-                reason = event.result.text.partition(f": {name}: ")[2]
-                if event.result.text.startswith("Invalid arguments for ") and reason:
-                    raise ValueError(reason)
-        return path
+        return self.recorded_calls.read_path(call_id, name, path)
 
     def make_report(self, reason: Reason, text: str, **fields: Any) -> Report:
         """Return the report of the run.
 
         Which words say that a budget did not suffice depends on the size of the first request, and
-        a replay has neither the system prompt nor the tools: those of the record are used. The
+        a replay has neither the system prompt nor the tools: those of the record are used. So are
+        the reasons why tools of servers were missing. The
         order of the evidence depends on when commands in the background, and parallel calls, ended.
         """
         recorded = self.recorded_report
@@ -523,6 +503,7 @@ class ReplayedRun(RunContext):
         if reason is Reason.BUDGET:
             fields["error"] = recorded.error
         report = super().make_report(reason, text, **fields)
+        report = replace(report, missing_tools=recorded.missing_tools)
         return replace(report, **{name: order_as(recorded, report, name) for name in EVIDENCE})
 
 

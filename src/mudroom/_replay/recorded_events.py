@@ -28,6 +28,7 @@ from .._core.events import (
     ToolCallFinished,
     ToolCallStarted,
     TurnFailed,
+    TurnFinished,
     TurnStarted,
     WorkMerged,
 )
@@ -414,6 +415,31 @@ _FROM_THE_WORLD = (
     CheckFinished,
 )
 """Event types that depend on the world outside the engine: a replay does not make them."""
+
+
+def leave_out_lost_requests(events: Sequence[StoredEvent]) -> list[StoredEvent]:
+    """Return the events without the notes that asked runs for a summary which never came.
+
+    The process was killed meanwhile, and the next one did not ask for it again: it ended the run
+    without a summary, or for another reason.
+    """
+    asked: dict[str, int] = {}
+    lost: dict[str, int] = {}
+    found: set[int] = set()
+    for event in events:
+        run = event.run
+        is_request = isinstance(event, NoteInjected) and asks_for_summary(event)
+        if run in lost and (is_request or isinstance(event, RunFinished)):
+            found.add(lost.pop(run))
+        if is_request:
+            asked[run] = id(event)
+        elif isinstance(event, TurnFinished):
+            asked.pop(run, None)
+        elif isinstance(event, TurnStarted):
+            lost.pop(run, None)
+        elif isinstance(event, RunResumed) and run in asked:
+            lost[run] = asked[run]
+    return [event for event in events if id(event) not in found]
 
 
 def list_steps(events: Sequence[StoredEvent]) -> list[StoredEvent]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -65,6 +66,7 @@ class RecordedOutcomes:
     def __init__(self, events: Sequence[StoredEvent], journal: RecordedEvents) -> None:
         self._journal = journal
         self._started_runs: set[str] = set()
+        self._left: set[asyncio.Future[ToolResult]] = set()
         self._results: dict[tuple[str, str], ToolCallFinished] = {}
         self._decisions: dict[tuple[str, str], PermissionDecided] = {}
         for event in events:
@@ -109,9 +111,24 @@ class RecordedOutcomes:
             return await self._return_result(context, arguments)
         if self._is_in_background(context):
             arguments = replace(arguments, background=True)
+        if self._is_left(context):
+            work = asyncio.ensure_future(tool.run(context, arguments))
+            work.add_done_callback(self._left.discard)
+            self._left.add(work)
+            return await self._return_result(context, arguments)
         result = await tool.run(context, arguments)
         recorded = await self._return_result(context, arguments)
         return result if "run" in recorded.detail else recorded
+
+    def _is_left(self, context: CallContext) -> bool:
+        """Return whether a stop cut off a call, and the next process did not know of it.
+
+        The run went on, and ended the child of the call when it ended itself.
+        """
+        call_id = context.call.id if context.call else ""
+        stops = self._journal.stops
+        is_cut_off = stops.is_cut_off(context.run_id, call_id)
+        return stops.has_cut_off(context.run_id, call_id) and not is_cut_off
 
     def _is_in_background(self, context: CallContext) -> bool:
         """Return whether the child of a call worked in the background, detached or not."""
@@ -424,7 +441,7 @@ class RecordedBackground(BackgroundWork):
     @property
     def keeps_run_open(self) -> bool:
         """True if the recorded run went on after this turn because of background work."""
-        return self._run.turn in self._kept_open
+        return self._run.turn.number in self._kept_open
 
     def add_child(
         self, work_id: str, handle: RunHandle, title: str, end: Awaitable[InboxMessage]
@@ -445,7 +462,7 @@ class RecordedBackground(BackgroundWork):
 
     def take_warning(self) -> str:
         """Return the recorded note about commands in this turn."""
-        return self._warnings.get(self._run.turn, "")
+        return self._warnings.get(self._run.turn.number, "")
 
     async def wait_for_message(self) -> bool:
         """Wait for a message if the recorded run did. Return whether there is an unread one."""
@@ -527,7 +544,7 @@ class RecordedGate(RequestGate):
             if isinstance(follows, RunFinished):
                 if event is not follows:
                     await run.deliver_messages()
-                return LimitState(Limit.TURNS, run.turn, run.turn)
+                return LimitState(Limit.TURNS, run.turn.number, run.turn.number)
         elif event is not follows and not isinstance(follows, TurnStarted | Compacted):
             # The process of the request ended, and the next one stopped the run before it.
             await run.deliver_messages()

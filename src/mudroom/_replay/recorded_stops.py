@@ -32,10 +32,11 @@ from .._core.runs import Brief, Reason, Report
 from .._core.tools import ToolResult
 from .._engine.changes.watch import ChangeWindow
 from .._engine.conversation import UNKNOWN_AFTER_CRASH, is_cut_off_result
-from .._engine.finish import OWN_LIMIT_NOTES, SUMMARY_REQUEST, WRAP_UP_NOTE
+from .._engine.finish import OWN_LIMIT_NOTES
 from .._engine.meters.account import Permit
 from .._engine.meters.meter import Meter, ParentMeter
 from .._engine.meters.request_gate import Meters, RequestGate
+from .._engine.phase import SUMMARY_REQUEST, WRAP_UP_NOTE
 from .._engine.resume import NEAR_LIMIT_NOTES
 from .._engine.run_context import RunContext
 from ..errors import ModelError
@@ -344,7 +345,7 @@ class RecordedStops:
         end = self.get_end(run_id)
         run = self._runs[run_id]
         report = end.report
-        if run.turn < end.turn or report is None or end.is_due or end.is_request_lost:
+        if run.turn.number < end.turn or report is None or end.is_due or end.is_request_lost:
             return None
         if end.has_not_begun:
             raise TimeoutError(report.error)
@@ -357,7 +358,7 @@ class RecordedStops:
     def is_stopped_here(self, run_id: str) -> bool:
         """Return whether a stop, or a lost request, must come before the next turn of the run."""
         end = self.get_end(run_id)
-        return (end.is_due or end.is_request_lost) and self._runs[run_id].turn >= end.turn
+        return (end.is_due or end.is_request_lost) and self._runs[run_id].turn.number >= end.turn
 
     def lose_request(self, run_id: str) -> LimitState | None:
         """Note that a request has come again as far as it went; return the limit found then."""
@@ -367,12 +368,12 @@ class RecordedStops:
     def is_ended_by_limit(self, run_id: str) -> bool:
         """Return whether a limit ended the run before the next turn."""
         end = self.get_end(run_id)
-        return end.limit is not None and self._runs[run_id].turn >= end.turn
+        return end.limit is not None and self._runs[run_id].turn.number >= end.turn
 
     def permit_request(self, run_id: str) -> Permit | None:
         """Return the permit of the next turn as recorded, None if no limit counted its answer."""
         end = self.get_end(run_id)
-        turn = self._runs[run_id].turn + 1
+        turn = self._runs[run_id].turn.number + 1
         report = end.report if turn == end.turn else None
         limit = report.limit if report and report.reason is Reason.BUDGET else None
         requests = self._max_tokens.get((run_id, turn))
@@ -388,7 +389,7 @@ class RecordedStops:
     def find_warning(self, run_id: str) -> LimitState | None:
         """Return the limit of which the run was warned at this point."""
         warning = self.get_end(run_id).warning
-        if warning is None or warning[0] != self._runs[run_id].turn:
+        if warning is None or warning[0] != self._runs[run_id].turn.number:
             return None
         return LimitState(warning[1], 0, 0)
 

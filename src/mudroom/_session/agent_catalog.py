@@ -18,6 +18,7 @@ from .._adapters.agent_files.locations import find_places
 from .._adapters.tools import BOARD_TOOLS, BUILTIN_TOOLS
 from .._adapters.tools._sources import load_tools
 from .._core.agents import Agent, Mode
+from .._core.notices import Notice
 from .._platform.open_beneath import find_real_path
 from ..errors import UnknownName, UsageError, quote_value
 from .options import SessionOptions
@@ -36,8 +37,6 @@ KNOWN_TOOLS = (
     "web_search",
 )
 
-# First words of the notice about agents that the project brought.
-AGENTS_NOTICE = "using agents of this folder"
 _CHILD_MODEL = "child_model"
 
 
@@ -65,7 +64,7 @@ def load_catalog(
     folder: str,
     user_home: str,
     explain_unavailable: Callable[[str], str],
-    notices: list[str],
+    notices: list[Notice],
 ) -> AgentCatalog:
     """Collect the agents; a later source replaces an agent of the same name.
 
@@ -88,7 +87,7 @@ def _apply_style(
     options: SessionOptions,
     folder: str,
     user_home: str,
-    notices: list[str],
+    notices: list[Notice],
 ) -> AgentCatalog:
     """Give the root agent its output style. Raises UnknownName."""
     name, origin = (
@@ -119,10 +118,10 @@ def _apply_style(
         # A settings file or an old record may name a style that this folder does not have.
         if not origin:
             raise error
-        notices.append(f"{origin}: output style not used: {error}")
+        notices.append(Notice("unused", f"{origin}: output style not used: {error}"))
         return catalog
     if not style.is_personal:
-        notices.append(f"using the output style {style.name}: {style.path}")
+        notices.append(Notice("style", f"using the output style {style.name}: {style.path}"))
     styled = agent_files.apply_style(catalog.root_agent, style)
     return replace(catalog, root_agent=styled, output_style=style.name)
 
@@ -132,7 +131,7 @@ def _collect_agents(
     folder: str,
     user_home: str,
     explain_unavailable: Callable[[str], str],
-    notices: list[str],
+    notices: list[Notice],
 ) -> AgentCatalog:
     """Collect the agents as `load_catalog` does, without an output style."""
     builtin = [agent_files.load_builtin_agent(name) for name in agent_files.BUILTIN_AGENTS]
@@ -223,14 +222,14 @@ def resolve_child_models(
     rules: str | Mapping[str, str],
     agents: Mapping[str, Agent],
     origin: str = "",
-    notices: list[str] | None = None,
+    notices: list[Notice] | None = None,
 ) -> dict[str, str]:
     """Map the names of existing agents to model strings; "" is the parent's model.
 
     Arguments:
         origin: the settings file or variable with the rules, "" for none. A rule for an agent that
             this folder does not have is then left out, because the rules apply in all folders.
-        notices: a line is added for each rule that is left out.
+        notices: one is added for each rule that is left out.
 
     Raises UsageError, and UnknownName for an agent if there is no origin.
     """
@@ -242,7 +241,7 @@ def resolve_child_models(
             if not origin:
                 raise
             if notices is not None:
-                notices.append(f"{origin}: rule not used: {error}")
+                notices.append(Notice("unused", f"{origin}: rule not used: {error}"))
             continue
         models[agent] = "" if model == "inherit" else model
     return models
@@ -282,7 +281,7 @@ def restrict_untrusted(agent: Agent, personal: Collection[str] | None) -> Agent:
 
 
 def _use_available_model(
-    agent: Agent, explain_unavailable: Callable[[str], str], notices: list[str]
+    agent: Agent, explain_unavailable: Callable[[str], str], notices: list[Notice]
 ) -> Agent:
     """Replace a model that cannot be used here by the parent's."""
     if agent.model == "inherit":
@@ -290,54 +289,54 @@ def _use_available_model(
     reason = explain_unavailable(agent.model)
     if not reason:
         return agent
-    notices.append(
+    text = (
         f"agent {agent.name}: the model {agent.model} cannot be used ({reason}); "
         "the agent uses the model set for children, or else that of its parent"
     )
+    notices.append(Notice("unused", text))
     return replace(agent, model="inherit")
 
 
 def _describe_files(
     loaded: agent_files.LoadedAgents, context: agent_files.ContextFiles, *, trusted: bool
-) -> list[str]:
+) -> Iterator[Notice]:
     """Describe the agents that the project brought, and faulty files."""
-    messages: list[str] = []
     from_project = [name for name in loaded.paths if name not in loaded.personal_names]
     if from_project:
-        message = f"{AGENTS_NOTICE}: {', '.join(from_project)}"
+        text = f"using agents of this folder: {', '.join(from_project)}"
         if not trusted:
-            message += (
-                "; they only read until you trust this folder (mudroom trust add, or --trust)"
-            )
-        messages.append(message)
-    messages.extend(
-        f"agent {name} of {path} is not used: you have an agent of this name, and do not trust"
-        " this folder. To use it: mudroom trust add, or --trust for one run."
-        for name, path in loaded.shadowing.items()
-    )
+            text += "; they only read until you trust this folder (mudroom trust add, or --trust)"
+        yield Notice("agents", text)
+    for name, path in loaded.shadowing.items():
+        yield Notice(
+            "unused",
+            f"agent {name} of {path} is not used: you have an agent of this name, and do not trust"
+            " this folder. To use it: mudroom trust add, or --trust for one run.",
+        )
     faults = [
         diagnostic
         for diagnostic in (*loaded.diagnostics, *context.diagnostics)
         if diagnostic.severity is not agent_files.Severity.NOTE
     ]
     if faults:
-        messages.append(
+        yield Notice(
+            "unused",
             f"{agent_files.count_by_severity(faults)} in agent files, the first: {faults[0]} "
-            "(mudroom agents check lists all)"
+            "(mudroom agents check lists all)",
         )
-    return messages
 
 
 def _describe_missing_servers(
     declared: Iterable[agent_files.DeclaredServer], options: SessionOptions
-) -> Iterator[str]:
-    """Yield a line for each server of an agent file that the session does not use."""
+) -> Iterator[Notice]:
+    """Yield a notice for each server of an agent file that the session does not use."""
     used = {(server.agent, server.name) for server in options.integrations.mcp_servers}
     for server in declared:
         if (server.agent, server.name) not in used:
-            yield (
+            yield Notice(
+                "unused",
                 f"agent {server.agent}: its MCP server {server.name} is not used: it is not"
-                " trusted, or its entry has a problem. See: mudroom mcp"
+                " trusted, or its entry has a problem. See: mudroom mcp",
             )
 
 

@@ -1,29 +1,23 @@
-"""Briefs of runs without a parent, and the meter above them: what the session has left."""
+"""Briefs of runs without a parent: prompts, tasks and scopes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
 from typing import Any
 
-from msgspec.structs import replace
-
 from .._core.agents import Agent, choose_child_model
-from .._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, choose_smaller, limit_turns
-from .._core.messages import ImageBlock, Usage
-from .._core.ports import Clock
+from .._core.budgets import Budget, limit_turns
+from .._core.messages import ImageBlock
 from .._core.runs import Brief, Check
 from .._core.tool_names import narrow_server_patterns
 from .._core.type_checks import check_type
 from .._engine.children.child_brief import narrow_tools
-from .._engine.meters.meter import Meter
-from .._engine.meters.run_timer import RunTimer
-from .._projections.open_events import OpenEvents
+from .._engine.meters.request_gate import SessionMeter
 from ..errors import UsageError
 from .agent_catalog import find_agent
 from .build import SessionResources
 from .conversation_state import ConversationState
 from .options import SessionOptions
-from .prompts import Prompt, PromptContent, parse_prompt
+from .prompts import PromptContent
 
 
 class BriefMaker:
@@ -40,7 +34,7 @@ class BriefMaker:
         self._meter = meter
 
     def continue_conversation(
-        self, prompt: Prompt, agent: Agent, budget: Budget, model: str = ""
+        self, prompt: PromptContent, agent: Agent, budget: Budget, model: str = ""
     ) -> Brief:
         """Make the brief of the next prompt of the conversation.
 
@@ -59,7 +53,7 @@ class BriefMaker:
 
     def make_task_brief(
         self,
-        prompt: Prompt,
+        prompt: PromptContent,
         agent: Agent,
         budget: Budget | None,
         model: str | None = None,
@@ -88,7 +82,7 @@ class BriefMaker:
 
     def make_brief(
         self,
-        prompt: Prompt,
+        prompt: PromptContent,
         agent: Agent,
         model: str,
         budget: Budget,
@@ -101,16 +95,15 @@ class BriefMaker:
         Arguments:
             more: other fields of the brief.
         """
-        content = parse_prompt(prompt)
-        self._check_images(content, model)
+        self._check_images(prompt, model)
         # `run_brief` limits it again; here its depth decides which tools the run has.
         budget = self._meter.limit_budget(budget, depth)
         mode = self._options.permissions.mode
         return Brief(
             run_id=self._conversation.make_run_id(),
             agent=agent,
-            prompt=content.text,
-            content=content.blocks,
+            prompt=prompt.text,
+            content=prompt.blocks,
             tools=self._choose_tools(agent, budget, is_root=depth == 0),
             model=model,
             budget=budget,
@@ -123,14 +116,14 @@ class BriefMaker:
         """Return the tools that an agent selects, and the patterns of the servers it may use."""
         services = self._resources.services
         tools = narrow_tools(
-            services.toolbox, agent.tools, depth=budget.depth or 0, is_root=is_root
+            services.toolbox, agent.tools, may_have_children=bool(budget.depth), is_root=is_root
         )
         servers = services.servers.patterns if services.servers else ()
         return (*tools, *narrow_server_patterns(servers, agent.tools))
 
-    def _check_images(self, content: PromptContent, model: str) -> None:
+    def _check_images(self, prompt: PromptContent, model: str) -> None:
         """Raise UsageError if a prompt has an image that no model of the string takes."""
-        has_image = any(isinstance(block, ImageBlock) for block in content.blocks)
+        has_image = any(isinstance(block, ImageBlock) for block in prompt.blocks)
         if has_image and (refusal := self._resources.models.explain_refused_images(model)):
             raise UsageError(
                 f"the prompt has an image, but {refusal}",
@@ -150,96 +143,3 @@ class BriefMaker:
         if isinstance(agent, Agent):
             return agent
         return find_agent(agent, self._resources.services.agents)
-
-
-class SessionMeter(Meter):
-    """The meter above the runs that the caller starts: prompts, tasks and scopes.
-
-    It counts their turns, and the time in which at least one of them works.
-    """
-
-    is_run = False
-
-    def __init__(self, budget: Budget, clock: Clock) -> None:
-        super().__init__(budget)
-        self._timer = RunTimer(clock, self)
-        self._working = 0
-        self.set_paused(True)
-
-    @property
-    def has_shared_limits(self) -> bool:
-        """True if the session has a limit: all of them hold for its runs, too."""
-        budget = self.budget
-        is_timed = budget.turns is not None or budget.seconds is not None
-        return is_timed or bool(self.accounts)
-
-    def start_time(self) -> None:
-        """Count the time until `stop_time`, only once if several runs work."""
-        if not self._working:
-            self.set_paused(False)
-        self._working += 1
-
-    def stop_time(self) -> None:
-        """Stop counting the time if no other run works."""
-        self._working -= 1
-        if not self._working:
-            self.set_paused(True)
-
-    def limit_budget(self, requested: Budget, depth: int) -> Budget:
-        """Limit the budget of a run to what the session has left.
-
-        Arguments:
-            depth: level of the run: 0 for a prompt, 1 for a task or a scope.
-        """
-        own = self.budget
-        children_left = None if own.children is None else max(0, own.children - self.children)
-        turns_left = None if own.turns is None else max(0, own.turns - self.turns)
-        levels_left = None if own.depth is None else max(0, own.depth - depth)
-        amounts: dict[str, Any] = {}
-        for limit in SHARED_LIMITS:
-            left = self.compute_amount_left(limit)
-            if left is not None:
-                amount: float | None = getattr(requested, limit)
-                amounts[limit] = choose_smaller(amount, max(0, left))
-        limited = replace(
-            requested,
-            turns=choose_smaller(requested.turns, turns_left),
-            seconds=choose_smaller(requested.seconds, self._timer.time_left),
-            children=choose_smaller(requested.children, children_left),
-            depth=choose_smaller(requested.depth, levels_left),
-            **amounts,
-        )
-        # By default a prompt may start one level of children, a task or a scope none.
-        return limited.with_defaults(Budget(depth=1 - depth))
-
-    def add_child_turns(self, count: int) -> None:
-        self.turns += count
-
-    def list_shared_limits(self) -> Iterator[LimitState]:
-        yield from super().list_shared_limits()
-        if self.budget.turns is not None:
-            yield LimitState(Limit.TURNS, self.budget.turns, self.turns)
-        if self._timer.limit is not None:
-            yield self._timer.limit
-
-    def find_shared_limit(self, fraction: float) -> LimitState | None:
-        """Return the first exceeded limit."""
-        # No warnings: each run warns of its own limits.
-        return super().find_shared_limit(fraction) if fraction >= 1 else None
-
-    def add_past(self, recorded: OpenEvents, unfinished: Collection[str]) -> None:
-        """Add what earlier processes spent.
-
-        Arguments:
-            unfinished: ids of runs that continue. They add what they spent themselves.
-        """
-        past = recorded.amounts
-        for event in recorded.events:
-            if event.run not in unfinished:
-                past.apply(event)
-        self.charge(past.usage, past.usd, past.estimate)
-        if not past.is_price_known:
-            self.charge(Usage(), None)
-        self.add_turns(past.turns)
-        self.add_usage(Usage(), 0.0, children=past.children)
-        self._timer.add_past(recorded.time.seconds)

@@ -24,6 +24,7 @@ from .._adapters.workers.local import LocalWorker
 from .._core.agents import Agent
 from .._core.events import SessionOpened, StoredEvent
 from .._core.listings import ListingLimits, count_listed_characters
+from .._core.notices import Notice
 from .._core.ports import ApprovalDecision, ApprovalRequest, Environment, Journal, SessionServers
 from .._core.ports.board import BoardOffer
 from .._core.tools import Tool
@@ -36,7 +37,13 @@ from ..errors import JournalError, SessionPaused, UsageError
 from .agent_catalog import AgentCatalog, describe_platform, load_catalog, resolve_child_models
 from .context_windows import make_context_policy
 from .environments import EnvironmentFactory, SessionEnvironments
-from .model_registry import ModelRegistry, explain_offline, explain_unusable, make_replay_model
+from .model_registry import (
+    ModelRegistry,
+    explain_offline,
+    explain_unusable,
+    make_missing_model_error,
+    make_replay_model,
+)
 from .open_adapters import (
     add_hooks,
     check_isolation,
@@ -81,7 +88,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
     output_style: str = ""
     mcp_servers: SessionServers | None = None
     context_files: agent_files.ContextFiles | None = None
-    notices: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
     tool_sources: SessionToolSources
     tracing: SessionTracing | None = None
 
@@ -109,17 +116,22 @@ class SessionResources(Struct, frozen=True, kw_only=True):
 
 
 async def open_resources(
-    options: SessionOptions, watchers: Watchers, past_events: PastEvents
+    options: SessionOptions,
+    watchers: Watchers,
+    past_events: PastEvents,
+    *,
+    allows_offline: bool = False,
 ) -> SessionResources:
     """Choose and open everything a session uses. If it raises, nothing stays open.
 
     Arguments:
         watchers: called with each event of the runs; may be changed later.
         past_events: events of interrupted runs, by run id; filled before the first run.
+        allows_offline: use the offline model if the model is "auto" and none is found.
 
     Raises UsageError or JournalError.
     """
-    builder = _Builder(options)
+    builder = _Builder(options, allows_offline=allows_offline)
     async with builder.undo:
         resources = await builder.build(watchers, past_events)
         builder.undo.pop_all()
@@ -129,8 +141,9 @@ async def open_resources(
 class _Builder:
     """Builds one session. `undo` closes what is open; empty it when everything is built."""
 
-    def __init__(self, options: SessionOptions) -> None:
+    def __init__(self, options: SessionOptions, *, allows_offline: bool) -> None:
         self._options = options
+        self._allows_offline = allows_offline
         self._environ = get_environ(options)
         self._folder = find_folder(options)
         self._home = find_home(options)
@@ -141,7 +154,7 @@ class _Builder:
             lambda name: make_replay_model(name, open_store(options.store, self._home)),
             takes_images=options.model_options.takes_images,
         )
-        self._notices: list[str] = []
+        self._notices: list[Notice] = []
         self._servers = open_servers(options, self._folder, self._home, self._environ)
         self.undo = AsyncExitStack()
         self.undo.push_async_callback(self._models.close)
@@ -222,7 +235,7 @@ class _Builder:
     async def _open_journal(self) -> SessionJournal:
         journal = await open_journal(self._options, self._home)
         self.undo.push_async_callback(journal.close)
-        self._notices.extend(getattr(journal, "notices", ()))
+        self._notices += (Notice("record", text) for text in getattr(journal, "notices", ()))
         return SessionJournal(journal)
 
     def _build_services(
@@ -320,7 +333,9 @@ class _Builder:
         return self._models.get_model(requested).name
 
     def _use_offline_model(self) -> str:
-        self._notices.append(explain_offline(self._environ))
+        if not self._allows_offline:
+            raise make_missing_model_error()
+        self._notices.append(Notice("offline", explain_offline(self._environ)))
         return "offline"
 
     async def _choose_child_models(self, agents: Mapping[str, Agent]) -> dict[str, str]:

@@ -1,7 +1,4 @@
-"""Environments of runs: their files, their sandbox and their permission policy.
-
-node_environments.py: those of a session on a machine that does not see its folder
-"""
+"""Environments of runs: their files, their sandbox and their permission policy."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager as AsyncContext
 from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -19,6 +17,7 @@ from msgspec.structs import replace
 from .._adapters.tools import make_builtin_tools
 from .._core.agents import WorkspaceKind, WorkspaceSpec
 from .._core.events import Overlap
+from .._core.notices import Notice
 from .._core.ports import (
     NO_CHOICE,
     Environment,
@@ -39,6 +38,7 @@ from ..permissions.policy import RulePolicy
 from ..permissions.rules import Permissions
 
 if TYPE_CHECKING:
+    from .._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces
     from .._adapters.workspaces.isolated.workspaces import IsolatedFolder, IsolatedWorkspaces
 
 # Returns the isolated workspaces of a session, always the same object.
@@ -97,7 +97,7 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
     def open(
         self,
         folder: str,
-        notices: list[str],
+        notices: list[Notice],
         *,
         spec: WorkspaceSpec = WorkspaceSpec(),  # noqa: B008  (immutable)
         workspace: Workspace | None = None,
@@ -129,7 +129,7 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
         return Environment(spec=spec, workspace=workspace, sandbox=sandbox, policy=policy)
 
     def _open_sandbox(
-        self, mode: str, folder: str, notices: list[str], view: FolderView | None
+        self, mode: str, folder: str, notices: list[Notice], view: FolderView | None
     ) -> Sandbox:
         from .._adapters.sandboxes.choose import SandboxRequest, choose_sandbox
 
@@ -145,7 +145,7 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
         )
         sandbox, notice = choose_sandbox(request)
         if notice:
-            notices.append(notice)
+            notices.append(Notice("sandbox", notice))
         return sandbox
 
     def open_copy(self, folder: str, original: str) -> Environment:
@@ -309,6 +309,67 @@ class SessionEnvironments:
         sandbox = self._open_folder(folder, self._factory).sandbox
         stack.callback(sandbox.close)
         return sandbox
+
+
+class NodeEnvironments(SessionEnvironments):
+    """The port Environments on a machine that does not see the session's folder.
+
+    Its shared environment has no files: a run begins with the files of a tree.
+
+    Arguments:
+        factory: opens folders with the options of the session.
+        folder: path of the folder on the session's machine.
+        workspaces: the files that this machine has.
+    """
+
+    sees_folder = False
+
+    def __init__(
+        self, factory: EnvironmentFactory, folder: str, workspaces: NodeWorkspaces
+    ) -> None:
+        self._folder = folder
+        self._workspaces = workspaces
+        empty = Path(workspaces.directory, "empty")
+        empty.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shared = factory.open(str(empty), [], view=FolderView(folder))
+        super().__init__(shared, factory, lambda: workspaces)
+
+    @property
+    def original(self) -> str:
+        """Path of the folder on the session's machine."""
+        return self._folder
+
+    def _prepare(self, opening: Opening) -> Environment:
+        """Fetch the files of a run and open its environment."""
+        spec = opening.spec
+        if spec.is_snapshot:
+            environment = self._open_snapshot(opening)
+            opening.stack.callback(environment.sandbox.close)
+            return environment
+        if spec.kind is WorkspaceKind.COPY and spec.tree:
+            return self._open_fetched_copy(opening)
+        if spec.tree and not spec.has_changes:
+            for tree in {spec.base, spec.tree}:
+                self._workspaces.fetch(tree, opening.stop)
+        return super()._prepare(opening)
+
+    def _open_snapshot(self, opening: Opening) -> Environment:
+        """Open the files of a tree for a run that only reads."""
+        spec = opening.spec
+        folder = opening.stack.enter_context(
+            self._workspaces.open_snapshot(spec.tree, opening.stop, same_path=self._has_same_path)
+        )
+        return self._add_trees(self._open_as(spec, folder, opening.factory))
+
+    def _open_fetched_copy(self, opening: Opening) -> Environment:
+        """Open a copy of the files of a tree, which is removed with the run."""
+        tree = opening.spec.tree
+        self._workspaces.fetch(tree, opening.stop)
+        folder = self._workspaces.check_out(tree, same_path=self._has_same_path)
+        opening.stack.callback(self._workspaces.remove, folder.run_id)
+        environment = opening.factory.open_copy(folder.files.folder, self.original)
+        opening.stack.callback(environment.sandbox.close)
+        return replace(environment, missing=", ".join(folder.missing))
 
 
 class IsolatedFiles:

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
 _REPLAY = "replay:"
 
-OFFLINE_NOTICE = (
-    "No API key and no local server found: using the offline model, which follows rules and knows "
-    "a few tasks. For a real model set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, "
-    "OPENAI_BASE_URL or OLLAMA_HOST."
+# The first that are looked for. `mudroom models` lists those of the other providers.
+MODEL_VARIABLES = (
+    "ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, OPENAI_BASE_URL or OLLAMA_HOST"
 )
 
 
@@ -325,10 +324,28 @@ def _load_wire(wire: str) -> type[WireModel]:
 
 def explain_offline(environ: Mapping[str, str]) -> str:
     """Return the notice that the offline model is used because there is no other one."""
+    text = (
+        "No API key and no local server found: using the offline model, which follows rules and "
+        f"knows a few tasks. For a real model set {MODEL_VARIABLES}."
+    )
     if pace := read_offline_pace(environ):
-        pace_text = f" It writes {pace:g} tokens per second, as $MUDROOM_OFFLINE_PACE says."
-        return OFFLINE_NOTICE + pace_text
-    return OFFLINE_NOTICE
+        text += f" It writes {pace:g} tokens per second, as $MUDROOM_OFFLINE_PACE says."
+    return text
+
+
+def make_missing_model_error(where: str = "") -> UsageError:
+    """Make the error that "auto" finds no model.
+
+    Arguments:
+        where: the folder whose sessions have no model, "" for that of one session.
+    """
+    return UsageError(
+        "no model: no API key and no local server found",
+        where=where,
+        remedy=f"Set {MODEL_VARIABLES}, or the variable of another provider (mudroom models lists "
+        'them), or name a model. The model "offline" needs no key: it is a demo that follows '
+        "rules.",
+    )
 
 
 def read_offline_pace(environ: Mapping[str, str]) -> float:

@@ -19,6 +19,7 @@ from .._adapters.tools import BOARD_TOOLS, make_builtin_tools
 from .._core.agents import Agent, WorkspaceKind
 from .._core.listings import ListingLimits, choose_description_length
 from .._core.messages import ToolCallBlock
+from .._core.notices import Notice
 from .._core.ports import Board, Hooks, Journal, Model, SessionServers, SessionStore
 from .._core.ports.board import BoardOffer
 from .._core.tool_names import normalize_tool_name, parse_tool_pattern, parse_tool_patterns
@@ -90,7 +91,7 @@ def collect_tools(
 
 
 def check_isolation(
-    options: SessionOptions, agents: Iterable[Agent], folder: str, notices: list[str]
+    options: SessionOptions, agents: Iterable[Agent], folder: str, notices: list[Notice]
 ) -> None:
     """Raise UsageError if the session isolates its children and git cannot be used.
 
@@ -113,8 +114,11 @@ def check_isolation(
             remedy=f"{INSTALL_GIT}, or let children share the folder.",
         )
     notices += (
-        f"agent {name} cannot run: it has an isolated workspace, which needs git ({reason}). "
-        f"{INSTALL_GIT}, or remove isolation from the agent"
+        Notice(
+            "missing",
+            f"agent {name} cannot run: it has an isolated workspace, which needs git ({reason}). "
+            f"{INSTALL_GIT}, or remove isolation from the agent",
+        )
         for name in isolated
     )
 
@@ -223,7 +227,7 @@ def _allows_search(permissions: Permissions) -> bool:
     )
 
 
-def explain_missing_search(agent: Agent, model: Model, options: SessionOptions) -> list[str]:
+def explain_missing_search(agent: Agent, model: Model, options: SessionOptions) -> list[Notice]:
     """Explain why an agent that asks for `web_search` does not get it; nothing if it does.
 
     An agent asks if its file or an allow rule names the tool.
@@ -240,7 +244,7 @@ def explain_missing_search(agent: Agent, model: Model, options: SessionOptions) 
         reason = "the provider does not ask before a search; the allow rule WebSearch permits it"
     else:
         return []
-    return [f"web_search is not available: {reason}"]
+    return [Notice("missing", f"web_search is not available: {reason}")]
 
 
 def open_store(store: SessionStore | str | None, home: str) -> SessionStore:
@@ -272,7 +276,7 @@ def open_tracing(
     options: SessionOptions,
     environ: Mapping[str, str],
     redact: Callable[[str], str],
-    notices: list[str],
+    notices: list[Notice],
 ) -> SessionTracing | None:
     """Open the exporter of traces, None for a session without it; `start` starts its thread.
 

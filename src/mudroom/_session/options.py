@@ -127,13 +127,14 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     Arguments:
         model: a model string ("anthropic:claude-sonnet-4-5", "ollama:qwen3:8b", "offline"), a
             Model object, or "auto": the first provider in `environ` that has a key or a local
-            server, else the offline model.
+            server. If there is none, the session does not open.
         cwd: the folder that file tools are limited to, or a Workspace object that they use in its
             place.
         budget: limits of all runs of the session together: prompts, tasks, scopes and the runs
             below them. A resumed session counts its earlier runs, too.
         prompt_budget: limits of each prompt, child runs included.
-        tools: tools of the caller. One that has the name of a built-in tool replaces it. A plain
+        tools: the caller's own tools, in addition to the built-in ones. One that has the name of a
+            built-in tool replaces it; which tools an agent has is chosen by `Agent.tools`. A plain
             function becomes a tool as the decorator `tool` would make it. A text
             "package.module:name" names a tool that each process imports for itself.
         agents: agents of the caller for `task`. One that has the name of a built-in agent

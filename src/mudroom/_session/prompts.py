@@ -61,16 +61,13 @@ def parse_prompt(prompt: object, where: str = "") -> PromptContent:
     return content
 
 
-def check_prompts(prompts: Iterable[Prompt]) -> list[Prompt]:
+def parse_prompts(prompts: Iterable[Prompt]) -> list[PromptContent]:
     """Check the prompts of several tasks. Raises UsageError at the first that is not usable."""
     # A string is iterable, too: each character would become a task.
     if isinstance(prompts, str):
         raise UsageError("map takes several prompts, not one text", remedy="Use `task`.")
     check_type("prompts", prompts, Iterable, "map")
-    listed = list(prompts)
-    for number, prompt in enumerate(listed, 1):
-        parse_prompt(prompt, f"prompt {number}")
-    return listed
+    return [parse_prompt(prompt, f"prompt {number}") for number, prompt in enumerate(prompts, 1)]
 
 
 def _parse_block(block: object, number: int, where: str) -> TextBlock | ImageBlock:

@@ -171,20 +171,20 @@ def find_former_folders(events: Iterable[StoredEvent], folder: str) -> dict[str,
     Arguments:
         folder: where the session works now.
     """
-    former: dict[str, str] = {}
-    latest = folder
+    former_folders: dict[str, str] = {}
+    opened_in = folder
     for event in events:
         if type(event) is SessionOpened:
-            latest = path_from_text(event.cwd) or folder
-        elif latest != folder:
+            opened_in = path_from_text(event.cwd) or folder
+        elif opened_in != folder:
             if event.run:
-                former[event.run] = latest
-        elif type(event) is RunStarted and event.brief.continues in former:
-            former[event.run] = former[event.brief.continues]
+                former_folders[event.run] = opened_in
+        elif type(event) is RunStarted and event.brief.continues in former_folders:
+            former_folders[event.run] = former_folders[event.brief.continues]
         elif type(event) is TurnStarted:
             # A turn in the present folder: the model knows it by now.
-            former.pop(event.run, None)
-    return former
+            former_folders.pop(event.run, None)
+    return former_folders
 
 
 def describe_move(events: Sequence[StoredEvent], folder: str) -> str:
@@ -194,10 +194,10 @@ def describe_move(events: Sequence[StoredEvent], folder: str) -> str:
         folder: where it works now.
     """
     opened = [event for event in events if type(event) is SessionOpened]
-    former = path_from_text(opened[-1].cwd) if opened else ""
-    if former in ("", folder):
+    folder_before = path_from_text(opened[-1].cwd) if opened else ""
+    if folder_before in ("", folder):
         return ""
-    return f"this session goes on in {folder}; before, it worked in {former}"
+    return f"this session goes on in {folder}; before, it worked in {folder_before}"
 
 
 def _choose_style(options: SessionOptions, events: Sequence[StoredEvent]) -> dict[str, Any]:
@@ -329,15 +329,17 @@ def restore_options(
     recorded = [opened.options for opened in openings if opened.options is not None]
     if not recorded:  # of a version that recorded only these two
         isolation = options.isolation
-        former = {
+        recorded_fields = {
             "isolate": isolation.each_child or openings[0].isolate,
             "check": isolation.check or openings[0].check,
         }
-        return change_options(options, former)
+        return change_options(options, recorded_fields)
     last = recorded[-1]
     changes = {name: _decode(name, last) for name in RESTORED if name not in chosen}
-    former = path_from_text(openings[-1].cwd)
-    rules = [_rebase(rule, former, find_folder(options)) for rule in changes.pop("permissions", ())]
+    old_folder = path_from_text(openings[-1].cwd)
+    rules = [
+        _rebase(rule, old_folder, find_folder(options)) for rule in changes.pop("permissions", ())
+    ]
     if agents := [*_decode("agents", last), *options.agents]:
         # One that is given now replaces the recorded one of its name.
         changes["agents"] = list({agent.name: agent for agent in agents}.values())
@@ -356,9 +358,9 @@ def restore_options(
     return change_options(options, {**changes, "permissions": permissions})
 
 
-def _rebase(rule: Rule, former: str, folder: str) -> Rule:
+def _rebase(rule: Rule, old_folder: str, new_folder: str) -> Rule:
     """Move a rule about the session's old folder to its new one."""
-    return replace(rule, base=folder) if former and rule.base == former else rule
+    return replace(rule, base=new_folder) if old_folder and rule.base == old_folder else rule
 
 
 def _decode(name: str, recorded: Mapping[str, Any]) -> Any:  # noqa: ANN401  of the option

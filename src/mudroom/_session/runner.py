@@ -14,6 +14,7 @@ from .._core.agents import Agent, Mode
 from .._core.budgets import Budget, Grant
 from .._core.events import AnyEvent, ConversationRewound, SessionClosed, SessionOpened, StoredEvent
 from .._core.messages import Message
+from .._core.notices import Notice
 from .._core.ports import RunHandle, Worker
 from .._core.runs import Brief, InboxMessage, Report, find_root_id
 from .._core.runs import T as Outputs
@@ -21,13 +22,14 @@ from .._core.tools import Tool
 from .._core.type_checks import check_type
 from .._engine.children.child_brief import narrow_tools
 from .._engine.compaction.summary import RUN_TITLE, make_summary_prompt
+from .._engine.meters.request_gate import SessionMeter
 from .._engine.session_context import SessionServices, Watchers
 from .._engine.structured_output import OutputType, parse_output_type
 from .._platform.paths import path_to_text
 from .._projections.open_events import OpenEvents
 from .._version import __version__
 from ..errors import UsageError, quote_value
-from .briefs import BriefMaker, SessionMeter
+from .briefs import BriefMaker
 from .build import DenyAllApprover, SessionResources
 from .conversation_state import ConversationState
 from .options import SessionOptions
@@ -35,6 +37,7 @@ from .prompts import (
     InterruptedPrompt,
     OutputSpec,
     Prompt,
+    PromptContent,
     RunRequest,
     add_outputs,
     convert_report,
@@ -45,6 +48,7 @@ from .recorded_options import (
     copy_journal,
     describe_move,
     describe_other_board,
+    describe_restored,
     encode_options,
     find_former_folders,
 )
@@ -111,26 +115,28 @@ class SessionRunner:
             watcher: called with each of its events.
             model: model string for this prompt only, "" for the session's.
         """
+        content = parse_prompt(prompt)
         agent, output_type = add_outputs(self.resources.root_agent, outputs)
         # Made before the wait for the lock, so that a stop during the wait also stops this prompt.
         request = self.make_request(is_prompt=True)
         async with self._prompt_lock:
             await self._resume_unfinished(request)
             request = replace(request, watcher=watcher, output_type=output_type)
-            report = await self._continue_interrupted(prompt, request)
+            report = await self._continue_interrupted(content, request)
             if report is None:
                 limits = self._options.prompt_budget.with_defaults(agent.budget)
-                brief = self.briefs.continue_conversation(prompt, agent, limits, model)
+                brief = self.briefs.continue_conversation(content, agent, limits, model)
                 report = await self._run_in_conversation(brief, request)
         return convert_report(report, output_type)
 
-    async def _continue_interrupted(self, prompt: Prompt, request: RunRequest) -> Report | None:
+    async def _continue_interrupted(
+        self, prompt: PromptContent, request: RunRequest
+    ) -> Report | None:
         """Give a prompt to the run that the user interrupted; return None if there is none."""
         interrupted = self._interrupted
         if interrupted is None:
             return None
-        content = parse_prompt(prompt)
-        if content.blocks or request.output_type:
+        if prompt.blocks or request.output_type:
             raise UsageError(
                 "the interrupted prompt continues, and takes neither images nor outputs",
                 remedy="Give only a text, or stop it first with Session.runs.cancel.",
@@ -139,7 +145,7 @@ class SessionRunner:
         is_open = False
         try:
             with self._show_to(request.watcher, interrupted.brief.run_id):
-                message = InboxMessage(uuid.uuid4().hex, content.text)
+                message = InboxMessage(uuid.uuid4().hex, prompt.text)
                 if not (self.is_stopped(request) or handle.send(message)):
                     return None
                 report = await self._wait_for_prompt(handle)
@@ -164,7 +170,8 @@ class SessionRunner:
             # In plan mode, a summary changes no file.
             agent = replace(self.resources.root_agent, mode=Mode.PLAN)
             limits = Budget(turns=1, children=0).with_defaults(self._options.prompt_budget)
-            brief = self.briefs.continue_conversation(make_summary_prompt(focus), agent, limits)
+            prompt = parse_prompt(make_summary_prompt(focus))
+            brief = self.briefs.continue_conversation(prompt, agent, limits)
             brief = replace(brief, is_compaction=True, description=RUN_TITLE)
             return await self._run_in_conversation(brief, request)
 
@@ -222,8 +229,14 @@ class SessionRunner:
         history = await make_history()
         services = replace(self.resources.services, toolbox=tools, approver=DenyAllApprover())
         model = self.briefs.resolve_model(agent)
-        brief = self.briefs.make_brief(prompt, agent, model, agent.budget, history=history, depth=1)
-        brief = replace(brief, tools=narrow_tools(tools, None, depth=agent.budget.depth or 0))
+        content = parse_prompt(prompt)
+        brief = self.briefs.make_brief(
+            content, agent, model, agent.budget, history=history, depth=1
+        )
+        # A scope has no children unless its budget names levels of them.
+        may_have_children = bool(agent.budget.depth)
+        tool_names = narrow_tools(tools, None, may_have_children=may_have_children)
+        brief = replace(brief, tools=tool_names)
         on_start(brief.run_id)
         worker = self.resources.worker.with_services(services)
         return await self.run_brief(brief, request, worker)
@@ -269,7 +282,7 @@ class SessionRunner:
 
     async def load_record(
         self, recorded: OpenEvents, watchers: Iterable[Callable[[StoredEvent], None]]
-    ) -> list[str]:
+    ) -> list[Notice]:
         """Restore the state of a resumed or forked session; return the notices for the user.
 
         Arguments:
@@ -301,11 +314,12 @@ class SessionRunner:
         self.meter.add_past(recorded, self._conversation.unfinished_events)
         folder = services.environments.shared.workspace.root
         services.former_folders.update(find_former_folders(events, folder))
-        notices = [
+        texts = [
             describe_move(events, folder),
             describe_other_board(events, self.resources.board_name),
+            describe_restored(self._options),
         ]
-        return [notice for notice in notices if notice]
+        return [Notice("record", text) for text in texts if text]
 
     def record_opening(self, session: str, cwd: str, rights: tuple[str, ...]) -> None:
         """Show the opening to the watchers. The journal stores it with the next event."""
@@ -410,7 +424,7 @@ class SessionRunner:
             brief = replace(brief, budget=budget)
         # Not `_show_to`: there may be thousands of runs, and most have no watcher.
         show = request.watcher and filter_events(brief.run_id, request.watcher)
-        run = StartedRun(self.resources.services, self.meter, self._handles)
+        run = RootRun(self.resources.services, self.meter, self._handles)
         is_interrupted = False
         try:
             if show:
@@ -440,7 +454,7 @@ class SessionRunner:
         finally:
             self._working_prompt = None
 
-    async def _wait_for_end(self, brief: Brief, handle: RunHandle, run: StartedRun) -> None:
+    async def _wait_for_end(self, brief: Brief, handle: RunHandle, run: RootRun) -> None:
         """Wait for the end of an interrupted prompt, and add its run to the conversation."""
         report: Report | None = None
         with closing(run):
@@ -482,8 +496,8 @@ def make_opening(
     )
 
 
-class StartedRun:
-    """One run.
+class RootRun:
+    """One run without a parent, from its start to the closing of its meter.
 
     Arguments:
         handles: of the runs that work; the run adds and removes its own.

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from .._core.agents import Agent
 from .._core.budgets import Budget
 from .._core.events import AnyEvent, StoredEvent
+from .._core.notices import Notice
 from .._core.ports import Sandbox, Workspace
 from .._core.runs import RecordedTask, Report
 from .._core.runs import T as Outputs
@@ -48,15 +49,22 @@ class Session:
     Its keyword arguments are the fields of `SessionOptions`, which describes them.
 
     Attributes:
-        notices: messages for the user about how the session was opened.
+        notices: messages for the user about how the session was opened, by kind.
         start_source: why a new session starts, for hooks, such as "clear" after another one. Set it
             before the session opens. A resumed or forked session has its own source.
         end_reason: why the session ends, for hooks. Set it before the end.
         chosen_options: flat names of the options that win over a resumed session's record, by
             default those that are given here.
+        allows_offline: let the model "auto" be the offline model if no other one is found. Only
+            for a user who reads the notice and the answer: a service, or a file of results, would
+            pass a demo off as a model. Set it before the session opens.
 
-    Errors: UsageError (no such folder, unknown model), JournalError. If a model fails, no exception
-    is raised: the run's report has the reason.
+    Opening raises UsageError (no such folder, unknown model) and JournalError. Without a model it
+    raises UsageError("no model: no API key and no local server found"): neither `model` nor the
+    agent names one, and `environ` has no MUDROOM_MODEL, no key (ANTHROPIC_API_KEY, OPENAI_API_KEY,
+    GEMINI_API_KEY or that of another provider) and no address (OPENAI_BASE_URL, OLLAMA_HOST, ...).
+    `model="offline"` takes the offline model, a demo, on purpose. If a model fails later, no
+    exception is raised: the run's report has the reason.
 
     Example:
         async with Session(model="offline", cwd=".") as session:
@@ -67,9 +75,10 @@ class Session:
     def __init__(self, **options: Any) -> None:
         self._options = make_options(options)
         self._budget = self._options.budget
-        self.notices: list[str] = []
+        self.notices: list[Notice] = []
         self.start_source = "startup"
         self.end_reason = "other"
+        self.allows_offline = False
         self.chosen_options = list_chosen(options)
         self._conversation = ConversationState()
         self._watchers = Watchers()
@@ -88,7 +97,10 @@ class Session:
             )
             self._budget = self._options.budget
         resources = await build.open_resources(
-            self._options, self._watchers, self._conversation.unfinished_events
+            self._options,
+            self._watchers,
+            self._conversation.unfinished_events,
+            allows_offline=self.allows_offline,
         )
         self._runner = SessionRunner(resources, self._options, self._conversation, self._watchers)
         self._runner.meter.set_limits(self._budget)
@@ -104,8 +116,6 @@ class Session:
         self.notices.extend(runner.resources.notices)
         if recorded is not None:
             self.notices += await runner.load_record(recorded, self._history_watchers)
-            if notice := recorded_options.describe_restored(self._options):
-                self.notices.append(notice)
         await runner.resources.models.load_replays()
         runner.record_opening(self.id, self.cwd, recorded_options.list_grants(self._options))
         if hooks := runner.resources.services.hooks:
@@ -178,7 +188,10 @@ class Session:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """Names of the root agent's tools."""
+        """Names of all tools of the session: the built-in ones and those that options add.
+
+        An agent has all of them or a choice. Tools of MCP servers are in `session.mcp.tools`.
+        """
         return tuple(self._require_open().resources.services.toolbox)
 
     @property

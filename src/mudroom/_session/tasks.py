@@ -19,11 +19,12 @@ from ..errors import UsageError
 from .prompts import (
     OutputSpec,
     Prompt,
+    PromptContent,
     RunRequest,
     add_outputs,
-    check_prompts,
     convert_report,
     parse_prompt,
+    parse_prompts,
     to_report,
 )
 from .runner import SessionRunner
@@ -47,7 +48,8 @@ def make_task(
         more: see `BriefMaker.make_task_brief`.
     """
     specification, output_type = add_outputs(runner.briefs.select_agent(agent), outputs)
-    brief = runner.briefs.make_task_brief(prompt, specification, budget, **more)
+    content = parse_prompt(prompt)
+    brief = runner.briefs.make_task_brief(content, specification, budget, **more)
     return brief, runner.make_request(output_type)
 
 
@@ -116,8 +118,8 @@ async def run_tasks(
     check_amount("parallel", parallel, "map", is_count=True, minimum=1)
     specification, output_type = add_outputs(runner.briefs.select_agent(agent), outputs)
     # All prompts are checked before the first task starts.
-    checked = check_prompts(prompts)
-    briefs = [runner.briefs.make_task_brief(each, specification, budget) for each in checked]
+    contents = parse_prompts(prompts)
+    briefs = [runner.briefs.make_task_brief(each, specification, budget) for each in contents]
     slots = asyncio.Semaphore(parallel)
     request = runner.make_request(output_type)
 
@@ -184,12 +186,12 @@ class _TaskStream:
         try:
             async for prompt in prompts:
                 number += 1
-                parse_prompt(prompt, f"prompt {number}")
+                content = parse_prompt(prompt, f"prompt {number}")
                 await self._places.acquire()
                 await self._slots.acquire()
                 if self._runner.is_stopped(request):
                     return
-                self._started.append(self._start(prompt, request))
+                self._started.append(self._start(content, request))
                 self._changed.set()
         finally:
             self._is_fed = True
@@ -211,7 +213,7 @@ class _TaskStream:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _start(self, prompt: Prompt, request: RunRequest) -> asyncio.Task[Report[Any]]:
+    def _start(self, prompt: PromptContent, request: RunRequest) -> asyncio.Task[Report[Any]]:
         brief = self._runner.briefs.make_task_brief(prompt, self._agent, self._budget)
         task = asyncio.create_task(self._run(brief, request))
         self._tasks.add(task)

@@ -8,8 +8,8 @@ For what such a server needs besides: `check_prompt`, `check_outputs` and `expla
 what clients send, `Peer` keeps the requests that are open between a server and its client, in both
 directions, `FairSlots` shares places for work between clients, `Listener` takes the connections of
 an HTTP server, `make_private_file` and `replace_private_file` write what no other user may read,
-and `delete_session` deletes a session with its files. `RunControls` and `McpControls` are the types
-of `session.runs` and `session.mcp`.
+and `delete_session` deletes a session with its files. `RunControls`, `McpControls` and `Notice` are
+the types of `session.runs`, `session.mcp` and of each of `session.notices`.
 
 Example:
     questions = Questions()
@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .._adapters.journals.sessions import delete_session
+    from .._core.notices import Notice
     from .._core.schemas import explain_mismatch
     from .._peers import Peer, PeerGone
     from .._platform.connection_limits import ConnectionLimits
@@ -61,6 +62,7 @@ _EXPORTS = {
     "ListenOptions": ".listening",
     "Listener": ".listening",
     "McpControls": ".._session.controls",
+    "Notice": ".._core.notices",
     "Peer": ".._peers",
     "PeerGone": ".._peers",
     "Question": ".questions",
@@ -85,6 +87,7 @@ __all__ = [
     "ListenOptions",
     "Listener",
     "McpControls",
+    "Notice",
     "Peer",
     "PeerGone",
     "Question",

@@ -8,16 +8,23 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from .._adapters.tools import make_builtin_tools
+from .._adapters.tools import find_builtin_tool, make_builtin_tools
 from .._core.agents import Mode
 from .._core.ports import ApprovalDecision, ApprovalRequest
 from .._core.runs import is_run_above
 from .._core.tools import ToolCategory
 from .._platform.time_limits import time_limit
+from .._projections.safe_text import make_call_title, sanitize_line
 from .._session.session import Session
 from ..errors import MudroomError
-from ..permissions.approved_rules import ApprovedRules, keep_approved
-from ..permissions.rules import Rule
+from ..permissions.approved_rules import (
+    FOLDER_ORIGIN,
+    SESSION_ORIGIN,
+    ApprovedRules,
+    forget_approved,
+    keep_approved,
+)
+from ..permissions.rules import Rule, Verdict
 
 
 class Question(Struct, eq=False, kw_only=True):
@@ -98,7 +105,12 @@ class Questions:
         self._open: dict[str, Question] = {}
         self._session: Session | None = None
         self._approved: ApprovedRules | None = None
-        self._exact_calls: set[str] = set()
+        self._exact_calls: dict[str, Rule] = {}
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules that answers have approved; those for an exact call are not in any settings."""
+        return (*(self._approved.rules if self._approved else ()), *self._exact_calls.values())
 
     def list(self, run_id: str | None = None) -> tuple[Question, ...]:
         """Return the open questions, oldest first; only those of a run and below it with an id."""
@@ -144,6 +156,19 @@ class Questions:
         if self._approved:
             self._approved.add(*rules)
 
+    def remove_rules(self, *rules: Rule) -> None:
+        """Ask again about what these rules allow; a rule that is kept for a folder is deleted.
+
+        Raises UsageError or OSError if the file of such rules cannot be read or written.
+        """
+        exact = self._exact_calls.items()
+        self._exact_calls = {key: rule for key, rule in exact if rule not in rules}
+        for rule in rules:
+            if self._approved:
+                self._approved.remove(rule)
+            if self._session and rule.origin == FOLDER_ORIGIN:
+                forget_approved(self._session.home, rule)
+
     def keep_rules(self, *rules: Rule) -> None:
         """Allow what these rules cover in later sessions in this folder and below it.
 
@@ -158,6 +183,13 @@ class Questions:
             return ()
         return self._approved.suggest(request.tool, request.arguments)
 
+    def list_open_parts(self, request: ApprovalRequest) -> tuple[str, ...]:
+        """Return the parts of a command that no rule allows yet."""
+        if self._approved is None:
+            return ()
+        findings = self._approved.list_open_findings(request.tool, request.arguments)
+        return tuple(finding.command for finding in findings)
+
     def allow_always(
         self, request: ApprovalRequest, rules: tuple[Rule, ...] | None = None
     ) -> tuple[Rule, ...]:
@@ -171,12 +203,28 @@ class Questions:
         rules = self.suggest_rules(request) if rules is None else rules
         self.add_rules(*rules)
         if not (rules or request.form):
-            self._exact_calls.add(_make_exact_key(request))
+            self._exact_calls[_make_exact_key(request)] = _make_exact_rule(request)
         return rules
+
+    def find_reason(self, request: ApprovalRequest) -> str | None:
+        """Return why a call is allowed without a question, None if it is not.
+
+        A client that shows one question after another looks here again before each of them: the
+        answer to one may allow the next call.
+        """
+        if request.form:
+            return None
+        is_known = _make_exact_key(request) in self._exact_calls
+        if is_known or (self._approved and self._approved.allow(request.tool, request.arguments)):
+            return self._allowed
+        is_edit = request.category is ToolCategory.WRITE
+        if self.mode is Mode.BYPASS or (self.mode is Mode.ACCEPT_EDITS and is_edit):
+            return f"allowed by the mode {self.mode.value}"
+        return None
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
         """Wait for the client's decision, unless an earlier answer or the mode allows the call."""
-        if request.form is None and (why := self._find_reason(request)):
+        if why := self.find_reason(request):
             return ApprovalDecision(True, why)
         if self._refuse and (refusal := self._refuse(request)):
             return ApprovalDecision(False, refusal)
@@ -209,16 +257,6 @@ class Questions:
             if question.is_open:
                 question.decision.set_exception(error)
 
-    def _find_reason(self, request: ApprovalRequest) -> str | None:
-        """Return why a call is allowed without a question, None if it is not."""
-        is_known = _make_exact_key(request) in self._exact_calls
-        if is_known or (self._approved and self._approved.allow(request.tool, request.arguments)):
-            return self._allowed
-        is_edit = request.category is ToolCategory.WRITE
-        if self.mode is Mode.BYPASS or (self.mode is Mode.ACCEPT_EDITS and is_edit):
-            return f"allowed by the mode {self.mode.value}"
-        return None
-
     def _choose_id(self, request: ApprovalRequest) -> str:
         made = self._make_id(request) if self._make_id else secrets.token_hex(8)
         # Two forms of the same call can be open at once.
@@ -231,3 +269,10 @@ class Questions:
 
 def _make_exact_key(request: ApprovalRequest) -> str:
     return f"{request.tool} {request.arguments}"
+
+
+def _make_exact_rule(request: ApprovalRequest) -> Rule:
+    """Return a rule to show for a call that no rule of the settings can allow."""
+    title = make_call_title(request.arguments, find_builtin_tool(request.tool))
+    tool = f"{request.tool}, this exact call"
+    return Rule(Verdict.ALLOW, tool, sanitize_line(title), SESSION_ORIGIN)

@@ -353,7 +353,7 @@ def _resolve_tools(config: ToolConfig | None, known: Mapping[str, Tool]) -> dict
         tool = _resolve_tool(item, known)
         if tools.setdefault(tool.name, tool) is not tool:
             raise UsageError(f"two tools have the name {tool.name!r}", remedy="Rename one of them.")
-    for name in tools.keys() - set(narrow_tools(tools, None, depth=0)):
+    for name in tools.keys() - set(narrow_tools(tools, None, may_have_children=False)):
         raise UsageError(
             f"a scope starts no child runs, so it cannot use the tool {name!r}",
             remedy="Leave it out, or run an agent with `session.task`.",

@@ -96,7 +96,7 @@ class EditorSession:
 
     async def _begin(self, session: Session) -> None:
         for notice in session.notices:
-            self._notify(notice)
+            self._notify(notice.text)
         if self._updates is None:
             self._updates = self._make_updates(session)
             self._load_history(self._updates)

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mudroom import Mode, Session, Tool
-from mudroom.driving import SessionDriver, SessionStart
+from mudroom.driving import Notice, SessionDriver, SessionStart
 from mudroom.errors import UnknownName
 from mudroom.permissions import Rule
 from mudroom.ports import HookCallback, ServerStatus
@@ -105,10 +105,10 @@ class HostedSession:
         return planned.session
 
     async def _begin(self, session: Session) -> None:
-        if self._resume_point:
-            session.notices.append(await self._resume_point.apply(session))
-        for notice in filter(None, session.notices):
-            self._notify(notice)
+        if self._resume_point and (text := await self._resume_point.apply(session)):
+            session.notices.append(Notice("record", text))
+        for notice in session.notices:
+            self._notify(notice.text)
         self._approver.start_session(session)
         self._output.servers = self.list_servers
         self._output.attach(session)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mudroom import Approver, Budget, Session
-from mudroom.driving import Listener, ListenOptions, ServerAddress, SessionDriver
+from mudroom.driving import Listener, ListenOptions, Notice, ServerAddress, SessionDriver
 from mudroom.errors import UsageError
 
 from ..line_streams import LineInput, LineOutput
@@ -71,7 +71,7 @@ class McpServer:
         self._options = options
         self._notify = notify
         self._stop = asyncio.Event()
-        self.select_notices: Callable[[Iterable[str]], Iterable[str]] = list
+        self.select_notices: Callable[[Iterable[Notice]], Iterable[Notice]] = list
 
     def stop(self) -> bool:
         """Stop all tasks and end the server. Return False if it ends already."""
@@ -156,7 +156,7 @@ class McpServer:
         )
         async with driver:
             for notice in self.select_notices(driver.session.notices):
-                self._notify(notice)
+                self._notify(notice.text)
             host_tasks.open(driver)
             yield driver.session, host_tasks
 

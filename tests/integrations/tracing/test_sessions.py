@@ -294,7 +294,7 @@ async def test_variables_that_turn_traces_off_are_told(
     monkeypatch.setenv(name, value)
     async with open_session(tmp_path) as session:
         await session.run("go")
-        assert any(notice in text for text in session.notices), session.notices
+        assert any(notice in text for text in map(str, session.notices)), session.notices
     assert not receiver.headers
 
 
@@ -304,7 +304,7 @@ async def test_values_that_are_not_used_are_told(
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "event_only")
     async with open_session(tmp_path, environ={"TRACEPARENT": "wrong"}) as session:
         await session.run("go")
-        text = " ".join(session.notices)
+        text = " ".join(map(str, session.notices))
     assert "CAPTURE_MESSAGE_CONTENT=event_only is not used" in text
     assert "TRACEPARENT is not used" in text
     assert "gen_ai.input.messages" not in {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -50,6 +51,22 @@ async def start_server(
         if process.returncode is None:
             process.kill()
         await process.wait()
+
+
+async def run_fleet(folder: Path, *words: str) -> str:
+    """Run `mudroom fleet` and return its output."""
+    environ = {"PATH": os.environ["PATH"], "MUDROOM_HOME": str(folder / "home")}
+    command = (sys.executable, "-m", "mudroom", "fleet", *words)
+    process = await asyncio.create_subprocess_exec(*command, env=environ, stdout=PIPE)
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    return out.decode()
+
+
+async def list_workers(folder: Path) -> list[dict[str, Any]]:
+    """Return the worker processes that `mudroom fleet status` shows."""
+    statuses = json.loads(await run_fleet(folder, "status", "--json"))
+    return [worker for status in statuses for worker in status["workers"]]
 
 
 def make_token(folder: Path, owner: str = "ada", store: str = "") -> str:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
-import sys
 import time
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,7 +20,7 @@ from mudroom.testing import ModelServer, ServerRequest
 from mudroom.testing.model_server import ServerAnswer
 
 from .conftest import Client
-from .program import make_token, start_server
+from .program import list_workers, make_token, run_fleet, start_server
 
 CHILDREN = 4
 BUSY_SECONDS = 7.0
@@ -47,22 +44,6 @@ class Children:
             return str(request.messages[2]["content"])
         prompts = [f"Work {number}." for number in range(CHILDREN)]
         return [ToolCallBlock(f"t{each[5]}", "task", {"prompt": each}) for each in prompts]
-
-
-async def run_fleet(folder: Path, *words: str) -> str:
-    """Run `mudroom fleet` and return its output."""
-    environ = {"PATH": os.environ["PATH"], "MUDROOM_HOME": str(folder / "home")}
-    command = (sys.executable, "-m", "mudroom", "fleet", *words)
-    process = await asyncio.create_subprocess_exec(*command, env=environ, stdout=PIPE)
-    out, _ = await process.communicate()
-    assert process.returncode == 0
-    return out.decode()
-
-
-async def list_workers(folder: Path) -> list[dict[str, Any]]:
-    """Return the worker processes that `mudroom fleet status` shows."""
-    statuses = json.loads(await run_fleet(folder, "status", "--json"))
-    return [worker for status in statuses for worker in status["workers"]]
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ..._core.notices import Notice
 from ..._core.ports import ToolSource
 from ..._core.tools import Tool
 from ..._platform.imports import import_object
@@ -68,15 +69,16 @@ class SessionToolSources:
         self._tasks: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
 
-    async def open(self) -> list[str]:
+    async def open(self) -> list[Notice]:
         """Open all sources and add their tools; return a notice for each that failed."""
-        notices: list[str] = []
+        notices: list[Notice] = []
         for source in self._sources:
             try:
                 await source.open()
                 tools = self._add(await source.list())
             except Exception as error:  # noqa: BLE001  a source may raise anything
-                notices.append(f"the tools of {source.name} are missing: {error}")
+                text = f"the tools of {source.name} are missing: {error}"
+                notices.append(Notice("missing", text))
                 continue
             self._stack.push_async_callback(source.close)
             self._tasks.append(asyncio.create_task(self._follow(source, tools)))

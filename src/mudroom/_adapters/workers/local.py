@@ -197,9 +197,9 @@ class LocalRunHandle(TaskHandle):
 
     def find_current_call(self) -> tuple[str, float] | None:
         """Return the tool and the seconds of the call that works longest."""
-        if self.run is None or not self.run.batch.working:
+        if self.run is None or not self.run.turn.working:
             return None
-        name, started_at = next(iter(self.run.batch.working.values()))
+        name, started_at = next(iter(self.run.turn.working.values()))
         return name, self.run.services.clock.monotonic() - started_at
 
     def stop_command(self, work_id: str) -> bool:

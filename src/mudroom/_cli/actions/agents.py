@@ -17,6 +17,7 @@ from ..._adapters.agent_files.safe_read import FileDiagnostics
 from ..._adapters.models.providers import parse_model_name
 from ..._core.agents import Agent, choose_child_model
 from ..._core.listings import count_noun
+from ..._core.notices import Notice
 from ..._projections.safe_text import sanitize, sanitize_line
 from ..._session.agent_catalog import (
     KNOWN_TOOLS,
@@ -78,11 +79,11 @@ def _find_sources(cwd: str) -> dict[str, Any]:
     return {"user_home": os.environ.get("HOME", ""), "plugins": plugins}
 
 
-def list_child_models(cwd: str, notices: list[str]) -> dict[str, str]:
+def list_child_models(cwd: str, notices: list[Notice]) -> dict[str, str]:
     """Resolve the setting `child_model`. Raises UsageError.
 
     Arguments:
-        notices: a line is added for each rule that is not used.
+        notices: one is added for each rule that is not used.
     """
     return _resolve_rules(cwd, load_agents(cwd), notices)
 
@@ -113,7 +114,7 @@ def _check_model(agent: Agent, path: str) -> Iterator[Diagnostic]:
         yield Diagnostic(path, 1, Severity.WARNING, text.strip())
 
 
-def print_agents(cwd: str, *, as_json: bool) -> int:
+def print_agents(cwd: str, *, as_json: bool = False) -> None:
     """Print agents, skills, output styles and the number of findings."""
     loaded = load_agents(cwd)
     styles = load_styles(cwd)
@@ -127,7 +128,7 @@ def print_agents(cwd: str, *, as_json: bool) -> int:
         print_json(
             {"agents": rows, "skills": skills, "output_styles": shown_styles, "findings": findings}
         )
-        return 0
+        return
     lines: list[tuple[str, str]] = []
     for row in rows:
         model = "" if row["child_model"] == "inherit" else f", model {row['child_model']}"
@@ -140,7 +141,6 @@ def print_agents(cwd: str, *, as_json: bool) -> int:
     print_rows(lines)
     if counts := agent_files.count_by_severity(findings):
         print_entry(f"{counts}: mudroom agents check shows them.")
-    return 0
 
 
 def list_usable_agents(cwd: str) -> list[Agent]:
@@ -174,7 +174,7 @@ def _collect_agents(loaded: LoadedAgents) -> dict[str, Agent]:
 
 
 def _resolve_rules(
-    cwd: str, loaded: LoadedAgents, notices: list[str] | None = None
+    cwd: str, loaded: LoadedAgents, notices: list[Notice] | None = None
 ) -> dict[str, str]:
     agents = {name: agent_files.load_builtin_agent(name) for name in agent_files.BUILTIN_AGENTS}
     agents |= {agent.name: agent for agent in loaded.agents}
@@ -197,7 +197,7 @@ def _find_child_model(agent: Agent, rules: Mapping[str, str]) -> str:
     return choose_child_model(rules, agent.name, "inherit")
 
 
-def print_agent(cwd: str, name: str) -> int:
+def print_agent(cwd: str, name: str) -> None:
     """Print one agent as it would run. Raises UnknownName."""
     loaded = load_agents(cwd)
     agent = find_agent(name, _collect_agents(loaded))
@@ -215,7 +215,6 @@ def print_agent(cwd: str, name: str) -> int:
     for finding in loaded.diagnostics:
         if finding.path == path:
             print_entry(str(finding))
-    return 0
 
 
 def _list_facts(
@@ -249,11 +248,12 @@ def _list_facts(
     yield "context", agent.context_files
 
 
-def create_agent_file(cwd: str, name: str) -> int:
+def create_agent_file(cwd: str, name: str) -> None:
     """Write a template for a new agent.
 
     Raises UsageError if the file exists, MudroomError if it cannot be written.
     """
+    load_settings(cwd)  # fails for a folder that does not exist, or settings that are wrong
     normalized = agent_files.normalize_name(name)
     if not normalized:
         raise UsageError(f"{name!r} is not a valid name", remedy="Use letters and hyphens.")
@@ -278,7 +278,6 @@ def create_agent_file(cwd: str, name: str) -> int:
         f'  mudroom --agent {normalized} -p "..."',
         prefix="",
     )
-    return 0
 
 
 def check_agent_files(cwd: str, paths: Iterable[str]) -> int:
@@ -287,6 +286,7 @@ def check_agent_files(cwd: str, paths: Iterable[str]) -> int:
     Arguments:
         paths: files and folders; none means all files that apply in the folder `cwd`.
     """
+    load_settings(cwd)  # see `create_agent_file`
     named = list(paths)
     if named:
         findings = [finding for path in named for finding in _check_path(path)]

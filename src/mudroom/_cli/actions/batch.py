@@ -6,13 +6,11 @@ import asyncio
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, cast
-
-from msgspec import Struct
+from typing import Any
 
 from ..._adapters.journals.sessions import stream_events
 from ..._core.budgets import Budget, check_amount
@@ -23,14 +21,14 @@ from ..._platform.scratch_dirs import ScratchDir
 from ..._session.config import Settings
 from ..._session.session import Session
 from ...errors import JournalBusy, MudroomError, UnknownName, UsageError
-from ..batches.batch import RECORD_TYPES, Batch, BatchPlan, RecordReader
+from ..batches.batch import RECORD_TYPES, Batch, BatchFlags, BatchPlan, RecordReader
 from ..batches.input_file import InputFacts, InputFile
-from ..batches.results import ResultFile, ResultFormat, get_new_path, sort_results
+from ..batches.results import ResultFile, get_new_path, sort_results
 from ..batches.status import BatchStatus, StatusFile
 from ..output.batch_progress import BatchScreen, format_counts
 from ..output.notices.log import show_log
 from ..output.run_reporter import EXIT_TRY_LATER
-from ..output.signals import SIGNALS, exit_now
+from ..output.signals import catch_signals
 from .batch_status import (
     STDIN,
     check_output,
@@ -105,33 +103,6 @@ _SHOW_SECONDS = 0.25
 _SHOWN_PER_FILE = 4
 
 
-class BatchFlags(Struct, frozen=True, kw_only=True):
-    file: str
-    out: str = ""
-    agent: str = "general"
-    parallel: int = 64
-    kind: str = "native"
-    is_ordered: bool = False
-    retry: str = ""
-    max_budget_usd: float | None = None
-    quiet: bool = False
-
-
-class _Plan(Struct, frozen=True):
-    """What the command line asks for.
-
-    Arguments:
-        again: reasons whose lines run again. start: the batch's session.
-    """
-
-    cwd: str
-    flags: BatchFlags
-    settings: Settings
-    again: set[Reason]
-    output: Path
-    start: SessionStart
-
-
 def run_batch(cwd: str, flags: BatchFlags, settings: dict[str, object]) -> int:
     """Run a batch.
 
@@ -142,7 +113,7 @@ def run_batch(cwd: str, flags: BatchFlags, settings: dict[str, object]) -> int:
 
 
 async def _run_batch(cwd: str, flags: BatchFlags, settings: Settings) -> int:
-    again = _parse_reasons(flags.retry)
+    again = _parse_reasons(flags.retry or "")
     if flags.max_budget_usd is not None:  # click lets "nan" pass
         check_amount("usd", flags.max_budget_usd, "--max-budget-usd", is_count=False)
     out = choose_output(flags.file, flags.out)
@@ -152,51 +123,31 @@ async def _run_batch(cwd: str, flags: BatchFlags, settings: Settings) -> int:
     if Path(flags.file).resolve() == output.resolve():
         raise UsageError("the output would replace the input", where=str(output))
     start = await _find_session(settings, out)
-    with open_input(flags.file) as source:
-        plan = _Plan(cwd, flags, settings, again, output, start)
-        batch, screen, received = await _run_input(plan, source)
-    return _end(batch, screen, received)
-
-
-async def _run_input(plan: _Plan, source: InputFile) -> tuple[Batch, BatchScreen, list[int]]:
-    """Run the lines of an input; return the batch, its screen and the received signals."""
-    flags, settings, output, start = plan.flags, plan.settings, plan.output, plan.start
-    facts = source.check(with_keys=bool(start.resume))
-    kind = cast("ResultFormat", flags.kind)
     screen = BatchScreen(quiet=flags.quiet, plain=settings.screen == "plain")
-    async with _create_session(settings, plan.cwd, flags, start) as session:
-        if not start.resume:
-            await _name_new_session(settings, session.id, output)
-        for notice in [*session.notices, *_list_notices(facts, settings)]:
-            screen.print_line(notice)
-        _check_names(session, source, facts, flags)
-        with name_output(output), ResultFile(output) as results:
-            reader = RecordReader(facts.keys, plan.again, results, kind)
-            if start.resume:
-                store = open_store(settings.home)
-                async for event in stream_events(store, start.resume, RECORD_TYPES):
-                    reader.apply(event)
-            results.publish(reader.record.superseded)
-            options = _make_plan(source, facts, flags, output)
-            batch = Batch(session, options, reader.record, results)
-            file = StatusFile(settings.home, session.id)
-            received = await _run_with_screen(batch, file, screen)
-            if flags.is_ordered:  # here, because no other process can add results meanwhile
-                ids = (line.id for line in source.read())
-                await asyncio.to_thread(sort_results, output, ids)
-    return batch, screen, received
-
-
-def _make_plan(source: InputFile, facts: InputFacts, flags: BatchFlags, output: Path) -> BatchPlan:
-    return BatchPlan(
-        total=facts.total,
-        lines=source.read,
-        output=str(output),
-        agent=flags.agent,
-        parallel=flags.parallel,
-        kind=cast("ResultFormat", flags.kind),
-        usd_limit=flags.max_budget_usd,
-    )
+    with open_input(flags.file) as source:
+        facts = source.check(with_keys=bool(start.resume))
+        async with _create_session(settings, cwd, flags, start) as session:
+            if not start.resume:
+                await _name_new_session(settings, session.id, output)
+            texts = [notice.text for notice in session.notices]
+            for text in [*texts, *_list_unused(facts, settings)]:
+                screen.print_line(text)
+            _check_names(session, source, facts, flags)
+            with name_output(output), ResultFile(output) as results:
+                reader = RecordReader(facts.keys, again, results, flags.kind)
+                if start.resume:
+                    store = open_store(settings.home)
+                    async for event in stream_events(store, start.resume, RECORD_TYPES):
+                        reader.apply(event)
+                results.publish(reader.record.superseded)
+                plan = BatchPlan(flags, facts.total, source.read, str(output))
+                batch = Batch(session, plan, reader.record, results)
+                file = StatusFile(settings.home, session.id)
+                received = await _run_with_screen(batch, file, screen)
+                if flags.is_ordered:  # here, because no other process can add results meanwhile
+                    ids = (line.id for line in source.read())
+                    await asyncio.to_thread(sort_results, output, ids)
+    return _end(batch, screen, received)
 
 
 @contextmanager
@@ -281,7 +232,7 @@ def _parse_reasons(text: str) -> set[Reason]:
     return {Reason(word) for word in words}
 
 
-def _list_notices(facts: InputFacts, settings: Settings) -> Iterable[str]:
+def _list_unused(facts: InputFacts, settings: Settings) -> Iterable[str]:
     for name, remedy in _UNUSED_SETTINGS.items():
         if origin := settings.origins.get(name):
             yield f"{name} ({origin}) is not used by a batch: {remedy}"
@@ -374,29 +325,20 @@ def handle_batch_signals(
 
     SIGTERM and SIGHUP call `pause`. Yields the list of received signals.
     """
-    loop = asyncio.get_running_loop()
-    received: list[int] = []
 
-    def on_signal(number: int) -> None:
-        received.append(number)
+    def act(received: Sequence[int]) -> bool:
         interrupts = received.count(signal.SIGINT)
         if interrupts == len(received) == 1:
             stop()
         elif interrupts == len(received) == 2:
             cancel()
-        elif number != signal.SIGINT and len(received) - interrupts == 1:
+        elif received[-1] != signal.SIGINT and len(received) - interrupts == 1:
             pause()
         # A signal after `cancel` or `pause` ends the process at once: nothing is lost, because the
         # next process continues the interrupted lines.
         else:
-            exit_now(128 + received[0])
+            return False
+        return True
 
-    # Ignored signals stay ignored, as under nohup.
-    handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    for number in handled:
-        loop.add_signal_handler(number, on_signal, number)
-    try:
+    with catch_signals(act) as received:
         yield received
-    finally:
-        for number in handled:
-            loop.remove_signal_handler(number)

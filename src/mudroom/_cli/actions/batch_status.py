@@ -24,7 +24,7 @@ from .user_store import open_store
 STDIN = "-"
 
 
-def choose_output(file: str, out: str) -> str:
+def choose_output(file: str, out: str | None) -> str:
     """Choose the output's path, as the command line spells it. Raises UsageError."""
     if out:
         return out
@@ -69,29 +69,28 @@ async def find_session(store: SessionStore, out: str) -> str:
     return ""
 
 
-def show_status(cwd: str, out: str, *, as_json: bool) -> int:
+def show_status(cwd: str, out: str | None, *, as_json: bool) -> None:
     """Print the status of a batch.
 
     Arguments:
-        out: the batch's output; "" for the only one that runs.
+        out: the batch's output; None for the only one that runs.
     """
     home = load_settings(cwd).home
     session, is_running = run_event_loop(_find_batch(home, out))
     status = StatusFile(home, session).read()
     if status is None:
-        raise UsageError("the batch has not begun", where=out, remedy="Try again.")
+        raise UsageError("the batch has not begun", where=out or "", remedy="Try again.")
     # A process that was killed leaves a status that still says it runs.
     state = status.state if is_running else "ended" if status.state == "ended" else "interrupted"
     if as_json:
         print_json_line(msgspec.to_builtins(status) | {"state": state})
-        return 0
+        return
     print(f"{status.output}: {state}\n{format_counts(status)}")
     if is_running:
         print(format_pace(status))
-    return 0
 
 
-async def _find_batch(home: str, out: str) -> tuple[str, bool]:
+async def _find_batch(home: str, out: str | None) -> tuple[str, bool]:
     """Return the session of a batch, and whether a process runs it. Raises UsageError."""
     store = open_store(home)
     if out:

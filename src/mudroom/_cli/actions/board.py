@@ -31,7 +31,7 @@ def open_board(cwd: str) -> TaskBoard:
     return TaskBoard(get_board_path(home, list_project_folders(cwd)[-1]))
 
 
-def print_board(cwd: str, *, as_json: bool) -> int:
+def print_board(cwd: str, *, as_json: bool = False) -> None:
     with open_board(cwd) as board:
         tasks = board.list_tasks()
     if as_json:
@@ -43,23 +43,20 @@ def print_board(cwd: str, *, as_json: bool) -> int:
     else:
         print_entry("The task board of this project is empty.")
         print_entry('Add a task: mudroom board add "SUBJECT"')
-    return 0
 
 
-def print_task(cwd: str, task_id: int, *, as_json: bool) -> int:
-    """Print one task with its description and report."""
+def print_task(cwd: str, task_id: int, *, as_json: bool) -> None:
     with open_board(cwd) as board:
         task = board.get(task_id)
     if as_json:
         print_json(task)
-        return 0
-    print(format_details(task))
-    return 0
+    else:
+        print(format_details(task))
 
 
 def add_task(
-    cwd: str, subject: str, description: str, blockers: Iterable[int], entries: Iterable[str]
-) -> int:
+    cwd: str, subject: str, description: str | None, blockers: Iterable[int], entries: Iterable[str]
+) -> None:
     """Add a task and print it.
 
     Arguments:
@@ -67,8 +64,7 @@ def add_task(
     """
     metadata = dict(map(_parse_entry, entries))
     with open_board(cwd) as board:
-        print(format_task(board.add(subject, description, blockers, metadata)))
-    return 0
+        print(format_task(board.add(subject, description or "", blockers, metadata)))
 
 
 def _parse_entry(entry: str) -> tuple[str, Any]:
@@ -82,42 +78,35 @@ def _parse_entry(entry: str) -> tuple[str, Any]:
         return key, text
 
 
-def complete_task(cwd: str, task_ids: Iterable[int]) -> int:
+def complete_task(cwd: str, task_ids: Iterable[int]) -> None:
     """Mark tasks as done, and print the tasks that are ready now."""
     with open_board(cwd) as board:
         for task_id in task_ids:
             ready = board.mark_done(task_id)
             print(f"#{task_id} is done{format_ready(ready)}")
-    return 0
 
 
-def reopen_tasks(cwd: str, task_ids: Iterable[int]) -> int:
-    """Make tasks pending again, and print them."""
+def reopen_tasks(cwd: str, task_ids: Iterable[int]) -> None:
     with open_board(cwd) as board:
         for task_id in task_ids:
             print(format_task(board.reopen(task_id)))
-    return 0
 
 
-def remove_tasks(cwd: str, task_ids: tuple[int, ...]) -> int:
+def remove_tasks(cwd: str, task_ids: tuple[int, ...]) -> None:
     with open_board(cwd) as board:
         board.remove(task_ids)
     print(f"removed: {format_ids(task_ids)}")
-    return 0
 
 
-def import_task_files(cwd: str, folder: str) -> int:
-    """Add the tasks of a folder with task files."""
+def import_task_files(cwd: str, folder: str) -> None:
     with open_board(cwd) as board:
         count = import_tasks(board, Path(folder))
     print(f"imported {count_noun(count, 'task')} from {folder}")
-    return 0
 
 
-def export_task_files(cwd: str, folder: str) -> int:
+def export_task_files(cwd: str, folder: str) -> None:
     with open_board(cwd) as board:
         count, others = export_tasks(board, Path(folder))
     print(f"exported {count_noun(count, 'task')} to {folder}")
     if others:
         print(f"note: the board has no tasks for {', '.join(others)}; these files are unchanged")
-    return 0

@@ -36,7 +36,7 @@ _CHECK_LENGTH = 200
 _POLL_SECONDS = 0.5
 
 
-def run_board(cwd: str, *, agent: str, parallel: int, quiet: bool, flags: dict[str, object]) -> int:
+def run_board(cwd: str, *, agent: str, parallel: int, quiet: bool, **flags: object) -> int:
     """Work on the tasks of the board; return 0 if all are completed.
 
     Arguments:
@@ -64,7 +64,7 @@ async def _run_board(
         session = create_session(settings, cwd, loaded, programs=programs)
         async with session:
             for notice in session.notices:
-                print_line(notice)
+                print_line(notice.text)
             session.watch(screen.on_event)
             runner = BoardRunner(board, session, agent, print_line)
             with handle_signals(runner.stop, exits_after=True, must_end=True) as signals, screen:

@@ -27,6 +27,7 @@ from ..._adapters.models.pricing import calculate_cost
 from ..._adapters.tools._ripgrep import find_ripgrep
 from ..._core.listings import count_noun, format_size
 from ..._core.messages import AssistantMessage, ThinkingBlock, Usage, user_message
+from ..._core.notices import Notice
 from ..._core.ports import Model, RequestConfig, RetryNotice, ServerStatus
 from ..._core.tools import Tool, ToolResult
 from ..._platform.time_limits import SystemClock, time_limit
@@ -34,7 +35,12 @@ from ..._projections.safe_text import escape_line
 from ..._session import config
 from ..._session.config import Settings
 from ..._session.context_windows import ContextWindows, LearntWindows
-from ..._session.model_registry import ModelRegistry, choose_default_model, explain_unusable
+from ..._session.model_registry import (
+    MODEL_VARIABLES,
+    ModelRegistry,
+    choose_default_model,
+    explain_unusable,
+)
 from ..._version import __version__
 from ...errors import JournalError, MudroomError, UsageError
 from ..output.json_output import print_json
@@ -256,8 +262,7 @@ def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:
         "models",
         "warn",
         "no key and no local server found: mudroom uses its offline demo model",
-        "To use a real model, set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY,"
-        " OPENAI_BASE_URL or OLLAMA_HOST.",
+        f"To use a real model, set {MODEL_VARIABLES}.",
     )
 
 
@@ -281,14 +286,15 @@ def _check_child_models(environ: Mapping[str, str]) -> Iterator[Check]:
     from .agents import list_child_models
 
     name = "child models"
-    notices: list[str] = []
+    notices: list[Notice] = []
     models = list_child_models(".", notices)
     reasons = {model: explain_unusable(model, environ) for model in models.values() if model}
     unusable = [f"{model} cannot be used ({why})" for model, why in reasons.items() if why]
     if unusable:
         yield Check(name, "fail", "; ".join(unusable), "Change the setting child_model.")
     elif notices:
-        yield Check(name, "warn", "; ".join(notices), "Change the setting child_model.")
+        texts = "; ".join(map(str, notices))
+        yield Check(name, "warn", texts, "Change the setting child_model.")
     elif reasons:
         rows = (
             f"{'all other agents' if agent == '*' else agent}: {model or 'as their parent'}"
@@ -351,11 +357,17 @@ def _check_programs(*, starts_servers: bool) -> Iterator[Check]:
 
 def _check_traces() -> Iterator[Check]:
     """Check the export of traces; no row if no variable names an address."""
-    from .export_traces import describe_tracing
+    from ..._adapters.integrations.tracing import variables
 
-    state, result, remedy = describe_tracing()
-    if state:
-        yield Check("traces", state, result, remedy)
+    if not variables.has_address(os.environ):
+        return
+    if reason := variables.explain_off(os.environ):
+        yield Check("traces", "warn", f"not exported: {reason}", "Unset that variable.")
+    elif not variables.is_installed():
+        result = "an address is set, and the packages are not installed"
+        yield Check("traces", "warn", result, f"Install them: {variables.INSTALL_COMMAND}")
+    else:
+        yield Check("traces", "ok", f"exported to {variables.find_address(os.environ)}")
 
 
 def _check_sandbox(environ: Mapping[str, str]) -> Check:

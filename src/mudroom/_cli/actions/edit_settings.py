@@ -12,7 +12,7 @@ from ..output.listing import print_rows
 from .load_settings import load_settings
 
 
-def print_settings(name: str | None) -> int:
+def print_settings(name: str | None = None) -> None:
     """Print one setting, or all of them, each with its origin. Raises UnknownName."""
     settings = load_settings(".")
     names = config.SETTING_NAMES
@@ -30,7 +30,6 @@ def print_settings(name: str | None) -> int:
             for setting in names
         ]
     )
-    return 0
 
 
 def _describe_setting(setting: str, value: object) -> str:
@@ -50,7 +49,7 @@ def _format_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def change_setting(name: str, value: str) -> int:
+def change_setting(name: str, value: str) -> None:
     """Set a value in the user's file and print the file's path.
 
     Arguments:
@@ -70,9 +69,7 @@ def change_setting(name: str, value: str) -> int:
             f"the settings cannot be written: {error.strerror}", where=str(path)
         ) from None
     print(path)
-    return 0
 
 
-def print_user_file() -> int:
+def print_user_file() -> None:
     print(config.find_user_file(os.environ))
-    return 0

@@ -39,33 +39,46 @@ from ..._viewer.sources import EventPage, SessionSource, StoredSessions
 from ..._viewer.work import WorkPage, WorkQuery
 from ...errors import UsageError
 from ..output.progress import print_notice
-from ..output.transcript_lines import render_transcripts, render_tree
+from ..output.transcript_lines import TextStyle, render_transcripts, render_tree
 from ..output.tree_lines import describe_outcome, format_figures
 from .load_settings import load_settings
-from .serve_viewer import select_source
-from .session_store import read_session
+from .session_store import choose_session, read_session
 from .user_store import open_store
 
 STDOUT = "-"
 
 
-def export_session(name: str, export_format: str, target: str, *, store: str | None = None) -> int:
-    """Write a session to a file or a folder.
+def export_session(
+    name: str, export_format: str, target: str, *, html: str | None = None, store: str | None = None
+) -> None:
+    """Write a session to a file or a folder, or send its spans.
 
     Arguments:
         name: id, beginning of an id, name, or "last" for the last session of this folder.
-        export_format: "jsonl", "md" or "fixture".
+        export_format: "jsonl", "md", "html", "fixture" or "otel".
         target: a folder for "jsonl", else a file; STDOUT is the current folder or standard output.
+        html: the target of the format "html", whatever the others are; None for none.
         store: address of the database with the session, None for the settings' store.
 
     Raises UnknownName, UsageError, JournalError.
     """
+    if html is not None or export_format == "html":
+        export_html(name, html or target, store=store)
+        return
+    if export_format == "otel":
+        if target != STDOUT:
+            remedy = "See mudroom help export."
+            raise UsageError("--format otel sends the spans; it takes no -o", remedy=remedy)
+        from .export_traces import export_traces
+
+        export_traces(name, store=store)
+        return
     home = load_settings(".", store=store).home
     session_id, stored = asyncio.run(read_session(home, name))
     events = list(redact_events(stored, Redactor(os.environ)))
     if export_format == "jsonl":
         _write_transcripts(session_id, events, "." if target == STDOUT else target)
-        return 0
+        return
     if export_format == "md":
         text = sanitize("".join(render_session_markdown(events)))
     else:
@@ -77,7 +90,10 @@ def export_session(name: str, export_format: str, target: str, *, store: str | N
         check_target_file(target)
         write_private_file(Path(target), data)
         print_notice(f"{target} ({len(data):,} bytes)")
-    return 0
+
+
+def record_fixture(target: str, name: str, *, store: str | None) -> None:
+    export_session(name, "fixture", target, store=store)
 
 
 def check_target_file(target: str) -> None:
@@ -139,18 +155,19 @@ def redact_fields(value: object, redact: Callable[[str], str]) -> object:
     return redact_value(fields)
 
 
-def export_html(name: str, target: str, *, store: str | None = None) -> int:
+def export_html(name: str, target: str, *, store: str | None = None) -> None:
     """Write a page with one session, secrets removed.
 
     Arguments:
-        name: see `select_source`. target: a file, or STDOUT. store: see `serve_viewer`.
+        name: see `choose_session`. target: a file, or STDOUT. store: see `serve_viewer`.
     """
     home = load_settings(".", store=store).home
-    source, session_id = asyncio.run(select_source(home, name or "last"))
+    session_id = asyncio.run(choose_session(home, name or "last"))
+    source = StoredSessions(open_store(home), home)
     pieces = render_single_file(_RedactedSource(source), session_id)
     if target == STDOUT:
         asyncio.run(_write(sys.stdout.buffer, pieces))
-        return 0
+        return
     check_target_file(target)
     path = Path(target)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # private to the user
@@ -158,7 +175,6 @@ def export_html(name: str, target: str, *, store: str | None = None) -> int:
         asyncio.run(_write(file, pieces))
     size = path.stat().st_size
     print_notice(f"{path} ({size:,} bytes) shows session {session_id[:8]}; it needs no server.")
-    return 0
 
 
 async def render_session(home: str, session_id: str, suffix: str) -> AsyncIterator[str]:
@@ -178,10 +194,10 @@ async def render_session(home: str, session_id: str, suffix: str) -> AsyncIterat
     if suffix == ".md":
         yield "".join(render_session_markdown(events))
         return
-    yield render_tree(events, columns=120)
+    yield render_tree(events, TextStyle(columns=120))
     tree = RunTree.from_events(events)
     roots = [root.run_id for root in tree.roots]
-    for transcript in render_transcripts(tree, events, roots, full=True):
+    for transcript in render_transcripts(tree, events, roots, TextStyle(full=True)):
         yield f"\n{transcript}"
 
 

@@ -7,11 +7,8 @@ import os
 
 from ..._adapters.integrations.tracing.session_tracing import require_packages
 from ..._adapters.integrations.tracing.variables import (
-    INSTALL_COMMAND,
     explain_off,
     find_address,
-    has_address,
-    is_installed,
     read_content_switch,
 )
 from ..._adapters.output_filters import Redactor
@@ -23,7 +20,7 @@ from .load_settings import load_settings
 from .session_store import read_session
 
 
-def export_traces(name: str, *, store: str | None = None) -> int:
+def export_traces(name: str, *, store: str | None = None) -> None:
     """Send a session's spans, with the same ids as live.
 
     Arguments:
@@ -50,17 +47,3 @@ def export_traces(name: str, *, store: str | None = None) -> int:
             remedy="Start the server, or set OTEL_EXPORTER_OTLP_ENDPOINT.",
         )
     print_notice(f"{count_noun(len(spans), 'span')} sent to {find_address(os.environ)}")
-    return 0
-
-
-def describe_tracing() -> tuple[str, str, str]:
-    """Describe traces for `mudroom doctor`: state, result, remedy; all "" if no address is set."""
-
-    if not has_address(os.environ):
-        return "", "", ""
-    if reason := explain_off(os.environ):
-        return "warn", f"not exported: {reason}", "Unset that variable."
-    if not is_installed():
-        result = "an address is set, and the packages are not installed"
-        return "warn", result, f"Install them: {INSTALL_COMMAND}"
-    return "ok", f"exported to {find_address(os.environ)}", ""

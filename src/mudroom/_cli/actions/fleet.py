@@ -28,11 +28,11 @@ _SHORT_ID = 8
 _STATUS_REQUEST = FleetRequest()
 
 
-def print_status(session: str, *, as_json: bool) -> int:
+def print_status(session: str | None = None, *, as_json: bool = False) -> None:
     """Print the workers of running sessions.
 
     Arguments:
-        session: the start of the id of the only session to show; "" shows all.
+        session: the start of the id of the only session to show; None shows all.
     """
     home = load_settings(".").home
     statuses, silent = _ask_all(home, _find_sessions(home, session))
@@ -45,15 +45,14 @@ def print_status(session: str, *, as_json: bool) -> int:
         print_entry('Start one: mudroom --worker process -p "PROMPT"')
     for status in [] if as_json else statuses:
         _print_workers(status)
-    return 0
 
 
-def drain_workers(worker: str, session: str, *, wait: bool) -> int:
+def drain_workers(worker: str | None, session: str | None, *, wait: bool) -> None:
     """Drain workers of one session.
 
     Arguments:
-        worker: a worker's number, or the name of a machine; "" drains all.
-        session: the start of the session's id; "" for the only session.
+        worker: a worker's number, or the name of a machine; None drains all.
+        session: the start of the session's id; None for the only session.
         wait: wait until the workers have ended.
     """
     home = load_settings(".").home
@@ -80,12 +79,11 @@ def drain_workers(worker: str, session: str, *, wait: bool) -> int:
         status = _ask(home, status.session)
     if wait:
         print_entry(f"ended: {', '.join(map(str, numbers))}")
-    return 0
 
 
-def _find_sessions(home: str, start: str) -> list[str]:
+def _find_sessions(home: str, start: str | None) -> list[str]:
     """Return the ids of running sessions with workers. Raises UsageError for an unknown start."""
-    sessions = [each for each in list_fleets(home) if each.startswith(start)]
+    sessions = [each for each in list_fleets(home) if each.startswith(start or "")]
     if start and not sessions:
         raise UsageError(
             "no running session with worker processes has this id",
@@ -95,7 +93,7 @@ def _find_sessions(home: str, start: str) -> list[str]:
     return sessions
 
 
-def _select(status: FleetStatus, worker: str) -> tuple[int, ...]:
+def _select(status: FleetStatus, worker: str | None) -> tuple[int, ...]:
     """Return the numbers of the workers that an argument names. Raises UsageError."""
     chosen = [
         each.number

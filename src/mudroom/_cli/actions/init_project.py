@@ -33,13 +33,12 @@ End with a clear, self-contained summary: only this last message is read.
 """
 
 
-def init_project(cwd: str) -> int:
+def init_project(cwd: str) -> None:
     """Write the files, and print a line about each."""
     # Fails early for a folder that does not exist, or settings that are wrong.
     load_settings(cwd)
     for line in write_starter_files(cwd):
         print(line)
-    return 0
 
 
 def write_starter_files(cwd: str) -> Iterator[str]:

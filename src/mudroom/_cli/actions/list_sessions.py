@@ -26,9 +26,7 @@ WIDTH_WITHOUT_TERMINAL = 200
 _CELL_COLUMNS = (8, 16, 15, 11, 14)
 
 
-def print_sessions(
-    folder: str | None, *, as_json: bool, limit: int, store: str | None = None
-) -> int:
+def print_sessions(folder: str | None, *, as_json: bool, limit: int, store: str | None) -> None:
     """Print the newest sessions, at most `limit`.
 
     Arguments:
@@ -54,7 +52,6 @@ def print_sessions(
     elif not summaries:
         where = f" of {os.path.realpath(folder)}" if folder else ""
         print_entry(f"No sessions{where} are recorded in {describe_store(home)} yet.")
-    return 0
 
 
 def _read_summaries(

@@ -2,54 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlsplit
-
-from msgspec import Struct
 
 from ...driving import ListenOptions
 from ...errors import UsageError
 
+# Flags beside the address; not every command has all of them.
+_DETAILS = ("tls_cert", "tls_key", "is_behind_proxy", "host_names", "allowed_origins")
 
-class ListenFlags(Struct, frozen=True, kw_only=True):
-    """Flags of a command that listens, as the user gave them.
 
-    Arguments:
-        listen: HOST:PORT. tls_cert, tls_key: files, "" for none.
-        is_behind_proxy: a proxy does TLS. host_names: names of this server.
-        allowed_origins: other sites whose pages may send requests.
+def take_listen_options(flags: dict[str, Any]) -> ListenOptions | None:
+    """Take the flags about listening out of the others; None without an address.
+
+    Raises UsageError.
     """
-
-    listen: str
-    tls_cert: str
-    tls_key: str
-    is_behind_proxy: bool
-    host_names: tuple[str, ...]
-    allowed_origins: tuple[str, ...] = ()
-
-    @property
-    def has_details(self) -> bool:
-        """True if a flag beside the address was given."""
-        return bool(
-            self.tls_cert
-            or self.tls_key
-            or self.is_behind_proxy
-            or self.host_names
-            or self.allowed_origins
-        )
-
-
-def make_listen_options(flags: ListenFlags) -> ListenOptions:
-    """Return where a server listens. Raises UsageError."""
-    host, port = parse_address(flags.listen)
-    return ListenOptions(
-        host=host,
-        port=port,
-        tls_cert=flags.tls_cert,
-        tls_key=flags.tls_key,
-        is_behind_proxy=flags.is_behind_proxy,
-        host_names=tuple(name.lower() for name in flags.host_names),
-        allowed_origins=tuple(map(_check_origin, flags.allowed_origins)),
-    )
+    listen = flags.pop("listen")
+    details = {name: value for name in _DETAILS if (value := flags.pop(name, None))}
+    if not listen:
+        if details:
+            raise UsageError("these flags are for HTTP", remedy="Add --listen HOST:PORT.")
+        return None
+    host, port = parse_address(listen)
+    names = tuple(name.lower() for name in details.pop("host_names", ()))
+    origins = tuple(map(_check_origin, details.pop("allowed_origins", ())))
+    return ListenOptions(host=host, port=port, host_names=names, allowed_origins=origins, **details)
 
 
 def _check_origin(text: str) -> str:

@@ -274,6 +274,7 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
     loaded = add_rules(call, loaded)
     recorded: list[StoredEvent] = []
     session = create_session(settings, options.cwd, loaded, options.start, programs=programs)
+    session.allows_offline = True
     session.watch_history(recorded.append)
     async with session:
         await name_session(session, settings.home, options.start)
@@ -304,7 +305,9 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
                     run = WordsRun(session, settings, loaded, reporter.print_notice, teammates)
                     report = await run.run(call, words, prompt.removeprefix(words), outputs=schema)
             except SessionPaused:
-                report = reporter.make_paused_report()
+                from ..output.report import make_paused_report  # rarely needed
+
+                report = make_paused_report(session.id, reporter.screen.tree)
         return reporter.print_report(_require_report(report, session.id, signals), signals)
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ..._adapters.integrations.file_names import list_places
 from ..._adapters.integrations.mcp_servers.spec import ServerSpec
 from ..._adapters.integrations.tracing.spec import Tracing
+from ..._adapters.models.providers import choose_default_model
 from ..._core.agents import Agent
 from ..._core.budgets import Budget
+from ..._core.notices import Notice
 from ..._session.config import Settings
 from ..._session.options import SessionOptions, gather_options
 from ..._session.session import Session
@@ -67,7 +69,7 @@ def create_session(
     # in another one.
     session.chosen_options = frozenset({*flags, *given, "cwd"})
     session.start_source = start.source
-    session.notices.extend(notices)
+    session.notices += (Notice("unused", text) for text in notices)
     return session
 
 
@@ -162,6 +164,11 @@ def _choose_tracing(settings: Settings) -> Tracing | None:
     if not has_address(os.environ) or explain_off(os.environ) or not is_installed():
         return None
     return Tracing()
+
+
+def has_model(settings: Settings) -> bool:
+    """Return whether the settings name a model or the environment suggests one."""
+    return settings.model != "auto" or choose_default_model(os.environ) is not None
 
 
 async def name_session(session: Session, home: str, start: SessionStart) -> None:

@@ -29,8 +29,7 @@ from .programs.load_programs import require_programs
 from .programs.print_programs import print_programs_of_folder
 
 
-def print_permissions(cwd: str) -> int:
-    """Print the permission mode and the rules of a folder."""
+def print_permissions(cwd: str) -> None:
     permissions, notices = load_permissions(load_settings(cwd), cwd, can_ask=True)
     print(f"mode: {permissions.mode}")
     for rule in permissions.rules:
@@ -39,20 +38,19 @@ def print_permissions(cwd: str) -> int:
         print("no rules")
     for notice in notices:
         print_entry(f"note: {notice}")
-    return 0
 
 
 def explain_call(
-    subject: str, *, tool: str, cwd: str, can_ask: bool, as_json: bool, flags: dict[str, object]
+    subject: str, *, tool: str, cwd: str, headless: bool, as_json: bool, **flags: object
 ) -> int:
     """Print what the permissions decide about a call; return 0 if it is allowed, else 1.
 
     Arguments:
         subject: the command, or the file, agent or address for another tool.
-        can_ask: assume that a user can be asked. flags: permission flags to assume.
+        headless: assume that no user can be asked. flags: permission flags to assume.
     """
     settings = load_settings(cwd, **flags)
-    permissions, _ = load_permissions(settings, cwd, can_ask=can_ask)
+    permissions, _ = load_permissions(settings, cwd, can_ask=not headless)
     mode = permissions.mode
     policy = make_policy(permissions, cwd, tier=lambda: _find_tier(settings, cwd))
     judged = _find_tool(normalize_tool_name(tool))
@@ -97,7 +95,7 @@ def _find_tool(name: str) -> Tool:
     return replace(unknown, category=ToolCategory.NETWORK, rule_argument="url")
 
 
-def print_trusted(*, as_json: bool = False) -> int:
+def print_trusted(*, as_json: bool = False) -> None:
     """Print the trusted folders, and the programs of this folder."""
     settings = load_settings(".")
     folders = trust.load_trusted(settings.home)
@@ -114,7 +112,7 @@ def print_trusted(*, as_json: bool = False) -> int:
             for program in programs.programs_of_folder
         ]
         print_json({"folders": folders, "programs": places, "programs_here": listed})
-        return 0
+        return
     for folder in folders:
         print_entry(folder)
     if not folders:
@@ -126,10 +124,9 @@ def print_trusted(*, as_json: bool = False) -> int:
         print_programs_of_folder(programs)
     if programs.untrusted:
         print_entry("To trust them: mudroom trust add, or --trust for one run.")
-    return 0
 
 
-def add_trusted(folder: str) -> int:
+def add_trusted(folder: str) -> None:
     """Trust a folder and all below it, and the programs it declares now."""
     settings = load_settings(".")
     print_entry(f"trusted: {trust.trust_folder(settings.home, folder)}")
@@ -141,10 +138,9 @@ def add_trusted(folder: str) -> int:
         )
         programs.remember_trust(settings.home)
         print_programs_of_folder(programs.trust_all())
-    return 0
 
 
-def remove_trusted(folder: str) -> int:
+def remove_trusted(folder: str) -> None:
     """Stop trusting a folder and its programs. Raises UsageError if it is not trusted."""
     home = load_settings(".").home
     # Both, even if the folder's programs alone were trusted.
@@ -156,4 +152,3 @@ def remove_trusted(folder: str) -> int:
             remedy="mudroom trust shows the list.",
         )
     print_entry(f"no longer trusted: {os.path.realpath(folder)}")
-    return 0

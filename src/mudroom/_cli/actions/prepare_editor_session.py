@@ -11,7 +11,6 @@ from mudroom_hosts.acp.setup import EditorSessionPlan
 
 from ..._core.ports import Approver
 from ..._session.session import Session
-from ..output.notices.start import select_new_notices
 from .load_permissions import load_permissions
 from .load_settings import load_settings
 from .open_session import create_session
@@ -39,7 +38,7 @@ def prepare_session(
     servers = [*plan.servers, *others]
     loaded = load_permissions(settings, plan.cwd, can_ask=True, accepts_unknown=True)
     options: dict[str, Any] = {"model": plan.model} if plan.model else {}
-    session = create_session(
+    return create_session(
         settings,
         plan.cwd,
         loaded,
@@ -51,7 +50,3 @@ def prepare_session(
         tools=plan.tools,
         **options,
     )
-    # An editor opens many sessions in one folder; each notice is shown once.
-    notices = select_new_notices(settings.home, plan.cwd, session.notices)
-    session.notices[:] = notices
-    return session

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from ..._adapters.agent_files.prompt_template import PromptTemplate, ShellText
 from ..._adapters.integrations.program_trust import PromptRights, load_trusted_programs
 from ..._adapters.output_filters import Redactor
-from ..._adapters.tools import make_builtin_tools
 from ..._adapters.tools.bash import BASH
 from ..._core.ports import ApprovalRequest, Approver, Sandbox, Workspace
 from ..._core.runs import Report
@@ -23,9 +22,8 @@ from ..._session.config import Settings
 from ..._session.model_registry import explain_unusable
 from ..._session.session import Session
 from ...errors import UsageError
-from ...permissions.policy import RulePolicy
 from ...permissions.rules import Permissions, Rule, Verdict, parse_rule
-from .load_permissions import is_trusted
+from .load_permissions import is_trusted, make_policy
 from .prompt_files import PromptFile, find_rights
 from .prompts import fetch_prompt, prepare_prompt
 
@@ -212,7 +210,6 @@ async def fill_call(
             where=by,
             remedy="Remove disableSkillShellExecution, or the commands.",
         )
-    judge = _ShellJudge(call, session, permissions, approver)
     typed = None if call.file.source.is_personal else call.arguments
     prompt = FilledPrompt("", call.template.model, typed=typed)
     import shlex
@@ -231,7 +228,7 @@ async def fill_call(
                 remedy="Leave these characters out, or write the command so that its arguments"
                 " are words of its own.",
             )
-        await judge.check(piece.command)
+        await _require_permission(call, piece.command, session, permissions, approver)
         # Control characters, which no file or user types: the mark cannot occur by accident.
         mark = f"\x02{len(prompt.outputs)}\x03"
         command = f"{exports}{piece.command}"
@@ -281,46 +278,34 @@ def _find_forbidding(session: Session) -> str:
     return load_plugin_settings(list_places(session.cwd), user_home, []).forbids_commands
 
 
-class _ShellJudge:
-    """Judges the shell commands of a call."""
-
-    def __init__(
-        self,
-        call: PromptCall,
-        session: Session,
-        permissions: Permissions,
-        approver: Approver | None,
-    ) -> None:
-        self._call = call
-        self._approver = approver
-        self._mode = permissions.mode
-        self._policy = RulePolicy(
-            replace(permissions, rules=(*permissions.rules, *call.rules)),
-            workspace=session.cwd,
-            user_home=os.environ.get("HOME", "/"),
-            tools=make_builtin_tools(),
-            tier=lambda: session.sandbox.tier,
-        )
-
-    async def check(self, command: str) -> None:
-        arguments = {"command": command}
-        verdict = self._policy.decide(BASH, arguments, self._mode)
-        why = verdict.why
-        if verdict.verdict == Verdict.ALLOW:
+async def _require_permission(
+    call: PromptCall,
+    command: str,
+    session: Session,
+    permissions: Permissions,
+    approver: Approver | None,
+) -> None:
+    """Raise UsageError if a shell command of a call is refused."""
+    rules = (*permissions.rules, *call.rules)
+    policy = make_policy(
+        replace(permissions, rules=rules), session.cwd, tier=lambda: session.sandbox.tier
+    )
+    arguments = {"command": command}
+    verdict = policy.decide(BASH, arguments, permissions.mode)
+    why = verdict.why
+    if verdict.verdict == Verdict.ALLOW:
+        return
+    if verdict.verdict == Verdict.ASK and approver:
+        request = ApprovalRequest("", call.name, "bash", arguments, why=why, category=BASH.category)
+        decision = await approver.decide(request)
+        if decision.allowed:
             return
-        if verdict.verdict == Verdict.ASK and self._approver:
-            request = ApprovalRequest(
-                "", self._call.name, "bash", arguments, why=why, category=BASH.category
-            )
-            decision = await self._approver.decide(request)
-            if decision.allowed:
-                return
-            why = decision.why
-        raise UsageError(
-            f"the command {command} is refused: {why}",
-            where=self._call.file.source.path,
-            remedy="Allow it with a rule, such as --allowed-tools, or remove it from the file.",
-        )
+        why = decision.why
+    raise UsageError(
+        f"the command {command} is refused: {why}",
+        where=call.file.source.path,
+        remedy="Allow it with a rule, such as --allowed-tools, or remove it from the file.",
+    )
 
 
 _MARK = "\x020\x03"

@@ -43,25 +43,24 @@ class ProviderRow(Struct, frozen=True):
     reachable: bool | None = None
 
 
-def print_providers(flags: Mapping[str, object] | None = None, *, as_json: bool) -> int:
+def print_providers(*, as_json: bool = False, **flags: object) -> None:
     """Print the providers and which of them are usable.
 
     Arguments:
         flags: settings given as flags.
     """
-    settings = load_settings(".", **(flags or {}))
+    settings = load_settings(".", **flags)
     rows = list_providers(os.environ)
     model = _find_model(settings, os.environ)
     if as_json:
         print_json({"model": model, "providers": rows})
-        return 0
+        return
     print_entry(f"Model: {model} ({settings.get_origin('model')})")
     own_rows = [row for row in rows if row.wire != _EXTRA_WIRE]
     own_rows.sort(key=lambda row: not row.is_usable)
     print_rows([_make_cells(row, model) for row in own_rows])
     others = ", ".join(row.provider for row in rows if row.wire == _EXTRA_WIRE)
     print_entry(f"With the extra mudroom[providers]: {others}")
-    return 0
 
 
 def _make_cells(row: ProviderRow, model: str) -> tuple[str, ...]:

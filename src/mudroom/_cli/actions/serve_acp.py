@@ -6,16 +6,15 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mudroom_hosts.acp.server import AcpServer
 from mudroom_hosts.acp.setup import CommandLine, RecordedSession, ServerCommand
-from mudroom_hosts.line_streams import LineInput, LineOutput
+from mudroom_hosts.line_streams import LineInput
 
 from ..._platform.event_loop import run_event_loop
-from ..output.notices.log import show_log
-from ..output.progress import print_notice
-from ..output.signals import handle_signals
+from ..output.progress import make_notice_printer, print_notice
+from .serve_lines import serve_lines
 
 if TYPE_CHECKING:
     from mudroom_hosts.acp.setup import EditorSessionPlan
@@ -25,47 +24,25 @@ if TYPE_CHECKING:
     from ..._session.session import Session
 
 
-def serve_acp(flags: Mapping[str, object], *, reads_unsaved: bool, quiet: bool) -> int:
+def serve_acp(*, reads_unsaved: bool, is_check: bool, quiet: bool, **flags: object) -> int:
     """Serve one editor until it closes its end.
 
     Arguments:
-        flags: settings given as flags, for all sessions.
         reads_unsaved: whether `read` shows text that the editor has not saved yet.
+        is_check: only print the providers, and whether a model is set up.
+        flags: settings given as flags, for all sessions.
     """
     command_line = make_command_line(flags, reads_unsaved=reads_unsaved)
-    return run_event_loop(_serve(command_line, quiet=quiet))
-
-
-async def _serve(command_line: CommandLine, *, quiet: bool) -> int:
-    shown: set[str] = set()
-
-    def notify(text: str) -> None:
-        if text not in shown and not quiet:
-            shown.add(text)
-            print_notice(text)
-
-    def stop() -> bool:
-        # The editor may have stopped reading; do not wait for it to take the remaining output.
-        output.hurry()
-        return server.stop()
-
-    def pause() -> bool:
-        output.hurry()
-        return server.pause()
-
-    def on_closed(reason: str) -> None:
-        if reason:
-            notify(f"{reason}. The work stops; session/load continues the sessions.")
-        server.stop()
-
-    output = LineOutput(sys.stdout.fileno(), on_closed)
-    server = AcpServer(command_line, output.write, notify)
-    with handle_signals(stop, pause, exits_after=True, must_end=True) as signals, show_log(notify):
-        try:
-            await server.serve(LineInput(sys.stdin.fileno()).read())
-        finally:
-            await output.close()
-    return 128 + signals[0] if signals else 0
+    if is_check:
+        return _check_setup(command_line, flags)
+    show = make_notice_printer(quiet=quiet, once=True)
+    serving = serve_lines(
+        lambda write: AcpServer(command_line, write, show),
+        lambda server: server.serve(LineInput(sys.stdin.fileno()).read()),
+        show,
+        remedy="session/load continues the sessions",
+    )
+    return run_event_loop(serving)
 
 
 # Each needs a look into its record.
@@ -86,11 +63,10 @@ def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = Fals
         return prepare_session(flags, plan, approver)
 
     def has_model(folder: str) -> bool:
-        from ..._adapters.models.providers import choose_default_model
+        from . import open_session  # imports sessions, which `initialize` does without
         from .load_settings import load_settings
 
-        model = load_settings(folder, **flags).model
-        return model != "auto" or choose_default_model(os.environ) is not None
+        return open_session.has_model(load_settings(folder, **flags))
 
     return CommandLine(
         prepare=prepare,
@@ -106,13 +82,11 @@ def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = Fals
     )
 
 
-def check_setup(flags: Mapping[str, object]) -> int:
-    """Print the providers and whether a model is set up."""
-    from ..output.progress import print_notice
+def _check_setup(command_line: CommandLine, flags: Mapping[str, Any]) -> int:
     from .providers import print_providers
 
-    print_providers(flags, as_json=False)
-    if make_command_line(flags).has_model("."):
+    print_providers(**flags)
+    if command_line.has_model("."):
         return 0
     print_notice("no model is set up. Set the variable of a provider, then start the editor again")
     return 1

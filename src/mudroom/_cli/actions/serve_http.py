@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
+from typing import Any
 
 from msgspec.structs import asdict, replace
 
@@ -15,17 +16,18 @@ from mudroom_serve.state.tokens import TokenRecords
 from ..._core.ports import Approver, SessionStore, WorkerProcesses
 from ..._platform.event_loop import run_event_loop
 from ..._session.config import Settings
+from ..._session.model_registry import make_missing_model_error
 from ..._session.session import Session
 from ...driving import ServerAddress
 from ...errors import UsageError
 from ..output.notices.log import show_log
-from ..output.progress import print_notice
+from ..output.progress import make_notice_printer
 from ..output.signals import handle_signals
 from .agents import list_usable_agents
-from .listen_flags import ListenFlags, make_listen_options
+from .listen_flags import take_listen_options
 from .load_permissions import load_permissions
 from .load_settings import load_settings, require_folder
-from .open_session import create_session, to_budget
+from .open_session import create_session, has_model, to_budget
 from .programs.load_programs import list_server_names, load_programs
 from .session_start import SessionStart
 from .session_store import delete_expired_sessions
@@ -36,51 +38,45 @@ _OWN_PART = 0.75
 DEFAULT_WORKSPACE = "default"
 
 
-class ServeFlags(ListenFlags, frozen=True, kw_only=True):
-    """Flags of `mudroom serve` that are not settings.
-
-    Arguments:
-        workspaces: NAME=DIR each.
-        per_owner: None for a part of `parallel`.
-        is_quiet: print errors only.
-    """
-
-    workspaces: Sequence[str]
-    parallel: int
-    per_owner: int | None
-    drain_seconds: float
-    login_header: str
-    login_networks: tuple[str, ...]
-    login_usd_per_day: float | None
-    login_tokens_per_day: int | None
-    is_quiet: bool
-
-
-def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int:
+def serve_http(
+    cwd: str,
+    *,
+    workspaces: Sequence[str],
+    parallel: int,
+    per_owner: int | None,
+    drain_seconds: float,
+    login_header: str | None,
+    login_networks: tuple[str, ...],
+    login_usd_per_day: float | None,
+    login_tokens_per_day: int | None,
+    quiet: bool,
+    **flags: Any,
+) -> int:
     """Serve until a signal comes. Raises UsageError.
 
     Arguments:
-        cwd: folder of the default workspace. flags: settings given as flags, for all sessions.
+        cwd: folder of the default workspace. workspaces: NAME=DIR each.
+        per_owner: None for a part of `parallel`. quiet: print errors only.
+        flags: those about listening, and settings for all sessions.
     """
+    listening = take_listen_options(flags)
+    assert listening is not None
     settings = load_settings(cwd, **flags)
-    per_owner = chosen.per_owner or max(1, int(chosen.parallel * _OWN_PART))
     options = ServiceOptions(
-        **asdict(make_listen_options(chosen)),
+        **asdict(listening),
         home=settings.home,
-        workspaces=parse_workspaces(cwd, chosen.workspaces),
+        workspaces=parse_workspaces(cwd, workspaces),
         limits=to_budget(settings),
-        login_header=chosen.login_header,
-        login_networks=chosen.login_networks,
-        login_usd_per_day=chosen.login_usd_per_day,
-        login_tokens_per_day=chosen.login_tokens_per_day,
-        parallel=chosen.parallel,
-        per_owner=per_owner,
-        drain_seconds=chosen.drain_seconds,
+        login_header=login_header or "",
+        login_networks=login_networks,
+        login_usd_per_day=login_usd_per_day,
+        login_tokens_per_day=login_tokens_per_day,
+        parallel=parallel,
+        per_owner=per_owner or max(1, int(parallel * _OWN_PART)),
+        drain_seconds=drain_seconds,
     )
-
-    def show(text: str) -> None:
-        if not chosen.is_quiet:
-            print_notice(text)
+    require_models(flags, options.workspaces.values())
+    show = make_notice_printer(quiet=quiet)
 
     def show_address(address: ServerAddress) -> None:
         # Flushed at once: programs that start the server read the address from a pipe.
@@ -100,7 +96,7 @@ def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int
                 await server.serve(show_address)
         return 128 + signals[0] if signals else 0
 
-    is_usable = bool(chosen.login_header) or has_tokens(settings.home)
+    is_usable = bool(login_header) or has_tokens(settings.home)
     return run_event_loop(serve())
 
 
@@ -137,12 +133,22 @@ def parse_workspaces(cwd: str, texts: Sequence[str]) -> dict[str, str]:
     return {name: os.path.realpath(folder) for name, folder in folders.items()}
 
 
+def require_models(flags: Mapping[str, object], folders: Iterable[str]) -> None:
+    """Raise UsageError for a folder whose sessions would have no model.
+
+    Arguments:
+        flags: settings given as flags, for all sessions.
+    """
+    for folder in folders:
+        settings = load_settings(folder, **flags)
+        # The agent of the settings may have a model of its own; if not, each session says so.
+        if not settings.agent and not has_model(settings):
+            raise make_missing_model_error(folder)
+
+
 def has_tokens(home: str) -> bool:
-    state = open_server_state(home)
-    try:
+    with closing(open_server_state(home)) as state:
         return bool(TokenRecords(state).list())
-    finally:
-        state.close()
 
 
 def make_command_line(

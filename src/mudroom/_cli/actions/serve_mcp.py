@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 from mudroom_hosts.mcp.host_tasks import DEFAULT_PARALLEL, Owner
 from mudroom_hosts.mcp.server import McpOptions, McpServer, require_package
@@ -20,9 +21,9 @@ from ...driving import ListenOptions, Refusal, ServerAddress
 from ...errors import UsageError
 from ..output.notices.log import show_log
 from ..output.notices.start import select_new_notices
-from ..output.progress import print_notice
+from ..output.progress import make_notice_printer
 from ..output.signals import handle_signals
-from .listen_flags import ListenFlags, make_listen_options
+from .listen_flags import take_listen_options
 from .load_permissions import load_permissions
 from .load_settings import load_settings
 from .open_session import create_session, to_budget
@@ -40,37 +41,32 @@ _WRONG_TOKEN = Refusal(
 )
 
 
-class McpServeFlags(ListenFlags, frozen=True, kw_only=True):
-    """Flags of `mudroom mcp serve` that are not settings. `listen`: "" for stdin and stdout.
-
-    Arguments:
-        parallel: tasks at the same time. total_tokens, total_usd: limits of all tasks together.
-        is_quiet: print errors only.
-    """
-
-    parallel: int | None
-    total_tokens: int | None
-    total_usd: float | None
-    is_quiet: bool
-
-
-def serve_mcp(cwd: str, flags: Mapping[str, object], chosen: McpServeFlags) -> int:
+def serve_mcp(
+    cwd: str,
+    *,
+    parallel: int | None,
+    total_tokens: int | None,
+    total_usd: float | None,
+    quiet: bool,
+    **flags: Any,
+) -> int:
     """Serve the host at stdin and stdout, or hosts over HTTP.
 
     Arguments:
-        flags: settings given as flags.
+        parallel: tasks at the same time. total_tokens, total_usd: limits of all tasks together.
+        quiet: print errors only. flags: those about listening, and settings.
 
     Raises UsageError for wrong flags, and without the package `mcp`.
     """
     require_package()
-    listening = _find_listen_options(chosen)
+    listening = take_listen_options(flags)
     settings = load_settings(cwd, **flags)
     programs = load_programs(settings, cwd)
     loaded = load_permissions(settings, cwd, can_ask=True, servers=list_server_names(programs))
     nesting = _read_nesting(os.environ)
     options = McpOptions(
         limits=to_budget(settings),
-        parallel=chosen.parallel or DEFAULT_PARALLEL,
+        parallel=parallel or DEFAULT_PARALLEL,
         nesting=nesting,
     )
 
@@ -81,15 +77,13 @@ def serve_mcp(cwd: str, flags: Mapping[str, object], chosen: McpServeFlags) -> i
             loaded,
             programs=programs,
             approver=approver,
-            budget=Budget(total_tokens=chosen.total_tokens, usd=chosen.total_usd),
+            budget=Budget(total_tokens=total_tokens, usd=total_usd),
             prices=True,
             # A server may start mudroom as its own MCP server; the count ends such a chain.
             environ={**os.environ, NESTING_VARIABLE: str(nesting + 1)},
         )
 
-    def show(text: str) -> None:
-        if not chosen.is_quiet:
-            print_notice(text)
+    show = make_notice_printer(quiet=quiet)
 
     async def serve() -> int:
         if notice := await delete_expired_sessions(settings):
@@ -104,15 +98,6 @@ def serve_mcp(cwd: str, flags: Mapping[str, object], chosen: McpServeFlags) -> i
         return 128 + signals[0] if signals else 0
 
     return run_event_loop(serve())
-
-
-def _find_listen_options(chosen: McpServeFlags) -> ListenOptions | None:
-    """Return where the server listens, None for stdin and stdout. Raises UsageError."""
-    if chosen.listen:
-        return make_listen_options(chosen)
-    if chosen.has_details:
-        raise UsageError("these flags are for HTTP", remedy="Add --listen HOST:PORT.")
-    return None
 
 
 async def _serve_http(

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -22,7 +21,7 @@ from mudroom_hosts.agent_sdk.setup import (
     SdkSessionPlan,
     SessionParts,
 )
-from mudroom_hosts.line_streams import LineInput, LineOutput
+from mudroom_hosts.line_streams import LineInput
 
 from ..._adapters import agent_files
 from ..._adapters.agent_files import load_output_styles
@@ -30,20 +29,19 @@ from ..._adapters.agent_files.locations import SOURCES, find_places
 from ..._adapters.integrations.hook_programs.events import RULES
 from ..._adapters.models.providers import list_usable_models
 from ..._core.agents import Agent, Mode
+from ..._core.notices import Notice
 from ..._core.tool_names import parse_tool_patterns
 from ..._platform.event_loop import run_event_loop
 from ..._session.agent_catalog import KNOWN_TOOLS
-from ...errors import SessionPaused, UsageError
+from ...errors import UsageError
 from ...permissions.rules import RULE_VERDICTS, Rule, Verdict, parse_rule
-from ..output.notices.log import show_log
-from ..output.notices.start import select_new_notices
-from ..output.progress import print_notice
-from ..output.signals import handle_signals
+from ..output.progress import make_notice_printer
 from .load_permissions import load_permissions
 from .open_session import create_session
 from .parse_json_flags import load_json_schema, parse_inline_agents
 from .programs.load_programs import load_programs
 from .prompt_files import list_file_prompts
+from .serve_lines import serve_lines
 from .session_start import SessionStart, StartOptions
 from .session_store import delete_expired_sessions
 
@@ -66,38 +64,24 @@ def serve_agent_sdk(
     Arguments:
         values, switches: the SDK's flags. notices: about flags that are not used.
     """
-    printer = _NoticePrinter(quiet=options.quiet)
+    show = make_notice_printer(quiet=options.quiet, once=True)
     for notice in notices:
-        printer.show(notice)
-    return run_event_loop(_serve(options, values, switches, printer))
-
-
-class _NoticePrinter:
-    """Prints each notice once on stderr."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._shown: set[str] = set()
-
-    def show(self, text: str) -> None:
-        if self._quiet or text in self._shown:
-            return
-        self._shown.add(text)
-        print_notice(text)
+        show(notice)
+    return run_event_loop(_serve(options, values, switches, show))
 
 
 async def _serve(
     options: StartOptions,
     flags: Mapping[str, Sequence[str]],
     switches: Sequence[str],
-    printer: _NoticePrinter,
+    show: Callable[[str], None],
 ) -> int:
     parse_notices: list[str] = []
     values = parse_sdk_values(flags, options.cwd, parse_notices)
     if "--resume-session-at" in flags and not options.start.resume:
         parse_notices.append("not used by mudroom: --resume-session-at without --resume")
     for notice in parse_notices:
-        printer.show(notice)
+        show(notice)
     planner = _SessionPlanner(
         options,
         values,
@@ -117,39 +101,13 @@ async def _serve(
         resumes_at=flags.get("--resume-session-at", [""])[-1] if options.start.resume else "",
     )
     if notice := await delete_expired_sessions(options.settings):
-        printer.show(notice)
-
-    def on_closed(reason: str) -> None:
-        if reason:
-            printer.show(f"{reason}. The work stops; the session can be continued.")
-        server.stop()
-
-    output = LineOutput(sys.stdout.fileno(), on_closed)
-    server = AgentSdkServer(planner.prepare, server_options, output.write, printer.show)
-    return await _serve_until_signal(server, output, printer)
-
-
-async def _serve_until_signal(
-    server: AgentSdkServer, output: LineOutput, printer: _NoticePrinter
-) -> int:
-    """Serve until the input ends or a signal comes."""
-
-    def end(end_server: Callable[[], bool]) -> bool:
-        # After a signal, do not wait for a host that no longer reads.
-        output.hurry()
-        return end_server()
-
-    stop, pause = partial(end, server.stop), partial(end, server.pause)
-    with (
-        handle_signals(stop, pause, exits_after=True, must_end=True) as signals,
-        show_log(printer.show),
-    ):
-        try:
-            with suppress(SessionPaused):  # the signal asked for it
-                await server.serve(LineInput(sys.stdin.fileno()).read(), sys.stdout.fileno())
-        finally:
-            await output.close()
-    return 128 + signals[0] if signals else 0
+        show(notice)
+    return await serve_lines(
+        lambda write: AgentSdkServer(planner.prepare, server_options, write, show),
+        lambda server: server.serve(LineInput(sys.stdin.fileno()).read(), sys.stdout.fileno()),
+        show,
+        remedy="the session can be continued",
+    )
 
 
 def _list_styles(session: Session, sources: Sequence[str]) -> list[str]:
@@ -214,9 +172,7 @@ class _SessionPlanner:
             **self._make_options(plan, servers.used, notices),
             **({"approver": parts.approver} if self.asks_host else {}),
         )
-        home = self._options.settings.home
-        shown = [*session.notices, *notices]
-        session.notices[:] = select_new_notices(home, self._options.cwd, shown)
+        session.notices += (Notice("unused", text) for text in notices)
         outputs = plan.setup.json_schema
         if outputs is None and settings.json_schema:
             outputs = load_json_schema(settings.json_schema)

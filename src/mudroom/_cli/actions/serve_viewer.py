@@ -6,62 +6,45 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 
-from ..._core.ports import SessionStore
 from ..._viewer.links import make_session_link
 from ..._viewer.listener import listen
 from ..._viewer.sources import SessionSource, StoredSessions
 from ..output.progress import print_notice
 from .load_settings import load_settings
-from .session_store import find_session, list_sessions_of_folder
+from .session_store import choose_session
 from .user_store import open_store
 
 
 def serve_viewer(
-    name: str,
+    session: str | None,
     *,
+    target: str | None,
     host: str,
     port: int,
     open_browser: bool,
-    store: str | None = None,
-) -> int:
-    """Serve the viewer until it is interrupted.
+    store: str | None,
+) -> None:
+    """Serve the viewer until it is interrupted, or write a page that needs no server.
 
     Arguments:
-        name: session to show, see `select_source`.
+        session: to show; see `choose_session`, None for "".
+        target: file for the page; None serves.
         host, port: see `viewer.listener.listen`.
         open_browser: open a browser if this machine can show one.
         store: address of the database with the sessions, None for the settings' store.
     """
+    if target:
+        from .export import export_html
+
+        export_html(session or "", target, store=store)
+        return
     home = load_settings(".", store=store).home
-    source, session_id = asyncio.run(select_source(home, name))
-    try:
+    session_id = asyncio.run(choose_session(home, session or ""))
+    source = StoredSessions(open_store(home), home)
+    with suppress(KeyboardInterrupt):
         asyncio.run(_serve(source, session_id, host=host, port=port, open_browser=open_browser))
-    except KeyboardInterrupt:
-        pass
-    return 0
-
-
-async def select_source(home: str, name: str) -> tuple[SessionSource, str]:
-    """Find the sessions to show, and the id of the one to open; "" opens the list.
-
-    Arguments:
-        name: a session's id, the beginning of one, its name, or "last"; "" is the last session of
-            this folder, else the last of all.
-
-    Raises UnknownName.
-    """
-    store = open_store(home)
-    return StoredSessions(store, home), await _choose_session(store, name)
-
-
-async def _choose_session(store: SessionStore, name: str) -> str:
-    if name:
-        return await find_session(store, ".", name)
-    async for info in list_sessions_of_folder(store, "."):
-        return info.id
-    infos = await store.list()
-    return infos[0].id if infos else ""
 
 
 async def _serve(

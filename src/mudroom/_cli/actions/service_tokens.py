@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from msgspec.structs import asdict
 
@@ -18,7 +18,7 @@ from .load_settings import load_settings
 from .user_store import open_server_state
 
 
-def add_token(owner: str, *, as_json: bool, store: str | None, **fields: object) -> int:
+def add_token(owner: str, *, as_json: bool, store: str | None, **fields: object) -> None:
     """Make a token and print it.
 
     Arguments:
@@ -30,32 +30,28 @@ def add_token(owner: str, *, as_json: bool, store: str | None, **fields: object)
         token, text = tokens.add(owner, **given)
     if as_json:
         print_json({**asdict(token), "token": text})
-        return 0
+        return
     # Only the token goes to stdout, for scripts.
     print(text, flush=True)
     print_notice(f"Token {token.id} of {owner}. It is shown only now; keep it secret.")
-    return 0
 
 
-def list_tokens(*, as_json: bool, store: str | None) -> int:
-    """Print the tokens without their secrets."""
+def list_tokens(*, as_json: bool, store: str | None) -> None:
     with _open_tokens(store) as tokens:
         known = tokens.list()
     if as_json:
         print_json({"tokens": [asdict(token) for token in known]})
-        return 0
+        return
     print_rows([(token.id, describe_token(token)) for token in known])
     if not known:
         print_notice("There are no tokens. mudroom serve token add OWNER makes one.")
-    return 0
 
 
-def remove_token(id: str, *, store: str | None) -> int:
+def remove_token(token_id: str, *, store: str | None) -> None:
     """Remove a token. Raises UnknownName."""
     with _open_tokens(store) as tokens:
-        token = tokens.remove(id)
+        token = tokens.remove(token_id)
     print_notice(f"Token {token.id} of {token.owner} is removed; open streams end within 15 s.")
-    return 0
 
 
 def describe_token(token: Token) -> str:
@@ -77,8 +73,5 @@ def describe_token(token: Token) -> str:
 
 @contextmanager
 def _open_tokens(store: str | None) -> Generator[TokenRecords]:
-    state = open_server_state(load_settings(".", store=store).home)
-    try:
+    with closing(open_server_state(load_settings(".", store=store).home)) as state:
         yield TokenRecords(state)
-    finally:
-        state.close()

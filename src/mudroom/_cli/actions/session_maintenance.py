@@ -154,7 +154,7 @@ def _print_again(
         sys.stdout.buffer.write(encode_line(line))
 
 
-def replay_session(name: str, *, quiet: bool, store: str | None = None) -> int:
+def replay_session(name: str, *, quiet: bool, store: str | None = None) -> None:
     """Replay a finished session without a model or effects, and print its last answer.
 
     Raises ReplayDiverged, which shows the first event that differs from the recorded one.
@@ -175,17 +175,14 @@ def replay_session(name: str, *, quiet: bool, store: str | None = None) -> int:
         runs = count_noun(len(recorded.tree.runs), "run")
         print_notice(f"Replay matched: {runs}, every event identical.", prefix="")
     sys.stdout.buffer.write(encode_answer(report))
-    return 0
 
 
-def rename_session(session: str, name: str, *, store: str | None = None) -> int:
-
+def rename_session(session: str, name: str, *, store: str | None = None) -> None:
     async def rename() -> None:
         sessions = open_store(load_settings(".", store=store).home)
         await sessions.rename(await find_session(sessions, ".", session or "last"), name)
 
     asyncio.run(rename())
-    return 0
 
 
 def delete_sessions(names: Sequence[str], *, yes: bool, store: str | None = None) -> int:
@@ -239,7 +236,7 @@ def check_journal(name: str) -> int:
     return int(condition.is_damaged)
 
 
-def repair_journal(name: str, *, cwd: str) -> int:
+def repair_journal(name: str, *, cwd: str) -> None:
     """Repair the journal of a session if it is damaged, and print the losses."""
     from ..._adapters.journals.sqlite import repair
 
@@ -253,7 +250,6 @@ def repair_journal(name: str, *, cwd: str) -> int:
         print(f"The damaged file is {condition.damaged_copy}")
     else:
         print(f"{records}, all intact: nothing to repair")
-    return 0
 
 
 def _find_file(home: str, cwd: str, name: str) -> Path:

@@ -47,6 +47,21 @@ async def find_session(store: SessionStore, cwd: str, text: str, *, without: str
     return await store.find(text)
 
 
+async def choose_session(home: str, name: str) -> str:
+    """Return the id of the session that the viewer opens, "" for its list. Raises UnknownName.
+
+    Arguments:
+        name: as for `find_session`; "" is the last session of this folder, else the last of all.
+    """
+    store = open_store(home)
+    if name:
+        return await find_session(store, ".", name)
+    async for info in list_sessions_of_folder(store, "."):
+        return info.id
+    infos = await store.list()
+    return infos[0].id if infos else ""
+
+
 async def read_session(home: str, name: str) -> tuple[str, list[StoredEvent]]:
     """Return the id and the events of a session; for its name see `find_session`."""
     store = open_store(home)
@@ -112,13 +127,8 @@ async def read_summaries_of_folder(
     Arguments:
         without: id of a session to leave out.
     """
-    summaries: list[SessionSummary] = []
-    async for info in list_sessions_of_folder(store, cwd):
-        if info.id != without:
-            summaries.append(await read_summary(store, info))
-        if len(summaries) == limit:
-            break
-    return summaries
+    infos = await _list_infos(store, cwd, limit, without=without)
+    return [await read_summary(store, info) for info in infos]
 
 
 async def read_newest_summaries(
@@ -143,12 +153,15 @@ async def read_newest_summaries(
     return summaries
 
 
-async def _list_infos(store: SessionStore, folder: str | None, limit: int) -> list[SessionInfo]:
+async def _list_infos(
+    store: SessionStore, folder: str | None, limit: int, *, without: str = ""
+) -> list[SessionInfo]:
     if folder is None:
         return list(await store.list())[:limit]
     infos: list[SessionInfo] = []
     async for info in list_sessions_of_folder(store, folder):
-        infos.append(info)
+        if info.id != without:
+            infos.append(info)
         if len(infos) == limit:
             break
     return infos

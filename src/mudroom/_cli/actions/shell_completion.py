@@ -17,7 +17,7 @@ fi
 """
 
 
-def print_script(shell: str) -> int:
+def print_script(shell: str) -> None:
     """Print the completion script of a shell: "bash", "zsh" or "fish"."""
     completion_class = get_completion_class(shell)
     assert completion_class is not None
@@ -29,7 +29,6 @@ def print_script(shell: str) -> int:
         header = "#compdef mudroom\n"
         script = script.replace(header, f"{header}\n{_START_ZSH_COMPLETION}", 1)
     print(script, end="")
-    return 0
 
 
 def print_completions(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import Any
 
 from ..._adapters.journals.sessions import read_events, stream_events
 from ..._adapters.output_filters import Redactor
@@ -21,7 +20,7 @@ from ..output.listing import print_rows
 from ..output.progress import should_color
 from ..output.standard_output import draw
 from ..output.text import choose_glyphs
-from ..output.transcript_lines import SessionText, render_transcripts
+from ..output.transcript_lines import SessionText, TextStyle, render_transcripts
 from .list_sessions import get_width
 from .load_settings import load_settings
 from .session_store import find_session
@@ -29,32 +28,41 @@ from .user_store import open_store
 
 
 def print_session(
-    name: str, run_id: str | None, *, no_color: bool = False, store: str | None = None
-) -> int:
-    """Print the run tree, ledger and transcripts of a session.
+    name: str,
+    run_id: str | None,
+    turn_name: str | None = None,
+    *,
+    no_color: bool = False,
+    store: str | None = None,
+) -> None:
+    """Print the run tree, ledger and transcripts of a session, or what the model knew at a turn.
 
     Arguments:
         name: id, beginning of an id, name, or "last" for the last session of this folder.
         run_id: print only the transcript of this run, or of the runs of this named child.
+        turn_name: run and turn, such as "1.8"; print only what the model knew then.
 
-    Raises UnknownName for the session or the run, JournalError if it cannot be read.
+    Raises UnknownName for the session or the run, UsageError for the turn, JournalError.
     """
     settings = load_settings(".", color="never" if no_color else None, store=store)
-    asyncio.run(_print_session(open_store(settings.home), name, run_id, settings.color))
-    return 0
+    sessions = open_store(settings.home)
+    if turn_name is None:
+        asyncio.run(_print_session(sessions, name, run_id, settings.color))
+    else:
+        asyncio.run(_print_context(sessions, name, *parse_turn_name(turn_name)))
 
 
 async def _print_session(store: SessionStore, name: str, run_id: str | None, color: str) -> None:
     """Print a session while it is read, then the transcripts."""
     session_id = await find_session(store, ".", name)
     chosen = await _find_runs(store, session_id, run_id) if run_id is not None else []
-    style: dict[str, Any] = {
-        "columns": get_width(),
-        "color": should_color(sys.stdout, color),
-        "glyphs": choose_glyphs(sys.stdout.encoding),
-        "wraps": sys.stdout.isatty(),
-    }
-    text = SessionText(**style)
+    style = TextStyle(
+        columns=get_width(),
+        color=should_color(sys.stdout, color),
+        glyphs=choose_glyphs(sys.stdout.encoding),
+        wraps=sys.stdout.isatty(),
+    )
+    text = SessionText(style)
     shown: list[StoredEvent] = []
     redact = Redactor(os.environ)
     async for stored in stream_events(store, session_id):
@@ -67,28 +75,11 @@ async def _print_session(store: SessionStore, name: str, run_id: str | None, col
             shown.append(event)
     draw(sys.stdout, f"{text.finish()}\n")
     run_ids = chosen or [root.run_id for root in text.tree.roots]
-    for transcript in render_transcripts(text.tree, shown, run_ids, **style):
+    for transcript in render_transcripts(text.tree, shown, run_ids, style):
         draw(sys.stdout, f"{transcript}\n")
 
 
-def print_context(name: str, turn_name: str, *, store: str | None = None) -> int:
-    """Print what the model knew at a turn of a session.
-
-    Arguments:
-        name: see `print_session`. turn_name: run and turn, such as "1.8".
-
-    Raises UsageError for the turn, UnknownName for the session or the run, JournalError.
-    """
-    run, turn = parse_turn_name(turn_name)
-    home = load_settings(".", store=store).home
-    rows = asyncio.run(_read_receipt(open_store(home), name, run, turn))
-    print_rows([(title, sanitize_line(text)) for title, text in rows])
-    return 0
-
-
-async def _read_receipt(
-    store: SessionStore, name: str, run: str, turn: int
-) -> list[tuple[str, str]]:
+async def _print_context(store: SessionStore, name: str, run: str, turn: int) -> None:
     session_id = await find_session(store, ".", name)
     # Of a named child, the newest run.
     run = (await _find_runs(store, session_id, run))[-1]
@@ -96,7 +87,8 @@ async def _read_receipt(
     kinds = (RunStarted, MessageDelivered, ResultsCleared, Compacted)
     for event in await read_events(store, session_id, kinds):
         receipts.apply(event)
-    return describe_receipt(receipts.find(run, turn))
+    rows = describe_receipt(receipts.find(run, turn))
+    print_rows([(title, sanitize_line(text)) for title, text in rows])
 
 
 async def _find_runs(store: SessionStore, session_id: str, name: str) -> list[str]:

@@ -7,7 +7,6 @@ import os
 import shlex
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import Struct
 
 from ..._adapters.workspaces.isolated import kept_work
@@ -33,39 +32,43 @@ _MAX_CONFLICTS = 20
 _ATTEMPTS = 3
 
 
-def print_workspaces(cwd: str, *, all_folders: bool, as_json: bool) -> int:
-    """Print the work of this folder, or of all folders."""
+def _find_home(cwd: str) -> str:
+    """Return mudroom's state folder, in which no work of killed processes is left."""
     home = load_settings(cwd).home
     kept_work.remove_abandoned(home)
+    return home
+
+
+def print_workspaces(cwd: str, *, all_folders: bool = False, as_json: bool = False) -> None:
+    """Print the work of this folder, or of all folders."""
+    home = _find_home(cwd)
     kept = kept_work.list_kept(home, "" if all_folders else os.path.realpath(cwd))
     if as_json:
-        print_json([{"id": each.id, **_to_json(each)} for each in kept])
+        print_json([_to_json(each) for each in kept])
     elif kept:
         print_rows([(each.id, each.state, _describe_files(each)) for each in kept])
         if any(each.state == "not merged" for each in kept):
             print_entry("(mudroom workspaces apply ID merges work into its folder)")
     else:
         print_entry("No run has had an isolated workspace here.")
-    return 0
 
 
-def print_overlaps(cwd: str, *, as_json: bool) -> int:
+def print_overlaps(cwd: str, *, as_json: bool) -> None:
     """Print the files that several runs of the last session here changed."""
-    home = load_settings(cwd).home
-    kept_work.remove_abandoned(home)
+    home = _find_home(cwd)
     overlaps = kept_work.list_overlaps(home, os.path.realpath(cwd))
     if as_json:
-        print_json([msgspec.to_builtins(each) for each in overlaps])
+        print_json(overlaps)
     elif overlaps:
         for each in overlaps:
             print_entry(sanitize_line(each.describe({}), 400))
     else:
         print_entry("No file was changed by several runs with isolated workspaces.")
-    return 0
 
 
 def _to_json(kept: KeptWork) -> dict[str, object]:
     return {
+        "id": kept.id,
         "session": kept.session,
         "run": kept.run_id,
         "source": kept.source,
@@ -85,12 +88,10 @@ def _shorten(names: Sequence[str]) -> str:
     return sanitize_line(", ".join(names[:3]), 100) + more
 
 
-def print_difference(cwd: str, name: str) -> int:
+def print_difference(cwd: str, name: str) -> None:
     """Print the changes of a run as a unified difference."""
-    home = load_settings(cwd).home
-    kept_work.remove_abandoned(home)
+    home = _find_home(cwd)
     print(sanitize(kept_work.read_difference(home, kept_work.find_kept(home, name))), end="")
-    return 0
 
 
 class MergeResult(Struct, frozen=True):
@@ -143,8 +144,7 @@ def describe_conflicts(conflicts: Sequence[MergeConflict]) -> list[str]:
 
 def apply_work(cwd: str, name: str, *, with_ignored: bool) -> int:
     """Merge the work of a run into its folder: all of it, or nothing."""
-    home = load_settings(cwd).home
-    kept_work.remove_abandoned(home)
+    home = _find_home(cwd)
     kept = kept_work.find_kept(home, name)
     result = merge_kept(home, kept, with_ignored=with_ignored)
     if result.conflicts:
@@ -158,14 +158,13 @@ def apply_work(cwd: str, name: str, *, with_ignored: bool) -> int:
     return 0
 
 
-def write_git_work(cwd: str, name: str, folder: str | None) -> int:
-    """Write what a run left only in git into a new folder, and return the exit code.
+def write_git_work(cwd: str, name: str, folder: str | None) -> None:
+    """Write what a run left only in git into a new folder.
 
     Arguments:
         folder: its path; None for one in the current folder that is named after the run.
     """
-    home = load_settings(cwd).home
-    kept_work.remove_abandoned(home)
+    home = _find_home(cwd)
     kept = kept_work.find_kept(home, name)
     folder = folder or f"git-{kept.run_id}"
     paths = kept_work.write_git_work(home, kept, folder)
@@ -179,12 +178,10 @@ def write_git_work(cwd: str, name: str, folder: str | None) -> int:
             part = f"/{number}" if number > 1 else ""
             refs = f"refs/*:refs/mudroom/{name}{part}/*"
             print(f"  git fetch --no-tags {shlex.quote(place)} {shlex.quote(refs)}")
-    return 0
 
 
-def drop_work(cwd: str, names: tuple[str, ...]) -> int:
-    home = load_settings(cwd).home
-    kept_work.remove_abandoned(home)
+def drop_work(cwd: str, names: tuple[str, ...]) -> None:
+    home = _find_home(cwd)
     chosen = [kept_work.find_kept(home, name) for name in names]
     # All are checked before the first is removed.
     for kept in chosen:
@@ -193,4 +190,3 @@ def drop_work(cwd: str, names: tuple[str, ...]) -> int:
     for kept in chosen:
         kept_work.drop_kept(home, kept)
         print(f"dropped: {kept.id}")
-    return 0

@@ -143,23 +143,38 @@ _MAX_UNAVAILABLE = 20
 _SKIPPED_AT_ONCE = 2_000
 
 
+class BatchFlags(Struct, frozen=True, kw_only=True):
+    """Flags of `mudroom batch` that are not settings.
+
+    Arguments:
+        file: the input. out: the output, None for one beside the input.
+        agent: agent of lines that name none. kind: format of the output.
+        is_ordered: sort the output like the input. retry: reasons whose lines run again.
+        max_budget_usd: US dollars for all lines; None for no limit.
+    """
+
+    file: str
+    out: str | None = None
+    agent: str = "general"
+    parallel: int = 64
+    kind: ResultFormat = "native"
+    is_ordered: bool = False
+    retry: str | None = None
+    max_budget_usd: float | None = None
+    quiet: bool = False
+
+
 class BatchPlan(Struct, frozen=True):
     """The input of a batch and its options.
 
     Arguments:
-        total: number of lines. lines: yields them.
-        agent: agent of lines that name none. model: "" for the agent's.
-        usd_limit: US dollars for all lines; None for no limit.
+        total: number of lines. lines: yields them. output: path of the output.
     """
 
+    flags: BatchFlags
     total: int
     lines: Callable[[], Iterator[BatchLine]]
     output: str
-    agent: str
-    model: str = ""
-    parallel: int = 64
-    kind: ResultFormat = "native"
-    usd_limit: float | None = None
 
 
 class Batch:
@@ -190,7 +205,7 @@ class Batch:
         self._started_at = time.monotonic()
         self._rates = Rates(self._started_at)
         self._earlier = self.done
-        self._places = asyncio.Semaphore(plan.parallel)
+        self._places = asyncio.Semaphore(plan.flags.parallel)
         self._running = 0
         self._unavailable = 0
 
@@ -249,13 +264,13 @@ class Batch:
             running=self._running,
             # `+` leaves out the reasons whose count is 0, because the runs were repeated.
             reasons=dict(+record.reasons),
-            parallel=plan.parallel,
+            parallel=plan.flags.parallel,
             state="ended" if has_ended else "stopping" if self.stop_cause else "running",
             waits_for=self._find_obstacle(),
             requests=self._requests.answered,
             tokens=record.tokens,
             usd=round(record.usd, 6),
-            usd_limit=plan.usd_limit,
+            usd_limit=plan.flags.max_budget_usd,
             lines_per_second=round(lines, 3),
             requests_per_second=round(requests, 3),
             seconds_left=round((plan.total - done) / lines, 1) if lines else None,
@@ -267,7 +282,7 @@ class Batch:
         # Half of the running lines wait for the provider: more lines would wait, too.
         if repeated and repeated >= self._running / 2:
             return "provider"
-        return "parallel" if self._running >= self._plan.parallel else ""
+        return "parallel" if self._running >= self._plan.flags.parallel else ""
 
     async def _list_tasks(self) -> AsyncGenerator[tuple[TaskKey, str | BatchLine]]:
         """Yield the key of each task with its line, or with the id of the run to continue."""
@@ -287,7 +302,7 @@ class Batch:
     async def _take_place(self) -> bool:
         """Wait until one more line may run. Returns False if none may start any more."""
         await self._places.acquire()
-        limit = self._plan.usd_limit
+        limit = self._plan.flags.max_budget_usd
         if limit is not None and self._record.usd >= limit:
             # Checked before each line, so the lines that run may spend a little more.
             self.stop("the budget is used up")
@@ -310,8 +325,8 @@ class Batch:
         try:
             return await self._session.task(
                 line.prompt,
-                agent=line.agent or self._plan.agent,
-                model=line.model or self._plan.model or None,
+                agent=line.agent or self._plan.flags.agent,
+                model=line.model or None,
                 budget=line.make_budget(),
                 outputs=line.outputs,
                 description=line.id[:60],
@@ -329,7 +344,7 @@ class Batch:
         if report.reason is Reason.CANCELLED:
             return  # no result: the next process runs the line again
         self._record.reasons[report.reason.value] += 1
-        self._results.add(encode_result(key.id, report, self._plan.kind))
+        self._results.add(encode_result(key.id, report, self._plan.flags.kind))
         self._count_unavailable(report)
 
     def _count_unavailable(self, report: Report[Any]) -> None:

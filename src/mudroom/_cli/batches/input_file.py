@@ -119,8 +119,8 @@ def _parse_native(number: int, fields: dict[str, Any]) -> BatchLine:
         prompt=_check_prompt(fields["prompt"]),
         agent=_get_text(fields, "agent"),
         model=_get_text(fields, "model"),
-        budget=_check_budget(fields.get("budget")),
-        outputs=_check_outputs(fields.get("outputs")),
+        budget=_check_budget(_get_object(fields, "budget")),
+        outputs=_check_outputs(_get_object(fields, "outputs")),
     )
 
 
@@ -142,7 +142,7 @@ def _parse_openai(number: int, fields: dict[str, Any]) -> BatchLine:
         id=check_line_id(fields["custom_id"]),
         prompt=_check_prompt(_join_messages(body)),
         model=_get_text(body, "model"),
-        outputs=_check_outputs(_get_schema(body)),
+        outputs=_check_outputs(_get_object({"outputs": _get_schema(body)}, "outputs")),
         ignored=tuple(sorted(set(body) - _USED_BODY_KEYS)),
     )
 
@@ -235,12 +235,16 @@ def _get_text(fields: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _check_budget(value: object) -> dict[str, Any] | None:
-    if value is None:
+def _get_object(fields: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise LineError(f"{name} is {quote_value(value)}, not an object")
+    return cast("dict[str, Any] | None", value)
+
+
+def _check_budget(limits: dict[str, Any] | None) -> dict[str, Any] | None:
+    if limits is None:
         return None
-    if not isinstance(value, dict):
-        raise LineError(f"budget is {quote_value(value)}, not an object")
-    limits = cast("dict[str, Any]", value)
     if unknown := sorted(set(limits) - set(Budget.__struct_fields__)):
         known = ", ".join(Budget.__struct_fields__)
         raise LineError(f"the budget has an unknown limit {quote_value(unknown[0])}; use {known}")
@@ -254,12 +258,9 @@ def _check_budget(value: object) -> dict[str, Any] | None:
     return limits
 
 
-def _check_outputs(value: object) -> dict[str, Any] | None:
-    if value is None:
+def _check_outputs(outputs: dict[str, Any] | None) -> dict[str, Any] | None:
+    if outputs is None:
         return None
-    if not isinstance(value, dict):
-        raise LineError(f"outputs is {quote_value(value)}, not an object")
-    outputs = cast("dict[str, Any]", value)
     try:
         parse_output_type(outputs)
     except UsageError as error:

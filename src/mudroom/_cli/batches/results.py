@@ -23,46 +23,24 @@ ResultFormat = Literal["native", "openai"]
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 
 
-class ResultLine(Struct, frozen=True):
-    """One line of the output.
-
-    Arguments:
-        custom_id: id of the input's line.
-        run: id of its run in the batch's session.
-        error: cause of the reason ERROR, "" for none.
-    """
-
-    custom_id: str
-    reason: str
-    text: str
-    outputs: dict[str, Any]
-    usd: float | None
-    usage: dict[str, Any]
-    turns: int
-    seconds: float
-    run: str
-    error: str
-
-
 def encode_result(line_id: str, report: Report[Any], kind: ResultFormat) -> bytes:
-    if kind == "native":
-        return _encoder.encode(_make_native(line_id, report)) + b"\n"
-    return _encoder.encode(_make_openai(line_id, report)) + b"\n"
+    make = _make_native if kind == "native" else _make_openai
+    return _encoder.encode(make(line_id, report)) + b"\n"
 
 
-def _make_native(line_id: str, report: Report[Any]) -> ResultLine:
-    return ResultLine(
-        custom_id=line_id,
-        reason=report.reason.value,
-        text=report.text,
-        outputs=report.outputs,
-        usd=report.usd,
-        usage=asdict(report.usage),
-        turns=report.turns,
-        seconds=report.seconds,
-        run=report.run_id,
-        error=report.error,
-    )
+def _make_native(line_id: str, report: Report[Any]) -> dict[str, Any]:
+    return {
+        "custom_id": line_id,
+        "reason": report.reason.value,
+        "text": report.text,
+        "outputs": report.outputs,
+        "usd": report.usd,
+        "usage": asdict(report.usage),
+        "turns": report.turns,
+        "seconds": report.seconds,
+        "run": report.run_id,
+        "error": report.error,
+    }
 
 
 def _make_openai(line_id: str, report: Report[Any]) -> dict[str, Any]:

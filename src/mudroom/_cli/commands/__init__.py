@@ -1,4 +1,1 @@
-"""Click definitions: each command parses its flags and calls one action.
-
-The docstring of a command is its help text.
-"""
+"""Click definitions: each command has flags and a help text, and calls one action."""

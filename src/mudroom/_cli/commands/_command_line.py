@@ -185,8 +185,7 @@ def reject_unknown_command(words: Sequence[str], commands: Iterable[str]) -> Non
 
 # Module of this folder -> the names in its `COMMANDS`, in the order of the help.
 MODULES = {
-    "sessions": "runs show resume rename delete export record replay journal",
-    "viewer": "view",
+    "sessions": "runs show resume rename delete export record replay journal view",
     "permissions": "permissions trust",
     "programs": "mcp hooks plugins",
     "editors": "acp",

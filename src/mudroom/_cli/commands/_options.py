@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,10 +46,29 @@ def join_folders(_: click.Context, __: click.Parameter, values: tuple[str, ...])
 
 
 def value_option(
-    names: str, metavar: str, help_text: str, kind: click.ParamType[Any] | None = None
+    names: str,
+    metavar: str,
+    help_text: str,
+    kind: click.ParamType[Any] | None = None,
+    **settings: Any,
 ) -> Decorator:
-    """Make an option that takes a value. `names`: its flags, separated by blanks."""
-    return click.option(*names.split(), metavar=metavar, help=help_text, type=kind)
+    """Make an option that takes a value.
+
+    Arguments:
+        names: its flags and perhaps the name of its parameter, separated by blanks.
+        kind: click's type, by default a text. settings: further ones of `click.option`.
+    """
+    return click.option(*names.split(), metavar=metavar, help=help_text, type=kind, **settings)
+
+
+def choice_option(
+    names: str, choices: Sequence[str], help_text: str | None = None, **settings: Any
+) -> Decorator:
+    return click.option(*names.split(), type=click.Choice(choices), help=help_text, **settings)
+
+
+def flag_option(names: str, help_text: str) -> Decorator:
+    return click.option(*names.split(), is_flag=True, help=help_text)
 
 
 def switch_option(name: str, help_text: str) -> Decorator:
@@ -57,36 +76,46 @@ def switch_option(name: str, help_text: str) -> Decorator:
     return click.option(name, is_flag=True, default=None, help=help_text)
 
 
-sandbox_option = click.option(
+def combine(*options: Decorator) -> Decorator:
+    """Make a decorator that adds several options, in the order of the help."""
+
+    def add_all(command: Callable[..., Any]) -> Callable[..., Any]:
+        # Decorators apply from the bottom up; the help shows the top one first.
+        for add in reversed(options):
+            command = add(command)
+        return command
+
+    return add_all
+
+
+def mode_option(help_text: str) -> Decorator:
+    return choice_option("--permission-mode", MODES, help_text)
+
+
+sandbox_option = choice_option(
     "--sandbox",
-    type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),
-    help='Sandbox for shell commands ("off" disables it).',
+    ["auto", "full", "file", "off", "experimental-seatbelt"],
+    'Sandbox for shell commands ("off" disables it).',
 )
-
-
-def rules_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options --allowed-tools and --disallowed-tools."""
-    command = rules_option("disallowed", 'Never allow: "Bash(git push:*)".')(command)
-    return rules_option("allowed", 'Allow without asking: "Bash(git diff:*),Edit".')(command)
 
 
 def rules_option(word: str, help_text: str) -> Decorator:
     """Make the option --allowed-tools or --disallowed-tools. `word`: "allowed", "disallowed"."""
-    return click.option(
-        # The second form is Claude Code's.
-        f"--{word}-tools",
-        f"--{word}Tools",
-        multiple=True,
-        callback=join_values,
-        metavar="RULES",
-        help=help_text,
-    )
+    # The second form is Claude Code's.
+    names = f"--{word}-tools --{word}Tools"
+    return value_option(names, "RULES", help_text, multiple=True, callback=join_values)
+
+
+rules_options = combine(
+    rules_option("allowed", 'Allow without asking: "Bash(git diff:*),Edit".'),
+    rules_option("disallowed", 'Never allow: "Bash(git push:*)".'),
+)
 
 
 def folder_option(help_text: str, default: str | None = ".") -> Decorator:
     """Make the option -C. A default of None tells whether it is given."""
-    return click.option(
-        "-C", "cwd", default=default, metavar="DIR", shell_complete=complete_folders, help=help_text
+    return value_option(
+        "-C cwd", "DIR", help_text, default=default, shell_complete=complete_folders
     )
 
 
@@ -100,42 +129,44 @@ def worker_option(what: str) -> Decorator:
     )
 
 
-def listen_details(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the flags of a command that listens, beside its address."""
-    details = (
-        value_option("--tls-cert", "FILE", "Certificate for TLS (PEM)."),
-        value_option("--tls-key", "FILE", "Its key (PEM)."),
-        click.option("--behind-proxy", is_flag=True, help="A proxy does TLS; needs --host-name."),
-        click.option(
-            "--host-name", "host_names", multiple=True, metavar="NAME", help="A name of the server."
+# Flags of a command that listens, beside its address.
+listen_details = combine(
+    value_option("--tls-cert", "FILE", "Certificate for TLS (PEM)."),
+    value_option("--tls-key", "FILE", "Its key (PEM)."),
+    flag_option("--behind-proxy is_behind_proxy", "A proxy does TLS; needs --host-name."),
+    value_option("--host-name host_names", "NAME", "A name of the server.", multiple=True),
+)
+
+
+def limit_options(what: str) -> Decorator:
+    """Make the options for the limits of each `what`, such as "prompt"."""
+    return combine(
+        value_option(
+            "--max-turns", "N", f"Maximum model calls of a {what}; one more for a summary.", COUNT
         ),
+        value_option("--max-minutes", "N", f"Time limit of a {what} in minutes.", AMOUNT),
+        value_option("--max-tokens", "N", f"Token limit of a {what} (input + output).", COUNT),
+        value_option("--max-budget-usd", "USD", f"Spending limit of a {what}.", AMOUNT),
     )
-    # Decorators apply from the bottom up; the help shows the top one first.
-    for add in reversed(details):
-        command = add(command)
-    return command
 
 
-plugin_dir_option = click.option(
-    "--plugin-dir",
-    "plugin_dirs",
+plugin_dir_option = value_option(
+    "--plugin-dir plugin_dirs",
+    "DIR",
+    "Use the plugin in this folder, too (mudroom plugins).",
     multiple=True,
     callback=join_folders,
-    metavar="DIR",
     shell_complete=complete_folders,
-    help="Use the plugin in this folder, too (mudroom plugins).",
 )
-store_option = click.option(
-    "--store",
-    metavar="URL",
-    help="Database with the sessions: postgresql://USER@HOST/NAME (default: files).",
+store_option = value_option(
+    "--store", "URL", "Database with the sessions: postgresql://USER@HOST/NAME (default: files)."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
-verbose_option = click.option(
-    "--verbose", is_flag=True, help="Log every tool call to stderr when the live view is off."
+isolate_option = switch_option("--isolate", "Give children that may change files own copies.")
+net_option = switch_option("--allow-net", "Let commands and web tools reach the network.")
+json_option = flag_option("--json as_json", "Print JSON.")
+quiet_option = flag_option("-q --quiet", "Print errors only.")
+verbose_option = flag_option(
+    "--verbose", "Log every tool call to stderr when the live view is off."
 )
-no_color_option = click.option("--no-color", is_flag=True, help="No colours (or set NO_COLOR).")
-format_option = click.option(
-    "-o", "--output-format", type=click.Choice(OUTPUT_FORMATS), help="Output format."
-)
+no_color_option = flag_option("--no-color", "No colours (or set NO_COLOR).")
+format_option = choice_option("-o --output-format", OUTPUT_FORMATS, "Output format.")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 from click.core import ParameterSource
 
 from ._options import (
     AMOUNT,
     CONTEXT_SETTINGS,
-    MODES,
+    choice_option,
+    flag_option,
     folder_option,
+    mode_option,
     quiet_option,
     value_option,
     worker_option,
@@ -24,46 +28,32 @@ _STATUS_OPTIONS = ("words", "cwd", "out", "as_json", "quiet")
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("words", nargs=-1, required=True, metavar="FILE")
 @value_option("--out", "FILE", "Output (default: NAME.results.jsonl beside NAME.jsonl).")
-@click.option("--agent", default="general", metavar="NAME", help="Agent of lines that name none.")
+@value_option("--agent", "NAME", "Agent of lines that name none.", default="general")
 @value_option("-m --model", "MODEL", "provider:model of lines that name none.")
-@click.option(
+@value_option(
     "--parallel",
-    type=click.IntRange(1, 10_000),
+    "N",
+    "Maximum number of lines at the same time.",
+    click.IntRange(1, 10_000),
     default=64,
     show_default=True,
-    metavar="N",
-    help="Maximum number of lines at the same time.",
 )
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(("native", "openai")),
+@choice_option(
+    "--format kind",
+    ("native", "openai"),
+    "Format of the output.",
     default="native",
     show_default=True,
-    help="Format of the output.",
 )
-@click.option("--ordered", is_flag=True, help="Sort the output like the input at the end.")
+@flag_option("--ordered is_ordered", "Sort the output like the input at the end.")
 @value_option("--retry", "REASONS", "Run lines with these reasons again, such as ERROR,TIMEOUT.")
 @value_option("--max-budget-usd", "USD", "Spending limit for all lines.", AMOUNT)
 @worker_option("lines")
-@click.option("--permission-mode", type=click.Choice(MODES), help="Permission mode of the runs.")
+@mode_option("Permission mode of the runs.")
 @folder_option("Work in this folder.")
-@click.option("--json", "as_json", is_flag=True, help="Print the status as JSON.")
+@flag_option("--json as_json", "Print the status as JSON.")
 @quiet_option
-def batch(
-    words: tuple[str, ...],
-    cwd: str,
-    out: str | None,
-    agent: str,
-    parallel: int,
-    kind: str,
-    ordered: bool,
-    retry: str | None,
-    max_budget_usd: float | None,
-    as_json: bool,
-    quiet: bool,
-    **flags: object,
-) -> int:
+def batch(words: tuple[str, ...], cwd: str, as_json: bool, **flags: Any) -> int:
     """Run each line of a file as one task with a clean context; the results go to a file.
 
     A line is a JSON object with "prompt" (optional: "custom_id", "agent", "model", "budget",
@@ -81,25 +71,16 @@ def batch(
         from ..actions.batch_status import show_status
 
         _check_status_options()
-        return show_status(cwd, out or "", as_json=as_json)
+        show_status(cwd, flags["out"], as_json=as_json)
+        return 0
     if more:
         raise click.UsageError(f"a batch has one file, not {len(words)}")
     if as_json:
         raise click.UsageError("--json is for mudroom batch status; results go to the output file")
     from ..actions.batch import BatchFlags, run_batch
 
-    chosen = BatchFlags(
-        file=file,
-        out=out or "",
-        agent=agent,
-        parallel=parallel,
-        kind=kind,
-        is_ordered=ordered,
-        retry=retry or "",
-        max_budget_usd=max_budget_usd,
-        quiet=quiet,
-    )
-    return run_batch(cwd, chosen, flags)
+    own = {name: flags.pop(name) for name in BatchFlags.__struct_fields__ if name in flags}
+    return run_batch(cwd, BatchFlags(file=file, **own), flags)
 
 
 def _check_status_options() -> None:

@@ -4,34 +4,22 @@ from __future__ import annotations
 
 import click
 
-from ._options import CONTEXT_SETTINGS, MODES, quiet_option, value_option
+from ._definitions import define_command
+from ._options import flag_option, mode_option, quiet_option, switch_option, value_option
 
-
-@click.command(context_settings=CONTEXT_SETTINGS)
-@value_option("-m --model", "MODEL", "Model of new sessions; the editor can change it.")
-@click.option("--permission-mode", type=click.Choice(MODES), help="Mode of new sessions.")
-@click.option("--trust", is_flag=True, default=None, help="Trust the folders of this start.")
-@click.option("--unsaved", is_flag=True, help="Let `read` show text that is not saved yet.")
-@click.option("--setup", "is_check", is_flag=True, help="Say whether a model is set up, and exit.")
-@quiet_option
-def acp(
-    model: str | None,
-    permission_mode: str | None,
-    trust: bool | None,
-    unsaved: bool,
-    is_check: bool,
-    quiet: bool,
-) -> int:
+_acp = define_command(
+    "acp",
+    "serve_acp.serve_acp",
     """Serve an editor with the Agent Client Protocol, on stdin and stdout.
 
     An editor starts this command. It shows children as sessions of their own, if it can.
-    """
-    flags = {"model": model, "permission_mode": permission_mode, "trust": trust}
-    from ..actions.serve_acp import check_setup, serve_acp
+    """,
+    value_option("-m --model", "MODEL", "Model of new sessions; the editor can change it."),
+    mode_option("Mode of new sessions."),
+    switch_option("--trust", "Trust the folders of this start."),
+    flag_option("--unsaved reads_unsaved", "Let `read` show text that is not saved yet."),
+    flag_option("--setup is_check", "Say whether a model is set up, and exit."),
+    quiet_option,
+)
 
-    if is_check:
-        return check_setup(flags)
-    return serve_acp(flags, reads_unsaved=unsaved, quiet=quiet)
-
-
-COMMANDS: dict[str, click.Command] = {"acp": acp}
+COMMANDS: dict[str, click.Command] = {"acp": _acp}

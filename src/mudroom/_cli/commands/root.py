@@ -21,9 +21,10 @@ from ._options import (
     AMOUNT,
     CONTEXT_SETTINGS,
     COUNT,
-    MODES,
+    flag_option,
     folder_option,
     format_option,
+    mode_option,
     no_color_option,
     plugin_dir_option,
     quiet_option,
@@ -142,11 +143,8 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 @value_option(
     "--max-output-tokens", "N", "Longest single answer in tokens (default: by the model).", COUNT
 )
-@click.option(
-    "--takes-images",
-    is_flag=True,
-    default=None,
-    help="Send images to the model, also if it is not known to accept them.",
+@switch_option(
+    "--takes-images", "Send images to the model, also if it is not known to accept them."
 )
 @value_option("--agent", "NAME", "Agent to run instead of the built-in one (mudroom agents).")
 @value_option(
@@ -183,17 +181,11 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 )
 @sandbox_option
 @switch_option("--allow-net", "Let commands, web_fetch and web_search reach the network.")
-@click.option(
-    "--permission-mode",
-    type=click.Choice(MODES),
-    help="Permission mode when no rule matches (default: ask before changes).",
-)
+@mode_option("Permission mode when no rule matches (default: ask before changes).")
 @rules_options
-@click.option(
-    "--dangerously-skip-permissions",
-    "skip_permissions",
-    is_flag=True,
-    help="Skip all permission prompts (same as --permission-mode bypassPermissions).",
+@flag_option(
+    "--dangerously-skip-permissions skip_permissions",
+    "Skip all permission prompts (same as --permission-mode bypassPermissions).",
 )
 @switch_option(
     "--trust", "Trust the agent files, MCP servers and hooks of this folder for this run."
@@ -205,13 +197,7 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 @switch_option(
     "--annotate", "With -p: annotations on stderr and a summary of the step, for GitHub Actions."
 )
-@click.option(
-    "-c",
-    "--continue",
-    "continue_last",
-    is_flag=True,
-    help="Continue the last session of this folder.",
-)
+@flag_option("-c --continue continue_last", "Continue the last session of this folder.")
 @click.option(
     "-r",
     "--resume",
@@ -220,12 +206,7 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     metavar="[ID|NAME]",
     help="Resume a session; without an ID, pick from a list.",
 )
-@click.option(
-    "--fork-session",
-    "fork",
-    is_flag=True,
-    help="Resume as a new session; keep the original unchanged.",
-)
+@flag_option("--fork-session fork", "Resume as a new session; keep the original unchanged.")
 @value_option("--session-id", "UUID", "Id of the new session.")
 @value_option("-n --name", "NAME", "Name of the session, for --resume.")
 @store_option
@@ -233,10 +214,8 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 @verbose_option
 @quiet_option
 @no_color_option
-@click.option(
-    "--screen-reader",
-    is_flag=True,
-    help="Screen-reader mode: plain lines only (or set MUDROOM_SCREEN_READER=1).",
+@flag_option(
+    "--screen-reader", "Screen-reader mode: plain lines only (or set MUDROOM_SCREEN_READER=1)."
 )
 @click.option(
     "-h",
@@ -255,7 +234,7 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     callback=_print_help,
     help="Show this full help.",
 )
-@click.option("-v", "-V", "--version", is_flag=True, help="Show the version.")
+@flag_option("-v -V --version", "Show the version.")
 def root_command(
     words: tuple[str, ...],
     print_prompt: str | None,

@@ -138,6 +138,7 @@ class Conversation:
     Arguments:
         make_session: makes a session of a plan, not yet open.
         commands: slash commands by name, with the slash.
+        approvals: asks the user about tool calls, and has the rules that the user approved.
         on_open: awaited with this object after each opening of its session.
         resumes: the session continues a recorded one.
 
@@ -145,7 +146,6 @@ class Conversation:
         session: the session that was made last; another one after a change of the plan.
         recap: the end of the conversation that the session continues.
         resources: closes with the conversation; commands add context managers to it.
-        approvals: has the rules that the user approved.
     """
 
     session: Session
@@ -157,6 +157,7 @@ class Conversation:
         ui: UI,
         commands: Mapping[str, SlashCommand],
         *,
+        approvals: ApprovalPrompt | None = None,
         on_open: Callable[[Conversation], Awaitable[object]] | None = None,
         resumes: bool = False,
     ) -> None:
@@ -170,6 +171,7 @@ class Conversation:
         self.driver = SessionDriver(
             prepare_session,
             plan,
+            questions=approvals.questions if approvals else None,
             on_event=self._apply,
             on_open=None if on_open is None else lambda _: on_open(self),
             resumes=resumes,
@@ -193,7 +195,9 @@ class Conversation:
         )
         self.lines = InputLines(self.driver)
         self.resources = AsyncExitStack()
-        self.approvals: ApprovalPrompt | None = None
+        self.approvals = approvals
+        if approvals:
+            approvals.tree, approvals.stop = self.tree, self.interrupt
         self._prompt_parts: list[str] = []
         self._work = _ShownWork(ui)
 

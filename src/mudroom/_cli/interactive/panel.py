@@ -15,7 +15,7 @@ from ..._projections.safe_text import sanitize, sanitize_line
 from ..output.child_names import make_child_name
 from ..output.live_tree import MAX_IDLE, MAX_RUNS
 from ..output.text import Glyphs, Line, truncate, wrap, wrap_line
-from ..output.transcript_lines import format_transcript
+from ..output.transcript_lines import TextStyle, format_transcript
 from ..output.tree_lines import MAX_OUTPUT_LINES, TreeStyle, format_command, format_tree_by_run
 from .questions.choice import Choice
 from .status_line import StatusLine
@@ -406,7 +406,8 @@ class TranscriptPager:
         # Formatting a long transcript is slow, and most drawings show the same one.
         if self._drawn != (len(self._events), columns):
             self._drawn = (len(self._events), columns)
-            lines = format_transcript(self.run, self._events, columns=columns, glyphs=glyphs)
+            style = TextStyle(columns=columns, glyphs=glyphs)
+            lines = format_transcript(self.run, self._events, style)
             self._body = [part for line in lines for part in wrap_line(line, columns)]
         streaming: list[Line] = [
             [(f"  {part}", "")]

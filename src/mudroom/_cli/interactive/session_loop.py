@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from ..._adapters.models.pricing import get_context_window
 from ..._adapters.models.providers import choose_default_model
+from ..._core.ports import Approver
 from ..._projections.run_view import RunView
 from ..._projections.safe_text import sanitize
 from ..._session.config import Settings
 from ..._session.session import Session
 from ...driving import SessionStart as DriverStart
-from ..actions.load_permissions import LoadedPermissions, load_permissions
+from ..actions.load_permissions import load_permissions
 from ..actions.open_session import create_session, name_session
 from ..actions.programs.load_programs import list_server_names, load_programs
 from ..actions.session_start import SessionStart, StartOptions
@@ -63,17 +64,21 @@ async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "")
         if not start.resume:
             return ui.exit_code
     answer, shown = await _decide_trust(ui, settings, options.cwd, start.resume)
-    approver = ApprovalPrompt(ui, settings.home, answer.trusted_prompts)
     plan = Plan(answer.settings)
     step = NextStep()
     previous = ""
     while step.exit_code is None:
-        maker = _SessionMaker(options.cwd, start, answer.programs, approver)
-
+        approvals = ApprovalPrompt(ui, answer.trusted_prompts)
+        maker = _SessionMaker(options.cwd, start, answer.programs, approvals.questions)
         conversation = Conversation(
-            maker.make, plan, ui, COMMANDS, on_open=maker.begin, resumes=bool(start.resume)
+            maker.make,
+            plan,
+            ui,
+            COMMANDS,
+            approvals=approvals,
+            on_open=maker.begin,
+            resumes=bool(start.resume),
         )
-        conversation.approvals = approver
         async with conversation:
             if start.resume and start.resume != shown:
                 conversation.recap.print(ui.scrollback, conversation.session.id)
@@ -106,14 +111,12 @@ class _SessionMaker:
         cwd: str,
         start: SessionStart,
         programs: UsablePrograms | None,
-        approver: ApprovalPrompt,
+        approver: Approver,
     ) -> None:
         self._cwd = cwd
         self._start = start
         self._programs = programs
         self._approver = approver
-        self._loaded: LoadedPermissions | None = None
-        self._is_first = True
         self._must_name = True
 
     def make(self, plan: Plan, again: DriverStart) -> Session:
@@ -123,7 +126,7 @@ class _SessionMaker:
             start = SessionStart(source=start.source, name=start.name, **again.options)
         settings = plan.settings
         servers = list_server_names(self._programs)
-        self._loaded = load_permissions(settings, self._cwd, can_ask=True, servers=servers)
+        loaded = load_permissions(settings, self._cwd, can_ask=True, servers=servers)
         options: dict[str, Any] = {"approver": self._approver, "prices": True}
         if plan.model is not None:
             options["model"] = plan.model
@@ -131,27 +134,16 @@ class _SessionMaker:
             origins = {"child_model": settings.get_persistent_origin("child_model")}
             options |= {"output_style": plan.output_style, "origins": origins}
         programs = self._programs
-        return create_session(
-            settings, self._cwd, self._loaded, start, programs=programs, **options
-        )
+        session = create_session(settings, self._cwd, loaded, start, programs=programs, **options)
+        session.allows_offline = True
+        return session
 
     async def begin(self, conversation: Conversation) -> None:
         """Prepare the conversation for a session that was opened."""
         session = conversation.session
-        assert self._loaded
-        permissions = self._loaded.permissions
-        self._approver.start_session(
-            permissions,
-            session.cwd,
-            conversation.interrupt,
-            tree=conversation.tree,
-            is_same=not self._is_first,
-            tier=session.sandbox.tier,
-        )
         if self._must_name:
             await name_session(session, conversation.settings.home, self._start)
-        self._is_first = False
-        conversation.status.mode = permissions.mode
+        conversation.status.mode = session.permissions.mode
         conversation.status.model = session.model
 
 
@@ -196,9 +188,9 @@ async def _print_notices(conversation: Conversation, quiet: bool) -> None:
     if not quiet:
         of_machine = describe_sandbox(session, network=settings.allow_net)
         new = select_new_notices(settings.home, session.cwd, session.notices)
-        for notice in (of_machine, *new):
-            if notice:
-                conversation.print_text(notice, "dim")
+        for text in (of_machine, *(notice.text for notice in new)):
+            if text:
+                conversation.print_text(text, "dim")
     deleted = await delete_expired_sessions(settings)
     if deleted:
         conversation.print_text(deleted, "dim")

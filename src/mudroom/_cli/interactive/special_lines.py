@@ -61,13 +61,14 @@ async def run_prompt_file(conversation: PromptScreen, file: PromptFile, argument
     settings = conversation.settings
     approvals = conversation.approvals
     trusted = approvals.trusted_prompts if approvals else ()
+    approver = approvals.questions if approvals else None
     call = make_call(file, arguments, settings, session.cwd, trusted)
     conversation.print_text(f"Prompt of {file.source.path}", "dim")
     for notice in call.notices:
         conversation.print_text(notice, "yellow")
     permissions = load_permissions(settings, session.cwd, can_ask=True).permissions
     filled = await conversation.run_stoppable(
-        fill_call(call, session, settings, permissions, approvals)
+        fill_call(call, session, settings, permissions, approver)
     )
     if filled is None:
         return

@@ -30,6 +30,22 @@ def print_notice(text: str, *, prefix: str = "mudroom: ") -> None:
         pass
 
 
+def make_notice_printer(*, quiet: bool, once: bool = False) -> Callable[[str], None]:
+    """Return a function that prints notices.
+
+    Arguments:
+        quiet: print none. once: print each text only once.
+    """
+    shown: set[str] = set()
+
+    def show(text: str) -> None:
+        if not (quiet or (once and text in shown)):
+            shown.add(text)
+            print_notice(text)
+
+    return show
+
+
 def print_ledger(text: str, *, color: bool) -> None:
     """Print the ledger on stderr; with color, as a block of its own that stands out."""
     if not color:

@@ -124,7 +124,6 @@ class RunReporter:
         self._color = should_color(sys.stderr, settings.color)
         self._quiet = quiet
         self._as_json = as_json
-        self._session_id = session.id
         self._annotated = session.id if settings.annotate else ""
         self._denial_hint = denial_hint
         self._denial_count = 0
@@ -142,12 +141,13 @@ class RunReporter:
         if self._format == "text" and not as_json and sys.stdout.isatty():
             self._stream_answer(should_color(sys.stdout, settings.color))
         self._lines = self._open_lines(session, mode)
-        notices = list(select_new_notices(settings.home, session.cwd, session.notices))
+        notices = select_new_notices(settings.home, session.cwd, session.notices)
+        texts = [notice.text for notice in notices]
         if verbose or session.sandbox.tier != "full":
-            notices.insert(0, describe_sandbox(session, network=settings.allow_net))
-        for notice in notices:
-            if notice and not quiet:
-                print_notice(notice)
+            texts.insert(0, describe_sandbox(session, network=settings.allow_net))
+        for text in texts:
+            if text and not quiet:
+                print_notice(text)
         if self._lines and streams_json:
             self._write_line(self._lines.make_init_line())
         session.watch(self._apply)
@@ -209,12 +209,6 @@ class RunReporter:
             print_notice(f"stdout cannot be written: {self._output.error}")
         exit_code = self._exit_code_rule.exit_code(report, signals)
         return exit_code or int(bool(self._output.error))
-
-    def make_paused_report(self) -> Report:
-        """Make the substitute for the report of a prompt that a signal has paused."""
-        from .report import make_paused_report
-
-        return make_paused_report(self._session_id, self.screen.tree)
 
     def _stream_answer(self, color: bool) -> None:
         """Render the answer on the terminal while it streams."""

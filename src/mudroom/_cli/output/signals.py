@@ -12,7 +12,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from .standard_output import draw
@@ -49,21 +49,41 @@ def handle_signals(
             signal after the block ends the process at once, with the exit code of the first.
         must_end: end the process if it still runs `END_SECONDS` after the first signal.
     """
-    loop = asyncio.get_running_loop()
-    received: list[int] = []
 
-    def give_up() -> None:
+    def give_up(received: Sequence[int]) -> None:
         draw(sys.stderr, _NOT_ENDED)
         exit_now(128 + received[0])
 
-    def on_signal(number: int) -> None:
-        is_first = not received
-        received.append(number)
-        act = stop if number == signal.SIGINT or pause is None else pause
-        if not (is_first and act()):
-            exit_now(128 + received[0])
+    def act(received: Sequence[int]) -> bool:
+        end = stop if received[0] == signal.SIGINT or pause is None else pause
+        if len(received) > 1 or not end():
+            return False
         if must_end:
-            loop.call_later(END_SECONDS, give_up)  # also after the block, while the session closes
+            # Also after the block, while the session closes.
+            asyncio.get_running_loop().call_later(END_SECONDS, give_up, received)
+        return True
+
+    with catch_signals(act, exits_after=exits_after) as received:
+        yield received
+
+
+@contextmanager
+def catch_signals(
+    act: Callable[[Sequence[int]], bool], *, exits_after: bool = False
+) -> Generator[list[int]]:
+    """Call a function at each signal inside the block; yield the received signals.
+
+    Arguments:
+        act: gets the signals so far. If it returns False, the process ends at once.
+        exits_after: as for `handle_signals`.
+    """
+    loop = asyncio.get_running_loop()
+    received: list[int] = []
+
+    def on_signal(number: int) -> None:
+        received.append(number)
+        if not act(received):
+            exit_now(128 + received[0])
 
     def on_late_signal(*_: object) -> None:
         exit_now(128 + received[0])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from msgspec import Struct
 
 from ..._core.events import SessionOpened, StoredEvent
 from ..._core.listings import count_noun
@@ -38,33 +39,40 @@ MAX_LINES, MAX_CHARACTERS = 20, 2000
 MAX_ARGUMENT_CHARACTERS = 200
 
 
+class TextStyle(Struct, frozen=True, kw_only=True):
+    """Options for a session as text.
+
+    Arguments:
+        columns: width of the screen. color: use colors.
+        wraps: wrap lines between words.
+        full: show results and arguments in full; otherwise the rest is counted in a note.
+    """
+
+    columns: int = 80
+    color: bool = False
+    glyphs: Glyphs = UNICODE
+    wraps: bool = False
+    full: bool = False
+
+
+_PLAIN = TextStyle()
+
+
 class SessionText:
     """A session as text: its folder, its runs with their ids and outcomes, and the ledger.
 
     The text of a root run is complete before later ones are read.
 
-    Arguments:
-        columns: width of the screen.
-        color: use colors.
-        wraps: wrap the ledger between words.
-
     Attributes:
         tree: the runs so far.
     """
 
-    def __init__(
-        self,
-        *,
-        columns: int = 80,
-        color: bool = False,
-        glyphs: Glyphs = UNICODE,
-        wraps: bool = False,
-    ) -> None:
+    def __init__(self, style: TextStyle = _PLAIN) -> None:
         self.tree = RunTree()
         self._ledger = LedgerBuilder()
-        self._style = TreeStyle(columns=columns, show_ids=True, glyphs=glyphs)
-        self._color = color
-        self._wraps = wraps
+        self._style = TreeStyle(columns=style.columns, show_ids=True, glyphs=style.glyphs)
+        self._color = style.color
+        self._wraps = style.wraps
         self._has_title = False
         self._shown_roots = 0
 
@@ -110,15 +118,9 @@ class SessionText:
         return truncate(text, self._style.columns, self._style.glyphs.more)
 
 
-def render_tree(
-    events: Iterable[StoredEvent],
-    *,
-    columns: int = 80,
-    color: bool = False,
-    glyphs: Glyphs = UNICODE,
-) -> str:
+def render_tree(events: Iterable[StoredEvent], style: TextStyle = _PLAIN) -> str:
     """Render the runs of a session; see `SessionText`."""
-    text = SessionText(columns=columns, color=color, glyphs=glyphs)
+    text = SessionText(style)
     parts = [text.apply(event) for event in events]
     return "".join(parts) + text.finish()
 
@@ -127,19 +129,12 @@ def render_transcripts(
     tree: RunTree,
     events: Iterable[StoredEvent],
     run_ids: Collection[str],
-    *,
-    columns: int = 80,
-    color: bool = False,
-    glyphs: Glyphs = UNICODE,
-    full: bool = False,
-    wraps: bool = False,
+    style: TextStyle = _PLAIN,
 ) -> Iterator[str]:
     """Yield each run as its model saw it: prompt, answers, tool calls, results.
 
     Arguments:
         events: those of the session, or only those of these runs.
-        full: show results and arguments in full; otherwise the rest is counted in a note.
-        wraps: wrap lines between words.
 
     Raises UnknownName if the session has no such run.
     """
@@ -151,43 +146,20 @@ def render_transcripts(
         run = tree.runs.get(run_id)
         if run is None:
             raise UnknownName("run", run_id, tree.runs)
-        lines = format_transcript(run, run_events, columns=columns, glyphs=glyphs, full=full)
-        if wraps:
-            lines = [row for line in lines for row in wrap_line(line, columns)]
-        yield paint(lines, color=color)
-
-
-def render_transcript(
-    events: Sequence[StoredEvent],
-    run_id: str,
-    *,
-    columns: int = 80,
-    color: bool = False,
-    glyphs: Glyphs = UNICODE,
-    full: bool = False,
-) -> str:
-    """Render one run; see `render_transcripts`."""
-    style: dict[str, Any] = {"columns": columns, "color": color, "glyphs": glyphs, "full": full}
-    return next(render_transcripts(RunTree.from_events(events), events, [run_id], **style))
+        lines = format_transcript(run, run_events, style)
+        if style.wraps:
+            lines = [row for line in lines for row in wrap_line(line, style.columns)]
+        yield paint(lines, color=style.color)
 
 
 def format_transcript(
-    run: RunView,
-    run_events: Iterable[StoredEvent],
-    *,
-    columns: int,
-    glyphs: Glyphs,
-    full: bool = False,
+    run: RunView, run_events: Iterable[StoredEvent], style: TextStyle
 ) -> list[Line]:
-    """Format the transcript of a run as lines.
-
-    Arguments:
-        run_events: events of this run.
-    """
+    """Format the transcript of a run, of which the events are, as lines."""
     messages = build_transcript(run_events, run.run_id)
     return [
-        *_format_heading(run, columns, glyphs),
-        *_TranscriptFormatter(glyphs, full).format_messages(messages),
+        *_format_heading(run, style.columns, style.glyphs),
+        *_TranscriptFormatter(style.glyphs, style.full).format_messages(messages),
     ]
 
 

@@ -17,10 +17,13 @@ from ..._core.ports import (
     Workspace,
 )
 from ...errors import WorkspaceError
-from ..file_writes import hash_link
+from ..file_writes import hash_link, is_executable
 
-RecordWrites = Callable[[Sequence[tuple[str, str]]], None]
-"""Records writes, given as paths and hashes of the new contents, before the first one happens."""
+RecordWrites = Callable[[Sequence[tuple[str, str, bool | None]]], None]
+"""Records writes before the first one happens.
+
+Each is a path, the hash of the new content and whether it is executable, None for no file.
+"""
 
 
 class ChangedMeanwhileError(Exception):
@@ -57,8 +60,13 @@ def write_merged_files(
         raise ChangedMeanwhileError(changed) from None
 
 
-def _list_writes(plan: MergePlan, trees: FileTrees) -> list[tuple[str, str]]:
-    return [(file.path, _hash_new(file, trees)) for file in plan.files]
+def _list_writes(plan: MergePlan, trees: FileTrees) -> list[tuple[str, str, bool | None]]:
+    return [(file.path, _hash_new(file, trees), _is_executable(file)) for file in plan.files]
+
+
+def _is_executable(file: MergedFile) -> bool | None:
+    is_file = file.after and not stat.S_ISLNK(file.mode)
+    return is_executable(file.mode) if is_file else None
 
 
 def _hash_new(file: MergedFile, trees: FileTrees) -> str:

@@ -42,14 +42,14 @@ def narrow_tools(
     tools: Mapping[str, Tool],
     patterns: Sequence[str] | None,
     *,
-    depth: int,
+    may_have_children: bool,
     is_root: bool = False,
     is_named: bool = False,
 ) -> tuple[str, ...]:
     """Return the names of the tools that an agent's patterns select from its parent's.
 
-    `task` is among them only if depth is left, and the other tools for children only beside it.
-    A named child has the tool for messages in any case.
+    `task` is among them only if the run may have children, and the other tools for children only
+    beside it. A named child has the tool for messages in any case.
     """
     named = {pattern.tool for pattern in parse_tool_patterns(patterns)}
     offers = {"all", "root"} if is_root else {"all"}
@@ -58,7 +58,7 @@ def narrow_tools(
         for name in select_tools(tools, patterns)
         if tools[name].offered_to in offers or name in named
     }
-    if depth > 0 and "task" in chosen:
+    if may_have_children and "task" in chosen:
         chosen |= {name for name, tool in tools.items() if tool.needs_children}
     else:
         chosen -= {name for name, tool in tools.items() if tool.needs_children}
@@ -231,18 +231,21 @@ def _choose_tools(
 
     A tool on request passes a parent that does not exclude it.
     """
-    depth = grant.budget.depth or 0
+    # Every grant states its levels: `SessionMeter.limit_budget` fills them in at the root.
+    may_have_children = bool(grant.budget.depth)
     patterns = None if agent.tools is None else tuple(agent.tools)
-    key = (patterns, depth, is_named)
+    key = (patterns, may_have_children, is_named)
     # The calls of one answer start many children of the same agent.
     selected: dict[object, tuple[str, ...]] = run.memo.setdefault(_CHILD_TOOLS, {})
     if key not in selected:
-        selected[key] = _select_child_tools(run, agent, depth, is_named=is_named)
+        selected[key] = _select_child_tools(
+            run, agent, may_have_children=may_have_children, is_named=is_named
+        )
     return selected[key]
 
 
 def _select_child_tools(
-    run: RunContext, agent: Agent, depth: int, *, is_named: bool
+    run: RunContext, agent: Agent, *, may_have_children: bool, is_named: bool
 ) -> tuple[str, ...]:
     toolbox = run.services.toolbox
     agent_of_parent = run.brief.agent
@@ -252,7 +255,7 @@ def _select_child_tools(
     tools = narrow_tools(
         {name: toolbox[name] for name in parent_tools if name in toolbox},
         agent.tools,
-        depth=depth,
+        may_have_children=may_have_children,
         is_named=is_named,
     )
     granted = list_server_patterns(run.brief.tools)

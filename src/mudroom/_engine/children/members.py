@@ -96,7 +96,7 @@ class TeamMembers:
             return recorded.teammates
         agents = {each.name: each.agent for each in self.list_all()}
         task = self.run.tools.get("task")
-        for call in self.run.batch.calls.values():
+        for call in self.run.turn.calls.values():
             arguments = task.rename_arguments(call.arguments) if task else {}
             if isinstance(called := arguments.get("name"), str) and called:
                 agents[normalize_name(called)] = str(arguments.get("agent", "general"))

@@ -166,8 +166,10 @@ def _estimate_rest(run: RunContext, messages: Sequence[Message], turn_tokens: in
 
 
 def _choose_summary_id(run: RunContext) -> str:
-    number = 1 + sum(event.turn == run.turn for event in run.conversation.shortening.compactions)
-    return make_summary_id(run.run_id, run.turn, number)
+    number = 1 + sum(
+        event.turn == run.turn.number for event in run.conversation.shortening.compactions
+    )
+    return make_summary_id(run.run_id, run.turn.number, number)
 
 
 def may_request_notes(run: RunContext, thresholds: Thresholds, size: int) -> bool:
@@ -182,13 +184,13 @@ def may_request_notes(run: RunContext, thresholds: Thresholds, size: int) -> boo
     failed = [event for event in earlier if event.summary_run and not event.parts["notes_tokens"]]
     if len(failed) >= MAX_FAILED_SUMMARIES:
         return False
-    if failed and run.turn - failed[-1].turn < CROWDED_TURNS:
+    if failed and run.turn.number - failed[-1].turn < CROWDED_TURNS:
         return False
     last_two = earlier[-2:]
     largest = thresholds.window * (1 - _MIN_FREE)
     if len(last_two) == 2 and all(event.after > largest for event in last_two):
         return False
-    crowded = [event for event in earlier if run.turn - event.turn < CROWDED_TURNS]
+    crowded = [event for event in earlier if run.turn.number - event.turn < CROWDED_TURNS]
     return len(crowded) < MAX_CROWDED - 1
 
 

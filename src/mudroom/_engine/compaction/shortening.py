@@ -60,7 +60,7 @@ async def reopen_request(run: RunContext, error: ContextOverflow) -> None:
     """Take back a request that was refused as too long."""
     size = run.estimate_request_tokens()
     run.meter.add_turns(-1)
-    run.recorder.turn -= 1
+    run.go_to_turn(run.turn.number - 1)
     context = await ConversationRecord(run).read_context()
     run.conversation.reopen_last_request(context.sent_messages, context.waiting_blocks)
     run.add_overflow(size, str(error))
@@ -119,7 +119,9 @@ async def _repeat_edits(run: RunContext) -> bool:
     """Apply the edits that the record of a replay has here."""
     recorded_edits = run.services.recorded_edits
     assert recorded_edits is not None
-    edits = await recorded_edits(run.run_id, run.turn, run.conversation.shortening.overflow_count)
+    edits = await recorded_edits(
+        run.run_id, run.turn.number, run.conversation.shortening.overflow_count
+    )
     record = ConversationRecord(run)
     for event, recorded_brief in edits:
         if recorded_brief is not None:
@@ -189,7 +191,7 @@ async def clear_old_results(
 
     Results of calls that were repeated later come first. Return False if nothing was cleared.
     """
-    if run.turn <= KEPT_TURNS and not run.brief.history:
+    if run.turn.number <= KEPT_TURNS and not run.brief.history:
         return False  # nothing is old enough; the record may be long
     path = find_record_path(run)
     messages = (await record.read_context()).sent_messages

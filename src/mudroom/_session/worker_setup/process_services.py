@@ -54,10 +54,10 @@ from ..._platform.imports import extend_import_path
 from ..._platform.own_process import collect_garbage_less_often, raise_open_file_limit
 from ..._platform.private_files import make_private_folder
 from ..._platform.time_limits import SystemClock
-from ...errors import MudroomError, UsageError
+from ...errors import MudroomError, UsageError, WorkspaceError
 from ..config import find_home
 from ..context_windows import make_context_policy
-from ..environments import EnvironmentFactory, SessionEnvironments
+from ..environments import EnvironmentFactory, NodeEnvironments, SessionEnvironments
 from ..model_registry import ModelRegistry
 from ..open_adapters import (
     collect_tools,
@@ -122,10 +122,8 @@ def _adapt_to_node(config: WorkerConfig, setup: ProcessSetup) -> tuple[WorkerCon
     The task board and the earlier contents of files stay on the session's machine. Raises
     UsageError if the folder cannot be made.
     """
-    from ..node_environments import find_node_folder
-
     home = find_home(os.environ)
-    folder = find_node_folder(home, platform.node(), config.session)
+    folder = _find_node_folder(home, platform.node(), config.session)
     try:
         make_private_folder(Path(folder))
     except OSError as error:
@@ -210,10 +208,9 @@ def _open_node_environments(
     """Open the environments of a worker process that does not see the session's folder."""
     from ..._adapters.workers.remote.tree_transfer import TreeLink
     from ..._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces, remove_old_sessions
-    from ..node_environments import NodeEnvironments, find_node_folder
 
     # Sessions whose process was killed here leave their files.
-    folder = find_node_folder(config.home, platform.node(), config.session)
+    folder = _find_node_folder(config.home, platform.node(), config.session)
     remove_old_sessions(os.path.dirname(folder), config.session)
     workspaces = NodeWorkspaces(
         folder,
@@ -223,6 +220,21 @@ def _open_node_environments(
         config.isolated_bytes,
     )
     return NodeEnvironments(factory, config.folder, workspaces)
+
+
+def _find_node_folder(home: str, host: str, session: str) -> str:
+    """Return the folder for the files of a session on a machine.
+
+    Arguments:
+        home: mudroom's state folder on this machine; several machines may share it.
+        host: name of this machine. session: id of the session.
+    """
+    name = host.replace("/", "-").strip(".") or "node"
+    # The id comes from another machine, and must not lead out of the folder.
+    for part in (name, session):
+        if part != os.path.basename(part) or part in ("", ".", ".."):
+            raise WorkspaceError(f"{part!r} cannot be the name of a folder")
+    return os.path.join(home, "nodes", name, session)
 
 
 def _open_board(config: WorkerConfig, setup: ProcessSetup) -> SessionBoard | None:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...._core.events import AnyEvent, StoredEvent
+from ...._core.notices import Notice
 from ...._projections.spans import ContentCapture, SessionSpans, Span
 from ...._projections.trace_ids import TraceIds, parse_traceparent
 from ....errors import UsageError
@@ -120,7 +121,7 @@ def open_session_tracing(
     session: str,
     environ: Mapping[str, str],
     redact: Callable[[str], str],
-    notices: list[str],
+    notices: list[Notice],
     find_server: Callable[[str], tuple[str, int] | None],
 ) -> SessionTracing | None:
     """Prepare the traces of a session; None if variables turn them off.
@@ -135,13 +136,13 @@ def open_session_tracing(
     """
     require_packages()
     if tracing.provider is None and (reason := explain_off(os.environ)):
-        notices.append(f"Traces are not exported: {reason}.")
+        notices.append(Notice("unused", f"Traces are not exported: {reason}."))
         return None
     captures = tracing.captures_content
     if captures is None:
         captures, notice = read_content_switch(os.environ)
         if notice:
-            notices.append(notice)
+            notices.append(Notice("unused", notice))
     capture = ContentCapture(redact) if captures else None
     ids = TraceIds(session, _find_traceparent(tracing, environ, notices))
     spans = SessionSpans(session, capture=capture, redact=redact, find_server=find_server)
@@ -167,7 +168,7 @@ def require_packages() -> None:
         )
 
 
-def _find_traceparent(tracing: Tracing, environ: Mapping[str, str], notices: list[str]) -> str:
+def _find_traceparent(tracing: Tracing, environ: Mapping[str, str], notices: list[Notice]) -> str:
     """Return the span that the session belongs to: that of its caller, or of the variable."""
     if tracing.provider is not None:
         from opentelemetry.trace import get_current_span
@@ -177,6 +178,7 @@ def _find_traceparent(tracing: Tracing, environ: Mapping[str, str], notices: lis
             return f"00-{outer.trace_id:032x}-{outer.span_id:016x}-{int(outer.trace_flags):02x}"
     text = environ.get("TRACEPARENT", "").strip()
     if text and parse_traceparent(text) is None:
-        notices.append("TRACEPARENT is not used: it is no valid header traceparent.")
+        text = "TRACEPARENT is not used: it is no valid header traceparent."
+        notices.append(Notice("unused", text))
         return ""
     return text

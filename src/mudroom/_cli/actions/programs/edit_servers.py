@@ -114,11 +114,11 @@ def add_server(
     target: str,
     arguments: Sequence[str],
     *,
-    scope: str,
+    scope: str | None,
     transport: str | None,
     variables: Sequence[str],
     headers: Sequence[str],
-) -> int:
+) -> None:
     """Add a server to a file, and print the file's path.
 
     Arguments:
@@ -131,6 +131,7 @@ def add_server(
             f"{name!r} cannot be the name of a server",
             remedy="Use up to 64 letters, digits, _ and -.",
         )
+    scope = scope or "project"
     entry = _make_entry(target, arguments, transport, variables, headers)
     settings = load_settings(cwd)
     path = _find_file(cwd, scope)
@@ -155,10 +156,9 @@ def add_server(
         programs.remember_trust(settings.home)
         programs = require_programs(settings, cwd)
     print_notice(_describe_addition(programs, name, path), prefix="")
-    return 0
 
 
-def remove_server(cwd: str, name: str, *, scope: str | None) -> int:
+def remove_server(cwd: str, name: str, *, scope: str | None) -> None:
     """Remove a server from its file, and print the file's path.
 
     Arguments:
@@ -179,7 +179,7 @@ def remove_server(cwd: str, name: str, *, scope: str | None) -> int:
                 require_programs(settings, cwd).remember_trust(settings.home)
             print(path, flush=True)
             print_notice(f"Removed: {name}", prefix="")
-            return 0
+            return
     origins = [item.spec.origin for item in programs.listed_servers if item.spec.name == name]
     if origins:
         raise UsageError(

@@ -32,12 +32,12 @@ from .load_programs import require_programs
 TRUST_HINT = "See them: mudroom trust. Use them: mudroom trust add, or --trust for one run."
 
 
-def print_servers(cwd: str, *, as_json: bool) -> int:
+def print_servers(cwd: str, *, as_json: bool = False) -> None:
     programs = require_programs(load_settings(cwd), cwd)
     if as_json:
         servers = [_encode_server(item) for item in programs.listed_servers]
         print_json({"servers": servers, "findings": programs.server_findings})
-        return 0
+        return
     print_rows(
         [
             row
@@ -51,14 +51,13 @@ def print_servers(cwd: str, *, as_json: bool) -> int:
         or [("no MCP servers. To add one: mudroom mcp add", "")]
     )
     _print_remarks(programs, programs.listed_servers, programs.server_findings)
-    return 0
 
 
 def _list_owner(spec: ServerSpec) -> list[tuple[str, str]]:
     return [("", f"only for runs of agent {escape_line(spec.agent)}")] if spec.agent else []
 
 
-def print_server(cwd: str, name: str, *, as_json: bool) -> int:
+def print_server(cwd: str, name: str, *, as_json: bool) -> None:
     """Print all definitions of a server, the used one first. Raises UnknownName."""
     programs = require_programs(load_settings(cwd), cwd)
     items = [item for item in programs.listed_servers if item.spec.name == name]
@@ -68,7 +67,7 @@ def print_server(cwd: str, name: str, *, as_json: bool) -> int:
     items.sort(key=lambda item: bool(item.reason))
     if as_json:
         print_json([_encode_server(item) | _encode_details(item) for item in items])
-        return 0
+        return
     for item in items:
         details = _encode_details(item)
         print_rows(
@@ -82,10 +81,9 @@ def print_server(cwd: str, name: str, *, as_json: bool) -> int:
                 *((key, _format_value(value)) for key, value in details.items() if value),
             ]
         )
-    return 0
 
 
-def print_hooks(cwd: str, plugin_dirs: str | None, *, as_json: bool) -> int:
+def print_hooks(cwd: str, plugin_dirs: str | None, *, as_json: bool = False) -> None:
     settings = load_settings(cwd, plugin_dirs=plugin_dirs)
     programs = require_programs(settings, cwd)
     runs = RunLog(settings.home).find_last_runs() if programs.listed_hooks else {}
@@ -95,7 +93,7 @@ def print_hooks(cwd: str, plugin_dirs: str | None, *, as_json: bool) -> int:
             for item in programs.listed_hooks
         ]
         print_json({"hooks": hooks, "findings": programs.hook_findings})
-        return 0
+        return
     print_rows(
         [
             row
@@ -112,7 +110,6 @@ def print_hooks(cwd: str, plugin_dirs: str | None, *, as_json: bool) -> int:
         or [("no hooks. They are in settings files, such as .claude/settings.json", "")]
     )
     _print_remarks(programs, programs.listed_hooks, programs.hook_findings)
-    return 0
 
 
 def _describe_runs(runs: list[HookRun]) -> list[tuple[str, str]]:
@@ -202,13 +199,13 @@ def _encode_hook(item: ListedHook) -> dict[str, Any]:
     }
 
 
-def print_plugins(cwd: str, plugin_dirs: str | None, *, as_json: bool) -> int:
+def print_plugins(cwd: str, plugin_dirs: str | None, *, as_json: bool = False) -> None:
     """Print the plugins that files and flags name."""
     programs = require_programs(load_settings(cwd, plugin_dirs=plugin_dirs), cwd)
     if as_json:
         listed = [_encode(item) for item in programs.listed_plugins]
         print_json({"plugins": listed, "findings": programs.plugin_findings})
-        return 0
+        return
     rows: list[tuple[str, str]] = []
     for item in programs.listed_plugins:
         plugin = item.plugin
@@ -216,9 +213,7 @@ def print_plugins(cwd: str, plugin_dirs: str | None, *, as_json: bool) -> int:
         state = f"not used: {item.reason}" if item.reason else "used"
         rows.append(("", escape_line(f"{state}; {item.origin}")))
     print_rows(rows or [("no plugins. To use one: mudroom --plugin-dir DIR", "")])
-    for finding in programs.plugin_findings:
-        print_entry(f"{'problem' if finding.is_problem else 'note'}: {finding}")
-    return 0
+    _print_remarks(programs, (), programs.plugin_findings)
 
 
 def _describe(item: ListedPlugin) -> str:
@@ -242,7 +237,7 @@ def _encode(item: ListedPlugin) -> dict[str, Any]:
     }
 
 
-def print_plugin(cwd: str, name: str, plugin_dirs: str | None, *, as_json: bool) -> int:
+def print_plugin(cwd: str, name: str, plugin_dirs: str | None, *, as_json: bool) -> None:
     """Print the parts of one plugin. Raises UnknownName."""
     programs = require_programs(load_settings(cwd, plugin_dirs=plugin_dirs), cwd)
     item = next((each for each in programs.listed_plugins if _is_named(each, name)), None)
@@ -253,7 +248,7 @@ def print_plugin(cwd: str, name: str, plugin_dirs: str | None, *, as_json: bool)
     findings = [str(each) for each in programs.plugin_findings if _is_about(each, item)]
     if as_json:
         print_json(_encode(item) | parts | {"findings": findings})
-        return 0
+        return
     rows = [(key, escape_line(str(value))) for key, value in _encode(item).items() if value]
     for key, value in parts.items():
         listed = cast("list[str]", value if isinstance(value, list) else [value])
@@ -261,7 +256,6 @@ def print_plugin(cwd: str, name: str, plugin_dirs: str | None, *, as_json: bool)
     print_rows(rows)
     for finding in findings:
         print_entry(finding)
-    return 0
 
 
 def _is_named(item: ListedPlugin, name: str) -> bool:

@@ -32,7 +32,7 @@ _NEEDS_SESSION = "(type mcp_tool: its server works in a session only)"
 
 def run_hooks(
     cwd: str, event: str, tool: str, input_text: str, plugin_dirs: str | None, *, as_json: bool
-) -> int:
+) -> None:
     """Run the used hooks of an event, and print input and outcome.
 
     Hooks of type mcp_tool are listed and not run: their servers only work in a session.
@@ -74,7 +74,7 @@ def run_hooks(
     if as_json:
         tried = {"input": fields, "runs": runs, "not_run": left_out}
         print_json(tried | {"outcome": _describe(outcome)})
-        return 0
+        return
     print_rows(
         [
             ("input", escape_line(msgspec.json.encode(fields).decode())),
@@ -83,7 +83,6 @@ def run_hooks(
             *((name, escape_line(str(value))) for name, value in _describe(outcome).items()),
         ]
     )
-    return 0
 
 
 async def _fire(hooks: HookSet, event: str, fields: dict[str, Any], folder: str) -> HookOutcome:

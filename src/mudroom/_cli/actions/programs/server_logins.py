@@ -29,17 +29,15 @@ LOGIN_SECONDS = 600.0
 _PAGE = b"<!doctype html><meta charset=utf-8><title>mudroom</title><p>%s"
 
 
-def log_in(cwd: str, name: str) -> int:
-    spec, file = _find_server(cwd, name)
-    return asyncio.run(_log_in(spec, file))
+def log_in(cwd: str, name: str) -> None:
+    asyncio.run(_log_in(*_find_server(cwd, name)))
 
 
-def log_out(cwd: str, name: str) -> int:
+def log_out(cwd: str, name: str) -> None:
     _, file = _find_server(cwd, name)
     if not file.remove():
         raise UsageError(f"there is no login of server {name}")
     print(f"Logged out of {name}. The server itself may keep the login for a while.")
-    return 0
 
 
 def _find_server(cwd: str, name: str) -> tuple[ServerSpec, LoginFile]:
@@ -59,7 +57,7 @@ def _find_server(cwd: str, name: str) -> tuple[ServerSpec, LoginFile]:
     return spec, LoginFile(os.path.join(settings.home, "mcp", LOGINS), spec.url)
 
 
-async def _log_in(spec: ServerSpec, file: LoginFile) -> int:
+async def _log_in(spec: ServerSpec, file: LoginFile) -> None:
     # The package takes long to import; only a login needs it.
     await load_package()
     from ...._adapters.integrations.mcp_servers import oauth
@@ -74,11 +72,7 @@ async def _log_in(spec: ServerSpec, file: LoginFile) -> int:
         is_done = await oauth.log_in(
             spec, file, redirect, browser.show_address, browser.wait_for_code
         )
-    if not is_done:
-        print(f"Server {spec.name} wants no login.")
-        return 0
-    print(f"Logged in to {spec.name}.")
-    return 0
+    print(f"Logged in to {spec.name}." if is_done else f"Server {spec.name} wants no login.")
 
 
 def _choose_port(spec: ServerSpec, file: LoginFile) -> int:

@@ -35,22 +35,6 @@ from .print_programs import TRUST_HINT
 _YES_OR_NO = FormField("answer", "boolean", is_required=True)
 
 
-class TerminalQuestions:
-    """Asks the user at stdin and stderr, if both are terminals, one question after another."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-
-    async def ask(self, form: InputForm) -> ApprovalDecision:
-        """Ask the user, who declines with the end of input (Ctrl-D)."""
-        if not _has_terminal():
-            why = "declined without asking: stdin or stderr is not a terminal"
-            print_notice(f"{why}: {sanitize_line(form.message)}", prefix="")
-            return ApprovalDecision(False, "no one can be asked")
-        async with self._lock:
-            return await _ask(form)
-
-
 def _has_terminal() -> bool:
     streams = (sys.stdin, sys.stderr)
     return all(stream is not None and not stream.closed and stream.isatty() for stream in streams)
@@ -157,13 +141,22 @@ class _FileContext:
     traceparent = ""
 
     def __init__(self) -> None:
-        self._questions = TerminalQuestions()
+        self._lock = asyncio.Lock()
 
     def show_progress(self, line: str) -> None:
         print_notice(sanitize_line(line), prefix="")
 
     async def ask_user(self, form: InputForm) -> ApprovalDecision:
-        return await self._questions.ask(form)
+        """Ask one question after another at stdin and stderr, if both are terminals.
+
+        The end of input (Ctrl-D) declines.
+        """
+        if not _has_terminal():
+            why = "declined without asking: stdin or stderr is not a terminal"
+            print_notice(f"{why}: {sanitize_line(form.message)}", prefix="")
+            return ApprovalDecision(False, "no one can be asked")
+        async with self._lock:
+            return await _ask(form)
 
     def spill_path(self, name: str) -> str:
         handle, path = tempfile.mkstemp(prefix=f"mudroom-{name}-", suffix=".txt")
@@ -171,11 +164,11 @@ class _FileContext:
         return path
 
 
-def print_tools(cwd: str, name: str) -> int:
+def print_tools(cwd: str, name: str | None) -> int:
     """Start servers and print their tools.
 
     Arguments:
-        name: of one server, "" for all.
+        name: of one server, None for all.
     """
     settings = load_settings(cwd)
     programs = require_programs(settings, cwd)
@@ -266,12 +259,12 @@ async def _call_tool(servers: McpServers, name: str, arguments: dict[str, Any]) 
 
 
 def _open_servers(
-    specs: Sequence[ServerSpec], settings: Settings, cwd: str, name: str
+    specs: Sequence[ServerSpec], settings: Settings, cwd: str, name: str | None
 ) -> McpServers:
     """Open servers, or the one of this name. Raises UnknownName."""
     if name and name not in (known := {spec.name for spec in specs}):
         raise UnknownName("MCP server", name, known, remedy="See why one is not used: mudroom mcp.")
-    return make_servers([spec for spec in specs if name in ("", spec.name)], settings, cwd)
+    return make_servers([spec for spec in specs if name in (None, spec.name)], settings, cwd)
 
 
 def make_servers(specs: Sequence[ServerSpec], settings: Settings, cwd: str) -> McpServers:

@@ -7,9 +7,18 @@ import os
 import stat
 from pathlib import PurePath
 
+from msgspec.structs import replace
+
 from ...._core.listings import count_noun
 from ...._core.ports import Workspace
-from ...._engine.file_writes import MAX_VERSION_BYTES, hash_present, is_link_hash, read_entry
+from ...._engine.file_writes import (
+    MAX_VERSION_BYTES,
+    find_mode,
+    hash_present,
+    is_executable,
+    is_link_hash,
+    read_entry,
+)
 from ...._platform.open_beneath import remove_empty_folder
 from ...._platform.paths import path_from_text
 from ...._platform.regular_files import is_binary
@@ -72,18 +81,29 @@ def _format_change(conversation: Conversation, change: FileChange, only_prompt: 
     name = sanitize_line(change.path)
     if before is None:
         return [[(f"{name}: the earlier content was not kept", "bold")]]
+    note = _describe_mode(conversation.session.workspace, change, only_prompt=only_prompt)
     if before == after:
-        return []
+        return [[(f"{name}: {note}", "bold")]] if note else []
     if is_binary(before, after):
-        return [[(f"{name}: not text", "bold")]]
+        return [[(f"{name}: not text{note and f', {note}'}", "bold")]]
     difference = diff_texts(before.decode("utf-8", "replace"), after.decode("utf-8", "replace"))
     signs = [sign for sign, _ in difference]
-    title = f"{name} (+{signs.count('+')} -{signs.count('-')})"
+    title = f"{name} (+{signs.count('+')} -{signs.count('-')}){note and f', {note}'}"
     rows: list[Line] = [
         [(f"  {sign or ' '} {sanitize(text)}", DIFFERENCE_STYLES.get(sign, "dim"))]
         for sign, text in difference
     ]
     return [[(title, "bold")], *rows]
+
+
+def _describe_mode(workspace: Workspace, change: FileChange, *, only_prompt: bool) -> str:
+    """Say what has become of the execute bit of a file, "" if nothing has, as git sees it."""
+    executable = change.executable
+    if not only_prompt and change.old_mode is not None:
+        mode = find_mode(workspace, change.path, change.after)
+        executable = None if mode is None else is_executable(mode)
+    became = replace(change, executable=executable).mode_change
+    return {True: "now executable", False: "no longer executable", None: ""}[became]
 
 
 async def rewind(conversation: Conversation, number: str) -> None:
@@ -194,14 +214,17 @@ def _restore(session: Session, change: FileChange) -> bool | None:
     workspace = session.workspace
     data = session.read_version(change.before)
     current = hash_present(workspace, change.path, change.before, change.after)
-    if current == change.before:
+    present = find_mode(workspace, change.path, current)
+    mode = _choose_mode(change, present)
+    has_mode = None in (mode, present) or stat.S_IMODE(mode or 0) == present
+    if current == change.before and has_mode:
         return None
     # Somebody else has changed the file since, and this work must not be lost.
-    if data is None or current != change.after:
+    if data is None or current not in (change.before, change.after):
         return False
     try:
         if change.before:
-            workspace.write(change.path, data, mode=_choose_mode(change))
+            workspace.write(change.path, data, mode=mode)
         else:
             workspace.remove(change.path)
     except (OSError, WorkspaceError):
@@ -221,11 +244,22 @@ def _remove_empty_folders(root: str, removed: list[str]) -> None:
         os.close(top)
 
 
-def _choose_mode(change: FileChange) -> int | None:
-    """Return the mode of a restored file: only a file that replaces a link needs one."""
+def _choose_mode(change: FileChange, present: int | None) -> int | None:
+    """Return the mode of a restored file, None to keep the present one.
+
+    Arguments:
+        present: permission bits of the file now, None if it is none. They stay if the user has
+            made it executable, or not executable, since.
+    """
     if is_link_hash(change.before):
         return stat.S_IFLNK
-    return stat.S_IFREG | 0o644 if is_link_hash(change.after) else None
+    if is_link_hash(change.after):
+        return stat.S_IFREG | (0o644 if change.old_mode is None else change.old_mode)
+    if present is None:
+        return change.old_mode
+    if change.executable is None:  # a command changed the file, or the user made it again
+        return change.old_mode if change.after else None
+    return change.old_mode if change.executable == is_executable(present) else None
 
 
 def read_file(workspace: Workspace, path: str, *hashes: str) -> bytes:

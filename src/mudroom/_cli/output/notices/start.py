@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from ...._core.notices import Notice
 from ...._platform.private_files import make_private_folder, write_private_file
-from ...._session.agent_catalog import AGENTS_NOTICE
-from ...._session.model_registry import OFFLINE_NOTICE
 from ...._session.session import Session
 
 # Printed below an answer of the offline model.
@@ -20,10 +19,9 @@ _TIER_DESCRIPTIONS = {
     "full": "commands can access this folder; system read-only",
     "file": "commands can write only here and in temporary folders",
 }
-# First words of the notices that describe the machine, not the session.
-_MACHINE_NOTICES = ("sandbox ", OFFLINE_NOTICE)
-# First words of the notices that describe the folder.
-_FOLDER_NOTICES = (AGENTS_NOTICE,)
+# Kinds of notices about the machine, and about the folder.
+_OF_MACHINE = ("sandbox", "offline")
+_OF_FOLDER = ("agents",)
 
 
 def describe_sandbox(opened: Session, *, network: bool) -> str:
@@ -33,7 +31,7 @@ def describe_sandbox(opened: Session, *, network: bool) -> str:
         network: whether commands may use the network.
     """
     tier = opened.sandbox.tier
-    if any(notice.startswith("sandbox ") for notice in opened.notices):
+    if any(notice.kind == "sandbox" for notice in opened.notices):
         return ""
     description = _TIER_DESCRIPTIONS.get(tier)
     if not description:
@@ -41,7 +39,7 @@ def describe_sandbox(opened: Session, *, network: bool) -> str:
     return f"sandbox {tier}: {description}; {'network open' if network else 'no network'}"
 
 
-def select_new_notices(home: str, folder: str, notices: Iterable[str]) -> Iterator[str]:
+def select_new_notices(home: str, folder: str, notices: Iterable[Notice]) -> Iterator[Notice]:
     """Yield the notices, but those about this machine and the folder only once.
 
     Arguments:
@@ -51,10 +49,10 @@ def select_new_notices(home: str, folder: str, notices: Iterable[str]) -> Iterat
     # `mudroom doctor` says the same at any time.
     path = Path(home, SHOWN_FILE)
     for notice in notices:
-        of_folder = notice.startswith(_FOLDER_NOTICES)
-        if of_folder or notice.startswith(_MACHINE_NOTICES):
+        of_folder = notice.kind in _OF_FOLDER
+        if of_folder or notice.kind in _OF_MACHINE:
             # With `!a`, a folder's name cannot contain a line feed or a byte that is not UTF-8.
-            line = f"{folder!a}: {notice}\n" if of_folder else f"{notice}\n"
+            line = f"{folder!a}: {notice.text}\n" if of_folder else f"{notice.text}\n"
             # Without the list, the notice is shown once more.
             with suppress(OSError, ValueError):
                 shown = path.read_text("utf-8") if path.exists() else ""

@@ -1,0 +1,94 @@
+"""Definitions of commands. A command names its action, which is imported when the command runs.
+
+So the shell completion and the help of a command do without the modules that do its work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import click
+from msgspec import Struct
+
+from ._options import CONTEXT_SETTINGS, Decorator, combine
+
+_ACTIONS = f"{__name__.rpartition('.commands')[0]}.actions"
+
+
+class Action(Struct, frozen=True):
+    """Calls a function of `actions` with the values of a command's parameters.
+
+    Arguments:
+        path: module and function, such as "board.print_task".
+    """
+
+    path: str
+
+    def load(self) -> Callable[..., int | None]:
+        module, _, name = self.path.rpartition(".")
+        return getattr(import_module(f"{_ACTIONS}.{module}"), name)
+
+    def __call__(self, **values: object) -> int:
+        """Call the function; one that returns nothing has the exit code 0."""
+        context = click.get_current_context()
+        if isinstance(context.command, click.Group) and context.invoked_subcommand:
+            return 0  # the subcommand has the options of its group, too
+        # An option that both have, such as -C, may stand before or after the name of the command.
+        shared = context.parent.params if context.parent else {}
+        own = {
+            name: each for name, each in values.items() if name not in shared or each is not None
+        }
+        return self.load()(**{**shared, **own}) or 0
+
+
+def define_command(
+    name: str, action: str, help_text: str, *parameters: Decorator, **settings: Any
+) -> click.Command:
+    """Define a command.
+
+    Arguments:
+        action: as the path of an `Action`, which has the parameters of the command and its group.
+        parameters: options and arguments in the order of the help.
+        settings: further settings of click's context.
+    """
+    return click.Command(
+        name,
+        callback=Action(action),
+        help=help_text,
+        params=_make_parameters(*parameters),
+        context_settings=CONTEXT_SETTINGS | settings,
+    )
+
+
+class CommandGroup(click.Group):
+    """A command with subcommands, which also get the values of its options.
+
+    Arguments:
+        action: for a command line without a subcommand; "" if there must be one.
+    """
+
+    def __init__(self, name: str, action: str, help_text: str, *parameters: Decorator) -> None:
+        super().__init__(
+            name,
+            callback=Action(action) if action else None,
+            help=help_text,
+            params=_make_parameters(*parameters),
+            invoke_without_command=bool(action),
+            context_settings=CONTEXT_SETTINGS,
+        )
+
+    def define(
+        self, name: str, action: str, help_text: str, *parameters: Decorator, **settings: Any
+    ) -> None:
+        """Define a subcommand; see `define_command`."""
+        self.add_command(define_command(name, action, help_text, *parameters, **settings))
+
+
+def _make_parameters(*decorators: Decorator) -> list[click.Parameter]:
+    def collect() -> None: ...
+
+    combine(*decorators)(collect)
+    # Where click's decorators leave parameters, the last one first.
+    return list(reversed(getattr(collect, "__click_params__", [])))

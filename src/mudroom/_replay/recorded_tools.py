@@ -1,0 +1,226 @@
+"""Recorded tools: those that the runs of a record had, wherever they came from.
+
+A replay makes only the tools of the engine again. Functions of a program and tools of servers are
+not there: a stand-in has what the record says of each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Literal, NoReturn, TypeVar
+
+from msgspec.structs import replace
+
+from .._adapters.tools import BOARD_TOOLS, make_builtin_tools
+from .._core.events import (
+    RunResumed,
+    RunStarted,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnFinished,
+)
+from .._core.messages import ToolCallBlock
+from .._core.runs import Brief, ToolDescription
+from .._core.tool_names import SERVER_PREFIX
+from .._core.tools import Tool
+from .._engine.run_tools import RUN_TOOLS
+from .._engine.run_tools.merge_tool import MERGE_TOOL
+from .._projections.safe_text import sanitize_line
+from .._projections.team import MESSAGE_TOOL
+from .._session.recorded_options import is_board_offered
+from .recorded_events import ReplayDiverged
+
+Offered = Mapping[str, Mapping[str, ToolDescription]]
+"""The tools that the model of each run got, by run id and name."""
+
+
+Offer = Literal["all", "root", "request"]
+"""The runs that get a tool; see `Tool.offered_to`."""
+
+
+def list_offered_tools(events: Iterable[StoredEvent]) -> Offered:
+    """Return the tools that requests had; records of older versions do not say it."""
+    parts: dict[str, str | ToolDescription] = {}
+    heads: dict[str, tuple[str, ...]] = {}
+    offered: dict[str, dict[str, ToolDescription]] = {}
+    for event in events:
+        if not isinstance(event, RunStarted | RunResumed) or not (head := event.head):
+            continue
+        parts.update(head.parts)
+        if head.system:
+            heads[head.id] = head.tools
+        tools = [parts.get(each) for each in heads.get(head.id, ())]
+        known = offered.setdefault(event.run, {})
+        known.update((tool.name, tool) for tool in tools if isinstance(tool, ToolDescription))
+    return offered
+
+
+class RecordedTools:
+    """The tools of a record: those of the engine, and stand-ins.
+
+    Attributes:
+        toolbox: tools that briefs name. late: those that only models and calls name, as of servers.
+        offered: see `list_offered_tools`.
+    """
+
+    def __init__(self, events: Sequence[StoredEvent]) -> None:
+        self.offered = list_offered_tools(events)
+        briefs = [event.brief for event in events if isinstance(event, RunStarted)]
+        in_briefs = chain.from_iterable(brief.tools for brief in briefs)
+        named = dict.fromkeys(name for name in in_briefs if not _is_of_server(name))
+        own = self._make_own_tools(briefs)
+        offers = _find_offers(briefs)
+        names = chain(named, _list_called(events), *self.offered.values())
+        made = {
+            name: own.get(name) or _make_stand_in(name, offers.get(name, "all"))
+            for name in dict.fromkeys(names)
+        }
+        if not is_board_offered(events):
+            on_request = {name: made[name] for name in BOARD_TOOLS if name in made}
+            made |= {name: replace(tool, offered_to="request") for name, tool in on_request.items()}
+        self.toolbox = {name: made[name] for name in named}
+        self.late = {name: tool for name, tool in made.items() if name not in named}
+
+    def _make_own_tools(self, briefs: Sequence[Brief]) -> dict[str, Tool]:
+        """Return the tools of the engine, without those whose names a program gave its own."""
+        tools = [set(brief.tools) - ({MESSAGE_TOOL} if brief.name else set()) for brief in briefs]
+        are_engine_tools = all("task" in each for each in tools if each & RUN_TOOLS.keys())
+        engine_tools = {**RUN_TOOLS, "merge": MERGE_TOOL} if are_engine_tools else {}
+        own = {**make_builtin_tools(), **engine_tools}
+        described = [(name, tool) for each in self.offered.values() for name, tool in each.items()]
+        others = {name for name, tool in described if name in own and _is_another(own[name], tool)}
+        return {name: tool for name, tool in own.items() if name not in others}
+
+
+def _list_called(events: Iterable[StoredEvent]) -> Iterator[str]:
+    """Yield the names in the calls of models, and those of the tools that were called by them."""
+    for event in events:
+        if isinstance(event, ToolCallStarted):
+            yield event.call.name
+        elif isinstance(event, TurnFinished):
+            yield from (call.name for call in event.message.tool_calls)
+
+
+def _is_of_server(name: str) -> bool:
+    """Return whether a name or pattern of a brief is of a server. Children get it otherwise."""
+    return name.removeprefix("!").startswith(SERVER_PREFIX)
+
+
+def _find_offers(briefs: Iterable[Brief]) -> dict[str, Offer]:
+    """Return the tools that not all runs got, with the runs that did.
+
+    A child may have one that its parent lacks, because its agent names it; or all children whose
+    agents leave none out may lack one.
+    """
+    known: dict[str, Brief] = {}
+    offers: dict[str, Offer] = {}
+    inherited: set[str] = set()
+    for brief in briefs:
+        known[brief.run_id] = brief
+        parent = known.get(brief.parent)
+        if parent is None or brief.is_compaction:
+            continue
+        if brief.agent.tools is None and parent.agent.child_tools is None:
+            inherited.update(brief.tools)
+            offers |= dict.fromkeys(set(parent.tools) - {*brief.tools, *offers}, "root")
+        offers |= dict.fromkeys(set(brief.tools) - {*parent.tools}, "request")
+    return {name: offer for name, offer in offers.items() if name not in inherited}
+
+
+def _is_another(tool: Tool, recorded: ToolDescription) -> bool:
+    """Return whether a program had a tool of its own with the name of one of the engine."""
+    own, others = (each.get("properties", {}) for each in (tool.parameters, recorded.parameters))
+    return not own.keys() & others.keys() and bool(own or others)
+
+
+def _make_stand_in(name: str, offered_to: Offer) -> Tool:
+    return Tool(
+        name=name,
+        description="",
+        parameters={"type": "object"},
+        parse=dict,
+        run=_fail,
+        offered_to=offered_to,
+    )
+
+
+def _is_stand_in(tool: Tool) -> bool:
+    return tool.parse is dict
+
+
+async def _fail(context: object, arguments: object) -> NoReturn:
+    raise ReplayDiverged("a tool has no recorded result")
+
+
+class RecordedCalls:
+    """The starts and ends of the calls of one run.
+
+    Arguments:
+        events: those of the run.
+    """
+
+    def __init__(self, events: Iterable[StoredEvent]) -> None:
+        self._starts: dict[str, ToolCallStarted] = {}
+        self._refusals: dict[str, str] = {}
+        for event in events:
+            if isinstance(event, ToolCallStarted):
+                self._starts.setdefault(event.call.id, event)
+            elif isinstance(event, ToolCallFinished) and event.refused:
+                self._refusals[event.call_id] = event.result.text
+
+    def adapt(self, tool: Tool | None, call: ToolCallBlock) -> Tool | None:
+        """Return a tool as it was for one call, None if there was none of its name.
+
+        What a stand-in makes of the arguments, and whether it takes them, is in the record.
+        """
+        refusal = self._refusals.get(call.id, "")
+        if refusal.startswith(f"There is no tool {call.name!r} here."):
+            return None
+        started = self._starts.get(call.id)
+        if tool is None or started is None or not _is_stand_in(tool):
+            return tool
+        title = started.title
+        titles = (name for name, value in started.call.arguments.items() if _is(value, title))
+        tool = replace(tool, view=started.view, title_argument=next(titles, ""))
+        if reason := find_argument_fault(refusal, tool.name):
+            return replace(tool, parse=_make_refusing(reason))
+        arguments = started.call.arguments
+        if started.call.name != tool.name:
+            return replace(tool, forward=_make_constant((started.call.name, arguments)))
+        return replace(tool, adapt=_make_constant(dict(arguments)))
+
+    def read_path(self, call_id: str, tool_argument: str, path: str) -> str:
+        """Return the path of a call as it was read. Raises ValueError if it was refused."""
+        if started := self._starts.get(call_id):
+            path = str(started.call.arguments.get(tool_argument, path))
+        text = self._refusals.get(call_id, "")
+        reason = text.partition(f": {tool_argument}: ")[2]
+        if text.startswith("Invalid arguments for ") and reason:
+            raise ValueError(reason)
+        return path
+
+
+def find_argument_fault(refusal: str, name: str) -> str:
+    """Return why the arguments of a call were refused, "" if they were not."""
+    start = f"Invalid arguments for {name}: "
+    return refusal.removeprefix(start) if refusal.startswith(start) else ""
+
+
+T = TypeVar("T")
+
+
+def _make_constant(value: T) -> Callable[..., T]:
+    return lambda *_: value
+
+
+def _is(value: object, title: str) -> bool:
+    return bool(title) and isinstance(value, str) and sanitize_line(value) == title
+
+
+def _make_refusing(reason: str) -> Callable[[object], NoReturn]:
+    def refuse(_: object) -> NoReturn:
+        raise ValueError(reason)
+
+    return refuse
