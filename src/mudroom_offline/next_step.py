@@ -116,6 +116,8 @@ def run_command(request: Request, context: Context) -> Plan:
         if not paths or any("*" in path.rstrip("*") for path in paths):
             raise CannotAnswer(context.say("which_file"))
         command = command.replace("FILES", " ".join(paths))
+    elif request.folder:
+        raise CannotAnswer(context.say("no_folder_for", command=command, folder=request.folder))
     output = (yield [plan_call("bash", command=command)])[0]
     if output.error:
         raise CannotAnswer(f"`{command}`: {output.text.strip()}")
@@ -300,9 +302,8 @@ def _run_in_order(asked: list[Request], left: list[str], context: Context) -> St
         except CannotAnswer as error:
             refusals.append(str(error))
     note = say("below_repository", folder=context.repository)
-    has_searched = any(request.kind in _SEARCHES for request in asked)
     is_noted = not context.repository or note in combine(context.parts)
-    notes = [note] if has_searched and not is_noted else []
+    notes = [note] if any(x.kind in _SEARCHES for x in asked) and not is_noted else []
     if not context.parts:
         raise CannotAnswer("\n".join([*refusals, *notes]))
     refusals += [say("not_done", part=part) for part in left]

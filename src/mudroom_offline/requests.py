@@ -78,13 +78,14 @@ def match_writing_form(prompt: str) -> tuple[str, dict[str, str]]:
 
 
 def find_unknown_words(text: str, kind: str) -> list[str]:
-    """List the words of a text that a kind of request does not know; for "", any kind."""
+    """List the words and conditions that a kind of request does not know; for "", any kind."""
     if not kind:
         rows = load_data("intents")["intent"]
         return min((find_unknown_words(text, row["name"]) for row in rows), key=len)
     bare = _remove_names(_LIST_ITEM.sub("", text), kind)
     known, chinese = _load_vocabulary(kind)
-    return [word for word in _WORD.findall(chinese.sub(" ", bare)) if word.lower() not in known]
+    unmet = load_pattern("conditions").findall(bare) if kind in (*_TAKES_FILES, "largest") else []
+    return unmet + [x for x in _WORD.findall(chinese.sub(" ", bare)) if x.lower() not in known]
 
 
 def find_symbols(text: str) -> list[str]:
@@ -166,15 +167,13 @@ def _add_places(parts: list[tuple[str, str]]) -> Iterator[tuple[str, str, str | 
 def _split_requests(prompt: str) -> list[tuple[str, str]]:
     """List kind and text of each request; a clause without one belongs to the one before it."""
     whole = _classify(prompt)
-    clauses = load_pattern("clause_end").split(prompt)
+    clauses = [x for x in load_pattern("clause_end").split(prompt) if re.search(r"\w", x)]
     kinds = {*map(_classify, clauses)} - {""}
     if whole and (_LIST_ITEM.search(prompt) or kinds <= {whole} - {*_ABOUT_A_PLACE}):
         return [(whole, prompt)]
     parts: list[tuple[str, str]] = []
     for clause in clauses:
         last, text = parts[-1] if parts else ("", "")
-        if not re.search(r"\w", clause):
-            continue
         kind = _classify(clause)
         has_place = find_folders(text) and load_pattern("names_project").search(clause)
         limits_files = last in _TAKES_FILES and find_patterns(clause) and not find_patterns(text)

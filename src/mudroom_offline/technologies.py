@@ -128,7 +128,7 @@ def find_technologies(request: Request, context: Context) -> Plan:
         table = format_table(map(say, ("name", "aspect", "evidence")), cells) if cells else ""
         key = f"{request.kind}_seen" if cells else f"no_{request.kind}_seen"
         parts = [say(key, place=place, known=len(known), names=say.join(known)), table]
-    if load_pattern("asks_for_runtime").search(request.text):
+    if not wants_tests and load_pattern("asks_for_runtime").search(request.text):
         other = load_data("manifests")["not_runtime"]
         for manifest in project.manifests:
             manifest.sections = [x for x in manifest.sections if not re.search(other, x)]

@@ -262,6 +262,39 @@ def test_ordinary_words_are_no_folder_and_no_kind_of_file(prompt: str) -> None:
     assert find_folders(prompt) == []
 
 
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "which files use this",
+        "how many files do we use?",
+        "how many files are needed?",
+        "list the main functions",
+        "which classes are used?",
+        "show the largest file we use",
+        "有多少文件用到它",
+        "哪些文件是主要的",
+        "列出需要的文件",
+    ],
+)
+def test_a_condition_in_common_words_is_not_ignored(prompt: str) -> None:
+    requests, unsupported = parse_prompt(prompt)
+    assert requests == [] and unsupported
+
+
+@pytest.mark.parametrize(
+    ("prompt", "kind"),
+    [
+        ("summarise what each file is used for", "summarise"),
+        ("list all files using a subtask", "list"),
+        ("I need to know how many files there are", "count"),
+        ("how many lines of code does this project use?", "count"),
+    ],
+)
+def test_the_same_words_without_a_condition_are_read(prompt: str, kind: str) -> None:
+    requests, unsupported = parse_prompt(prompt)
+    assert [x.kind for x in requests] == [kind] and not unsupported
+
+
 @pytest.mark.parametrize("place", ["project", "repository", "codebase"])
 def test_the_folder_of_the_project_is_the_folder_of_the_session(place: str) -> None:
     requests, unsupported = parse_prompt(f"how many files are in the {place} folder?")
