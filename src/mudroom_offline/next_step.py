@@ -63,10 +63,9 @@ def find_symbol(request: Request, context: Context) -> Plan:
     parts.append(f"{summary} {say('left_out_lines')}")
     likely = [line[0] for line in lines if _looks_like_definition(name, line)]
     others = [line[0] for line in lines if line[0] not in likely]
-    if likely:
-        parts += [say("likely_definitions"), format_block(likely, say)]
-    if others:
-        parts += [say("other_lines" if likely else "all_lines"), format_block(others, say)]
+    parts += [say("likely_definitions"), format_block(likely, say)] if likely else []
+    rest = say("other_lines" if likely else "all_lines")
+    parts += [rest, format_block(others, say)] if others else []
     return combine([*parts, problem])
 
 

@@ -84,7 +84,7 @@ def find_unknown_words(text: str, kind: str) -> list[str]:
         return min((find_unknown_words(text, row["name"]) for row in rows), key=len)
     bare = _remove_names(_LIST_ITEM.sub("", text), kind)
     known, chinese = _load_vocabulary(kind)
-    unmet = load_pattern("conditions").findall(bare) if kind in (*_TAKES_FILES, "largest") else []
+    unmet = load_pattern("conditions").findall(bare) if kind not in ("find", "symbol") else []
     return unmet + [x for x in _WORD.findall(chinese.sub(" ", bare)) if x.lower() not in known]
 
 
@@ -152,6 +152,7 @@ def _add_places(parts: list[tuple[str, str]]) -> Iterator[tuple[str, str, str | 
         if last == "find" and not has_place and load_pattern("same_answer").fullmatch(text):
             continue
         is_vague = last != "help" and not {kind, last}.isdisjoint(["", *_ABOUT_A_PLACE])
+        is_vague |= last in ("tests", "stack") and kind in ("version", "licence", "install")
         kind = "" if is_vague and load_pattern("pronoun").search(text) else kind
         last = kind
         own = find_folders(text)
