@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict, replace
 
@@ -18,7 +18,6 @@ from .._core.runs import join_run_id
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult, clean_result
 from .._platform.private_files import make_spill_file
-from .changes.merged_files import RecordWrites
 from .changes.watch import ChangeWindow, WriteWindow
 from .evidence import CallWindow
 from .file_writes import (
@@ -30,6 +29,9 @@ from .file_writes import (
 )
 from .mcp_tools import ask_approver
 from .run_context import RunContext
+
+if TYPE_CHECKING:  # only landings load it
+    from .changes.merged_files import RecordWrites
 
 _MAX_SHOWN = 2_000
 """Last characters of the output of a call that screens get."""

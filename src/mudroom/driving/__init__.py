@@ -48,12 +48,11 @@ if TYPE_CHECKING:
     from .._platform.connection_limits import ConnectionLimits
     from .._platform.private_files import make_private_file, replace_private_file
     from .._session.controls import McpControls, RunControls
-    from .checks import check_outputs, check_prompt
     from .driver import SessionDriver, SessionStart
     from .fair_slots import FairSlots
     from .listening import Listener, ListenOptions, Refusal, ServerAddress
     from .questions import Question, Questions
-    from .turn import Turn
+    from .turn import Turn, check_outputs, check_prompt
 
 # A server answers its first request before it imports what a session needs.
 _EXPORTS = {
@@ -73,8 +72,8 @@ _EXPORTS = {
     "SessionDriver": ".driver",
     "SessionStart": ".driver",
     "Turn": ".turn",
-    "check_outputs": ".checks",
-    "check_prompt": ".checks",
+    "check_outputs": ".turn",
+    "check_prompt": ".turn",
     "delete_session": ".._adapters.journals.sessions",
     "explain_mismatch": ".._core.schemas",
     "make_private_file": ".._platform.private_files",

@@ -1,14 +1,15 @@
-"""Turn: one entry of the queue of a driver."""
+"""Turn: one entry of the queue of a driver; and checks of a prompt before it waits there."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Generic, TypeVar
 
 from .._core.events import AnyEvent, RunResumed, RunStarted
 from .._core.runs import Report, is_child_id
-from .._session.prompts import OutputSpec, Prompt
+from .._engine.structured_output import parse_output_type
+from .._session.prompts import OutputSpec, Prompt, parse_prompt
 from .._session.session import Session
 
 Result = TypeVar("Result")
@@ -190,3 +191,26 @@ def _take_error(task: asyncio.Task[Any]) -> None:
     """
     if not task.cancelled():
         task.exception()
+
+
+def check_prompt(prompt: Prompt) -> None:
+    """Raise UsageError for a prompt that no run can take: empty, or with an image it cannot read.
+
+    A server that queues prompts refuses it at once, instead of when its turn comes.
+
+    Example:
+        try:
+            check_prompt([TextBlock("What is this?"), ImageBlock("", b"no image")])
+        except UsageError as error:
+            print(error.message)
+    """
+    parse_prompt(prompt)
+
+
+def check_outputs(outputs: type[Any] | Mapping[str, Any]) -> None:
+    """Raise UsageError for outputs that no run can emit, such as a schema that is none.
+
+    Example:
+        check_outputs({"author": "name of the author", "year": {"type": "integer"}})
+    """
+    parse_output_type(outputs)

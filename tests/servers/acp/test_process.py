@@ -11,7 +11,7 @@ from typing import Any
 
 def test_the_answer_to_initialize_needs_no_slow_import() -> None:
     code = (
-        "import sys, mudroom._cli.commands.editors, mudroom._cli.actions.serve_acp\n"
+        "import sys, mudroom._cli.commands.serve, mudroom._cli.actions.serve_acp\n"
         "slow = ('mudroom._session.session', 'mudroom._session.build', "
         "'mudroom._adapters.models.pricing', 'pydantic', 'acp')\n"
         "print([name for name in slow if name in sys.modules])\n"

@@ -1,4 +1,4 @@
-"""Exports one session, secrets removed: HTML, Markdown, text, transcripts, or a test fixture."""
+"""Exports one session, secrets removed: HTML, Markdown, transcripts, a test fixture, or spans."""
 
 from __future__ import annotations
 
@@ -69,9 +69,7 @@ def export_session(
         if target != STDOUT:
             remedy = "See mudroom help export."
             raise UsageError("--format otel sends the spans; it takes no -o", remedy=remedy)
-        from .export_traces import export_traces
-
-        export_traces(name, store=store)
+        _export_traces(name, store=store)
         return
     home = load_settings(".", store=store).home
     session_id, stored = asyncio.run(read_session(home, name))
@@ -90,6 +88,43 @@ def export_session(
         check_target_file(target)
         write_private_file(Path(target), data)
         print_notice(f"{target} ({len(data):,} bytes)")
+
+
+def _export_traces(name: str, *, store: str | None = None) -> None:
+    """Send a session's spans, with the same ids as live.
+
+    Arguments:
+        name, store: as for `export_session`.
+
+    Raises UnknownName, JournalError, and UsageError if the spans cannot be sent.
+    """
+    from ..._adapters.integrations.tracing.session_tracing import require_packages
+    from ..._adapters.integrations.tracing.variables import (
+        explain_off,
+        find_address,
+        read_content_switch,
+    )
+    from ..._projections.spans import ContentCapture, SessionSpans
+
+    require_packages()
+    if reason := explain_off(os.environ):
+        raise UsageError(f"traces cannot be sent: {reason}", remedy="Unset that variable.")
+    home = load_settings(".", store=store).home
+    session_id, events = asyncio.run(read_session(home, name))
+    captures, notice = read_content_switch(os.environ)
+    if notice:
+        print_notice(notice)
+    redact = Redactor(os.environ)
+    capture = ContentCapture(redact) if captures else None
+    spans = SessionSpans(session_id, capture=capture, redact=redact).apply_all(events)
+    from ..._adapters.integrations.tracing.writers import send_spans
+
+    if failure := send_spans(spans):
+        raise UsageError(
+            f"the traces were not delivered: {failure}",
+            remedy="Start the server, or set OTEL_EXPORTER_OTLP_ENDPOINT.",
+        )
+    print_notice(f"{count_noun(len(spans), 'span')} sent to {find_address(os.environ)}")
 
 
 def record_fixture(target: str, name: str, *, store: str | None) -> None:

@@ -1,15 +1,16 @@
-"""The command `serve`: sessions over HTTP, and the tokens of its clients."""
+"""Commands that other programs connect to: `acp` for editors, `serve` for clients over HTTP."""
 
 from __future__ import annotations
 
 import click
 
-from ._definitions import CommandGroup
+from ._definitions import CommandGroup, define_command
 from ._options import (
     AMOUNT,
     COUNT,
     MODES,
     choice_option,
+    flag_option,
     folder_option,
     isolate_option,
     json_option,
@@ -24,6 +25,21 @@ from ._options import (
     switch_option,
     value_option,
     worker_option,
+)
+
+_acp = define_command(
+    "acp",
+    "serve_acp.serve_acp",
+    """Serve an editor with the Agent Client Protocol, on stdin and stdout.
+
+    An editor starts this command. It shows children as sessions of their own, if it can.
+    """,
+    value_option("-m --model", "MODEL", "Model of new sessions; the editor can change it."),
+    mode_option("Mode of new sessions."),
+    switch_option("--trust", "Trust the folders of this start."),
+    flag_option("--unsaved reads_unsaved", "Let `read` show text that is not saved yet."),
+    flag_option("--setup is_check", "Say whether a model is set up, and exit."),
+    quiet_option,
 )
 
 _serve = CommandGroup(
@@ -126,4 +142,4 @@ _token.define(
     store_option,
 )
 
-COMMANDS: dict[str, click.Command] = {"serve": _serve}
+COMMANDS: dict[str, click.Command] = {"acp": _acp, "serve": _serve}
