@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 NEVER = "(?!)"  # regular expression that matches nothing
+Row = TypeVar("Row")
 
 
 class Technology(Struct, frozen=True):
@@ -48,9 +49,6 @@ class ManifestFormat(Struct, frozen=True):
     tools: tuple[str, ...] = ()
     dependency: str = NEVER
     comment: str = NEVER
-
-
-Row = TypeVar("Row")
 
 
 @cache

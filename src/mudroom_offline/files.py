@@ -18,6 +18,11 @@ from .requests import find_names, find_patterns, is_chinese
 _NUMBERED = re.compile(r"^\s*(\d+)\t(.*)$")
 _CUT = re.compile(r"\d+ newest of ([\d,]+) files; use a narrower pattern or a path(?:; )?")
 _FILES_PER_TURN = 20
+Pairs = list[tuple[str, str]]
+HEAD_LINES = 60
+MOST_LINES = 2
+_LENGTH = 400
+_LINE_LENGTH = 60
 
 
 class FileText(Struct):
@@ -140,13 +145,6 @@ def format_table(head: Iterable[str], rows: Iterable[tuple[str, ...]]) -> str:
         cells = [cell.replace("|", "\\|").replace("\n", " ") for cell in row]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
-
-
-Pairs = list[tuple[str, str]]
-HEAD_LINES = 60
-MOST_LINES = 2
-_LENGTH = 400
-_LINE_LENGTH = 60
 
 
 def describe_file(file: FileText, say: Translator) -> str:

@@ -22,16 +22,11 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class OfflineModel(Struct, kw_only=True):
-    """A model without key and network, for a few kinds of question in English and Chinese.
-
-    Arguments:
-        pace: tokens per second at which it writes texts; 0 means as fast as possible.
-        sleep: awaitable that waits for a number of seconds.
-    """
+    """A model without key and network, for a few kinds of question in English and Chinese."""
 
     name = "offline:rules"
-    pace: float = 0.0
-    sleep: Sleep = asyncio.sleep
+    pace: float = 0.0  # tokens per second at which it writes texts; 0 for as fast as possible
+    sleep: Sleep = asyncio.sleep  # waits for a number of seconds
 
     def start_conversation(self, config: RequestConfig) -> RuleConversation:
         """Start a conversation."""

@@ -17,12 +17,15 @@ from . import files, requests, writing
 from .catalog import find_outline_rules, load_data, matches_any
 from .files import format_block, format_table, grep_all, read_files
 from .plans import CannotAnswer, Context, Plan, Request, Steps, Translator, combine, plan_call
-from .requests import find_patterns, find_symbols, is_chinese
 from .technologies import find_technologies
 
 _BATCH = 5
 _MAX_BATCH = 40
 _MAX_CHILDREN = 16
+_READ_DIRECTLY = 3
+_MOST_FILES = 400
+_LINE = re.compile(r"(.+?):(\d+):(.*)")  # of `grep`: path, number, text
+_COMMENT = re.compile(r"\s*(?:#(?!\s*define)|//|/?\*|--|;|%|>>>|\.\.\.)")
 
 
 def split_batches(paths: list[str]) -> list[list[str]]:
@@ -31,15 +34,11 @@ def split_batches(paths: list[str]) -> list[list[str]]:
     return [paths[start : start + size] for start in range(0, len(paths), size)]
 
 
-_LINE = re.compile(r"(.+?):(\d+):(.*)")  # of `grep`: path, number, text
-_COMMENT = re.compile(r"\s*(?:#(?!\s*define)|//|/?\*|--|;|%|>>>|\.\.\.)")
-
-
 def find_symbol(request: Request, context: Context) -> Plan:
     """List the lines that contain a name, those that look like a definition first."""
     context.require("grep")
     say = context.say
-    name = names[0] if len(names := find_symbols(request.text)) == 1 else ""
+    name = names[0] if len(names := requests.find_symbols(request.text)) == 1 else ""
     if not name or ("." in name and find_outline_rules(name).suffixes):
         raise CannotAnswer(say("which_name"))
     plain = re.sub(r"\\([- ])", r"\1", re.escape(name))  # ripgrep and Python both understand it
@@ -64,10 +63,9 @@ def find_symbol(request: Request, context: Context) -> Plan:
     parts.append(f"{summary} {say('left_out_lines')}")
     likely = [line[0] for line in lines if _looks_like_definition(name, line)]
     others = [line[0] for line in lines if line[0] not in likely]
-    if likely:
-        parts += [say("likely_definitions"), format_block(likely, say)]
-    if others:
-        parts += [say("other_lines" if likely else "all_lines"), format_block(others, say)]
+    parts += [say("likely_definitions"), format_block(likely, say)] if likely else []
+    rest = say("other_lines" if likely else "all_lines")
+    parts += [rest, format_block(others, say)] if others else []
     return combine([*parts, problem])
 
 
@@ -76,7 +74,7 @@ def list_or_count(request: Request, context: Context) -> Plan:
     context.require("grep", "glob")
     say = context.say
     request, texts, listing = yield from files.find_files(request, say)
-    globs = find_patterns(request.text) or ["**/*"]
+    globs = requests.find_patterns(request.text) or ["**/*"]
     if not listing.total:
         return say("no_file", **texts)
     if request.kind == "list":
@@ -105,12 +103,20 @@ def run_command(request: Request, context: Context) -> Plan:
     """Run the command of a kind of request, with the files it names, and quote the output."""
     context.require("bash")
     command = _COMMANDS[request.kind]
+    if "NAME" in command:
+        name = " ".join(requests.find_symbols(request.text))
+        if not name.isidentifier():
+            raise CannotAnswer(context.say("which_name"))
+        command = command.replace("NAME", name)
     if "FILES" in command:
-        names = [name.removeprefix("**/") for name in find_patterns(request.text)]
+        names = [name.removeprefix("**/") for name in requests.find_patterns(request.text)]
         paths = [name if "/" in name else f"{request.folder or '.'}/{name}" for name in names]
+        paths = paths or [request.folder or "."] * command.startswith("git ")
         if not paths or any("*" in path.rstrip("*") for path in paths):
             raise CannotAnswer(context.say("which_file"))
         command = command.replace("FILES", " ".join(paths))
+    elif request.folder:
+        raise CannotAnswer(context.say("no_folder_for", command=command, folder=request.folder))
     output = (yield [plan_call("bash", command=command)])[0]
     if output.error:
         raise CannotAnswer(f"`{command}`: {output.text.strip()}")
@@ -132,10 +138,10 @@ def quote_lines(request: Request, context: Context) -> Plan:
     context.require("read", "glob", "grep")
     say = context.say
     most, pattern, *globs = load_data("outline")["quotations"][request.kind]
-    top = yield from files.list_files(request, ["*", ".github/[Cc]*"])
+    below = load_data("outline")["below"].get(request.kind, [])
+    top = yield from files.list_files(request, ["*", ".github/[Cc]*", *below])
     paths = [x.removeprefix(f"{request.folder}/") for x in _select_files(top.rows, globs)]
-    names = [re.sub(r"[^\w.+@/ -]", "?", path) for path in paths]
-    wanted = files.join_globs(["-/-", *names])
+    wanted = files.join_globs(["-/-", *(re.sub(r"[^\w.+@/ -]", "?", path) for path in paths)])
     listing = (yield from grep_all(request, [(pattern, wanted)], "content"))[0]
     found = filter(None, map(_LINE.fullmatch, listing.rows))
     commands = [line for line in found if "no test specified" not in line[3]]
@@ -169,10 +175,6 @@ def _quote_first_lines(request: Request, top: list[str], say: Translator) -> Pla
     key = f"{request.kind}_first_lines"
     lead = say(key if rows else f"no_{key}", most=most, place=request.name_place(say))
     return combine([lead, format_block(rows, say)])
-
-
-_READ_DIRECTLY = 3
-_MOST_FILES = 400
 
 
 def summarize(request: Request, context: Context) -> Plan:
@@ -256,7 +258,7 @@ def find_next_step(
         ]
         return FinalAnswer("\n\n".join(texts))
     text, outputs = _split(messages)
-    say = Translator(is_chinese(text))
+    say = Translator(requests.is_chinese(text))
     names = frozenset(tool.name for tool in config.tools)
     if EMIT_TOOL in names:
         raise ModelRefused(say("no_outputs"), remedy=say("connect_for_outputs"))
@@ -283,7 +285,7 @@ def _describe_refusal(unsupported: list[str], say: Translator) -> str:
     for part in unsupported:
         words = requests.find_unknown_words(part, "")
         # Of Chinese, which has no spaces, half a word may be left over: name the whole phrase.
-        english = [word for word in words if not is_chinese(word)]
+        english = [word for word in words if not requests.is_chinese(word)]
         unknown += english or [part.strip(" ?？!！。.")[:60]] * bool(words)
     words = say.join(f"“{word}”" for word in dict.fromkeys(unknown[:8]))
     lead = say("not_understood_words", words=words) if words else say("not_understood")
@@ -299,10 +301,8 @@ def _run_in_order(asked: list[Request], left: list[str], context: Context) -> St
         except CannotAnswer as error:
             refusals.append(str(error))
     note = say("below_repository", folder=context.repository)
-    has_searched = any(request.kind in _SEARCHES for request in asked)
-    notes = (
-        [note] if context.repository and has_searched and note not in combine(context.parts) else []
-    )
+    is_noted = not context.repository or note in combine(context.parts)
+    notes = [note] if any(x.kind in _SEARCHES for x in asked) and not is_noted else []
     if not context.parts:
         raise CannotAnswer("\n".join([*refusals, *notes]))
     refusals += [say("not_done", part=part) for part in left]

@@ -11,6 +11,10 @@ from mudroom import ToolCallBlock, ToolResultBlock
 
 from .catalog import load_data
 
+Answer = TypeVar("Answer")
+Steps = Generator[list[ToolCallBlock], list[ToolResultBlock], Answer]
+Plan = Steps[str]
+
 
 class Translator(Struct, frozen=True):
     """The language of the request, and so of the answer."""
@@ -74,11 +78,6 @@ class Request(Struct, frozen=True):
 
 class CannotAnswer(Exception):
     """A plan cannot do the request. The message says why, in the user's language."""
-
-
-Answer = TypeVar("Answer")
-Steps = Generator[list[ToolCallBlock], list[ToolResultBlock], Answer]
-Plan = Steps[str]
 
 
 def plan_call(tool: str, **arguments: Any) -> ToolCallBlock:

@@ -12,7 +12,6 @@ from .catalog import join_patterns, load_data, load_pattern
 from .plans import Request
 
 _LONGEST_PROMPT = 40_000  # characters; the patterns below cost more than their length
-_LONG_WORD = re.compile(r"\S{1000}")
 _STDIN = re.compile(r"<stdin>\n.*?\n</stdin>", re.DOTALL)  # text that no request reads
 _CJK = re.compile(r"[\u3400-\u9fff]")
 _LIST_ITEM = re.compile(r"(?m)^[^\S\n]*- .*$")
@@ -25,11 +24,13 @@ _WORD = re.compile(r"[A-Za-z][\w'’#+-]*|\d+|[\u3400-\u9fff]+|[?？\"“”‘�
 _QUOTED = re.compile(r"`([^`\n]+)`|['‘]([^\"'”’」\s]+)['’]|[\"“「]([^\"“”「」\n]+)[\"”」]")
 _NAME = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#|-)[A-Za-z_]\w*)*(?:\(\))?")
 _LOOKS_LIKE_NAME = re.compile(r"_|\d|\.|::|[a-z][A-Z]|^[A-Z]\w*[a-z]|^(?:TODO|FIXME)$")
-_TRADITIONAL = load_data("intents")["traditional"]
-_PAIRS = _TRADITIONAL["words"] | {pair[0]: pair[1] for pair in _TRADITIONAL["pairs"].split()}
-_KEPT_OR_TRADITIONAL = re.compile("|".join([f"({_TRADITIONAL['kept']})", *_PAIRS]))
-_TAKES_FILES = ("count", "summarise", "list", "show")
-_ABOUT_A_PLACE = (*_TAKES_FILES, "find")
+_SPELLING = load_data("spelling")
+_USUAL = _SPELLING["words"] | {pair[0]: pair[1] for pair in _SPELLING["pairs"].split()}
+_ENGLISH = r"(?<![\w./-])[A-Za-z]['’A-Za-z]*(?![\w./(-])"
+_PHRASES = [x for x in _USUAL if not re.fullmatch(_ENGLISH, x)]
+_KEPT_OR_SPELLED = re.compile("|".join([f"({_SPELLING['kept']})", *_PHRASES, _ENGLISH]), re.I)
+_TAKES_FILES = ("count", "definitions", "summarise", "list", "show")
+_ABOUT_A_PLACE = (*_TAKES_FILES, "find", "symbol")
 
 
 def is_chinese(text: str) -> bool:
@@ -40,7 +41,7 @@ def is_chinese(text: str) -> bool:
 def parse_prompt(prompt: str) -> tuple[list[Request], list[str]]:
     """Return requests, and parts without a rule. Only the end of a prompt may save an answer."""
     asked, stdin_blocks = _STDIN.subn("", prompt)
-    if len(asked) > _LONGEST_PROMPT or _LONG_WORD.search(asked):
+    if len(asked) > _LONGEST_PROMPT or re.search(r"\S{1000}", asked):
         return [], [f"{asked[:60]}…"]
     forbids = load_pattern("forbids")
     delegate = bool(load_pattern("delegate").search(_LIST_ITEM.sub("", _normalize(asked))))
@@ -77,13 +78,14 @@ def match_writing_form(prompt: str) -> tuple[str, dict[str, str]]:
 
 
 def find_unknown_words(text: str, kind: str) -> list[str]:
-    """List the words of a text that a kind of request does not know; for "", any kind."""
+    """List the words and conditions that a kind of request does not know; for "", any kind."""
     if not kind:
         rows = load_data("intents")["intent"]
         return min((find_unknown_words(text, row["name"]) for row in rows), key=len)
     bare = _remove_names(_LIST_ITEM.sub("", text), kind)
     known, chinese = _load_vocabulary(kind)
-    return [word for word in _WORD.findall(chinese.sub(" ", bare)) if word.lower() not in known]
+    unmet = load_pattern("conditions").findall(bare) if kind not in ("find", "symbol") else []
+    return unmet + [x for x in _WORD.findall(chinese.sub(" ", bare)) if x.lower() not in known]
 
 
 def find_symbols(text: str) -> list[str]:
@@ -134,10 +136,10 @@ def find_names(text: str) -> list[str]:
 
 
 def _normalize(prompt: str) -> str:
-    """Write a prompt in simplified characters; names of files and quoted code keep theirs."""
-    for place in _TRADITIONAL["spaces"]:
+    """Write a prompt as the rules spell it; names of files and quoted code stay."""
+    for place in _SPELLING["spaces"]:
         prompt = re.sub(place, r"\1 ", prompt)
-    return _KEPT_OR_TRADITIONAL.sub(lambda found: found[1] or _PAIRS[found[0]], prompt)
+    return _KEPT_OR_SPELLED.sub(lambda x: x[1] or _USUAL.get(x[0].lower(), x[0]), prompt)
 
 
 def _add_places(parts: list[tuple[str, str]]) -> Iterator[tuple[str, str, str | None]]:
@@ -150,6 +152,7 @@ def _add_places(parts: list[tuple[str, str]]) -> Iterator[tuple[str, str, str | 
         if last == "find" and not has_place and load_pattern("same_answer").fullmatch(text):
             continue
         is_vague = last != "help" and not {kind, last}.isdisjoint(["", *_ABOUT_A_PLACE])
+        is_vague |= last in ("tests", "stack") and kind in ("version", "licence", "install")
         kind = "" if is_vague and load_pattern("pronoun").search(text) else kind
         last = kind
         own = find_folders(text)
@@ -165,15 +168,13 @@ def _add_places(parts: list[tuple[str, str]]) -> Iterator[tuple[str, str, str | 
 def _split_requests(prompt: str) -> list[tuple[str, str]]:
     """List kind and text of each request; a clause without one belongs to the one before it."""
     whole = _classify(prompt)
-    clauses = load_pattern("clause_end").split(prompt)
+    clauses = [x for x in load_pattern("clause_end").split(prompt) if re.search(r"\w", x)]
     kinds = {*map(_classify, clauses)} - {""}
     if whole and (_LIST_ITEM.search(prompt) or kinds <= {whole} - {*_ABOUT_A_PLACE}):
         return [(whole, prompt)]
     parts: list[tuple[str, str]] = []
     for clause in clauses:
         last, text = parts[-1] if parts else ("", "")
-        if not re.search(r"\w", clause):
-            continue
         kind = _classify(clause)
         has_place = find_folders(text) and load_pattern("names_project").search(clause)
         limits_files = last in _TAKES_FILES and find_patterns(clause) and not find_patterns(text)
@@ -187,22 +188,34 @@ def _split_requests(prompt: str) -> list[tuple[str, str]]:
 
 
 def _classify(clause: str) -> str:
-    """Return the first kind of request whose pattern matches and that knows all words, else ""."""
+    """Return the first kind that matches the clause and knows all of its words, else ""."""
     clause = _LIST_ITEM.sub("", clause)
-    for intent in load_data("intents")["intent"]:
-        is_match = join_patterns(tuple(intent["patterns"])).search(clause)
-        if is_match and not find_unknown_words(clause, intent["name"]):
-            return intent["name"]
+    for kind, form in _load_forms():
+        if form.search(clause) and not find_unknown_words(clause, kind):
+            return kind
     return ""
+
+
+@cache
+def _load_forms() -> list[tuple[str, re.Pattern[str]]]:
+    """List kinds and their patterns, then kinds and their topics: concepts in any order."""
+    rows, concepts = (load_data("intents")[name] for name in ("intent", "concepts"))
+    asked = {x: f"(?=.*(?<![a-z])(?:{words})(?![a-z]))" for x, words in concepts.items()}
+    forms = [(row["name"], tuple(row["patterns"])) for row in rows if "patterns" in row]
+    topics = [(row["name"], topic.split()) for row in rows for topic in row.get("topics", ())]
+    forms += [(kind, ("^" + "".join(asked[x] for x in topic),)) for kind, topic in topics]
+    return [(kind, join_patterns(patterns)) for kind, patterns in forms]
 
 
 @cache
 def _load_vocabulary(kind: str) -> tuple[frozenset[str], re.Pattern[str]]:
     intent = next(row for row in load_data("intents")["intent"] if row["name"] == kind)
-    words = [*intent["words"].split(), *load_data("intents")["common_words"].split()]
+    concepts, common = (load_data("intents")[name] for name in ("concepts", "common_words"))
+    named = [concepts[name] for topic in intent.get("topics", ()) for name in topic.split()]
+    words = re.split(r"[\s|]+", " ".join([intent["words"], common, *named]))
     # The longest first, because a short word may be the beginning of a longer one.
     chinese = sorted((word for word in words if _CJK.match(word)), key=len, reverse=True)
-    return frozenset(words), re.compile("|".join(chinese))
+    return frozenset(words), re.compile("|".join(map(re.escape, chinese)))
 
 
 def _remove_names(text: str, kind: str) -> str:
@@ -213,7 +226,7 @@ def _remove_names(text: str, kind: str) -> str:
         for path in sorted(paths, key=len, reverse=True):
             text = re.sub(rf"`?{re.escape(path)}`?", " ", text)
         text = load_pattern("language_name").sub(" ", _SUFFIX.sub(" ", text))
-    names = find_symbols(text) if kind == "find" else []
+    names = find_symbols(text) if kind in ("find", "symbol") else []
     if len(names) == 1:
         text = re.sub(rf"[`\"'“‘「]?{re.escape(names[0])}(?:\(\))?[`\"'”’」]?", " ", text)
     return re.sub(r"[?？]", " ", text)

@@ -17,6 +17,7 @@ from .files import format_block, format_table, grep_all, list_files, parse_listi
 from .plans import Context, Plan, Request, Steps, Translator, combine, plan_call
 
 Entry = tuple[str, str, str]  # name, text, and section or number of the line
+_MOST_MANIFESTS = 12
 Uses = dict[Technology, list[str]]
 _NAME = re.compile(r"\s*([A-Za-z@][\w./@-]*)(?![\w.-]*[:+])")
 
@@ -90,9 +91,6 @@ def _read_dependencies(value: object, section: str) -> Iterator[Entry]:
         yield name, f"{name}: {text}", section
 
 
-_MOST_MANIFESTS = 12
-
-
 class Project(Struct):
     """The files of a project, without those in folders that `left_out` names."""
 
@@ -130,7 +128,7 @@ def find_technologies(request: Request, context: Context) -> Plan:
         table = format_table(map(say, ("name", "aspect", "evidence")), cells) if cells else ""
         key = f"{request.kind}_seen" if cells else f"no_{request.kind}_seen"
         parts = [say(key, place=place, known=len(known), names=say.join(known)), table]
-    if load_pattern("asks_for_runtime").search(request.text):
+    if not wants_tests and load_pattern("asks_for_runtime").search(request.text):
         other = load_data("manifests")["not_runtime"]
         for manifest in project.manifests:
             manifest.sections = [x for x in manifest.sections if not re.search(other, x)]
@@ -148,9 +146,8 @@ def find_technologies(request: Request, context: Context) -> Plan:
 
 def _load_technologies(wants_tests: bool) -> list[Technology]:
     rows = load_rows("technologies", "technology", Technology)
-    return [
-        x for x in rows if (x.aspect in load_data("technologies")["test_aspects"]) is wants_tests
-    ]
+    test_aspects = load_data("technologies")["test_aspects"]
+    return [row for row in rows if (row.aspect in test_aspects) is wants_tests]
 
 
 def _survey_project(request: Request, *, with_tests: bool) -> Steps[Project]:

@@ -39,10 +39,9 @@ def _fill(*forms: str) -> list[str]:
 
 def _list_intents() -> list[Any]:
     offline = "".join(text for path, text in read_source().items() if "offline" in path.parts[-2])
-    intents = catalog.load_data("intents")["intent"]
     return [
         *map(catalog.load_pattern, re.findall(r'load_pattern\("(\w+)"\)', offline)),
-        *(catalog.join_patterns(tuple(row["patterns"])) for row in intents),
+        *(form for _, form in requests._load_forms()),
     ]
 
 
@@ -185,8 +184,8 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
         pattern.replace("PATH", requests._PATH)
         for pattern in catalog.load_data("intents")["folders"]
     ],
-    ("mudroom_offline/requests.py", "place"): lambda: requests._TRADITIONAL["spaces"],
-    ("mudroom_offline/requests.py", "'|'.join(chinese)"): lambda: [
+    ("mudroom_offline/requests.py", "place"): lambda: requests._SPELLING["spaces"],
+    ("mudroom_offline/requests.py", "'|'.join(map(re.escape, chinese))"): lambda: [
         requests._load_vocabulary(row["name"])[1] for row in catalog.load_data("intents")["intent"]
     ],
     (

@@ -262,6 +262,67 @@ def test_ordinary_words_are_no_folder_and_no_kind_of_file(prompt: str) -> None:
     assert find_folders(prompt) == []
 
 
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "which files use this",
+        "find files like src/a.py",
+        "what does each function do?",
+        "what class is the main one?",
+        "list installed packages",
+        "python 装的是哪个版本",
+        "装了哪些依赖",
+        "how many files do we use?",
+        "how many files are needed?",
+        "list the main functions",
+        "which classes are used?",
+        "show the largest file we use",
+        "有多少文件用到它",
+        "哪些文件是主要的",
+        "列出需要的文件",
+    ],
+)
+def test_a_condition_in_common_words_is_not_ignored(prompt: str) -> None:
+    requests, unsupported = parse_prompt(prompt)
+    assert requests == [] and unsupported
+
+
+@pytest.mark.parametrize(
+    ("prompt", "kind"),
+    [
+        ("summarise what each file is used for", "summarise"),
+        ("list all files using a subtask", "list"),
+        ("I need to know how many files there are", "count"),
+        ("how many lines of code does this project use?", "count"),
+    ],
+)
+def test_the_same_words_without_a_condition_are_read(prompt: str, kind: str) -> None:
+    requests, unsupported = parse_prompt(prompt)
+    assert [x.kind for x in requests] == [kind] and not unsupported
+
+
+@pytest.mark.parametrize(
+    ("prompt", "kind", "rest"),
+    [
+        ("Which test framework is used and what is its licence?", "tests", "what is its licence"),
+        ("What is the tech stack and how do I install it?", "stack", "how do I install it"),
+        ("which testing framework is used and how do I run it?", "tests", "how do I run it"),
+        ("list every package and its version", "stack", "its version"),
+        ("技术栈是什么，它的许可证是什么", "stack", "它的许可证是什么"),
+    ],
+)
+def test_what_belongs_to_a_tool_is_not_told_of_the_project(
+    prompt: str, kind: str, rest: str
+) -> None:
+    requests, unsupported = parse_prompt(prompt)
+    assert [x.kind for x in requests] == [kind]
+    assert [x.rstrip("?") for x in unsupported] == [rest]
+
+
+def test_lines_of_tests_are_those_of_test_files() -> None:
+    assert "**/test_*.py" in find_patterns("how many lines of tests")
+
+
 @pytest.mark.parametrize("place", ["project", "repository", "codebase"])
 def test_the_folder_of_the_project_is_the_folder_of_the_session(place: str) -> None:
     requests, unsupported = parse_prompt(f"how many files are in the {place} folder?")
