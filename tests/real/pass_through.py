@@ -101,8 +101,9 @@ def _force_calls(body: dict[str, Any], tools: list[dict[str, Any]], calls: Force
 
 def _shorten_answer(body: dict[str, Any]) -> None:
     body.pop("tool_choice", None)
-    # The server ignores a grammar in requests of Anthropic's protocol.
+    # The server ignores a grammar in requests of Anthropic's protocol. A small model may write no
+    # full stop in its whole window, but hardly a sentence without one of these.
     if "max_tokens" in body and "stream_options" not in body:
-        body["stop_sequences"] = ["."]
+        body["stop_sequences"] = [".", ",", "\n", " and ", " of ", " the ", " to "]
     else:
         body["grammar"] = SHORT_TEXT
