@@ -58,6 +58,7 @@ from .recorded_outcomes import (
     RecordedOutcomes,
     RecordedOutputChecks,
     RecordedTeams,
+    read_failure,
 )
 from .recorded_stops import RecordedFault, RecordedMeters, list_past_ends
 from .recorded_tools import RecordedCalls, RecordedTools
@@ -88,9 +89,12 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
     journal = RecordedEvents(events, remove_varying_text)
     gate = RecordedGate(journal, events)
     tools = RecordedTools(events)
+    outcomes = RecordedOutcomes(events, journal)
+    tools.late = outcomes.make_toolbox(tools.late)
     with ScratchDir() as spill_folder:
-        services = _make_services(events, journal, gate, tools, spill_folder)
+        services = _make_services(events, journal, gate, tools, outcomes, spill_folder)
         worker = _ReplayWorker(services, events, journal, gate, tools)
+        worker.left = outcomes.left
         try:
             await _follow_record(worker, journal)
         finally:
@@ -132,18 +136,17 @@ def _make_services(
     journal: RecordedEvents,
     gate: RecordedGate,
     recorded_tools: RecordedTools,
+    outcomes: RecordedOutcomes,
     spill_folder: str,
 ) -> SessionServices:
     """Return the services of a replay. Model and tools come from the record."""
     briefs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
     started = [brief for brief in briefs.values() if not brief.is_compaction]
     children = [brief for brief in started if brief.parent]
-    outcomes = RecordedOutcomes(events, journal)
     hooks = RecordedHooks(events)
     hooks.reach_next = gate.reach_next_of
     agents = {brief.agent.name: brief.agent for brief in children}
     tools = {**recorded_tools.toolbox, "task": make_task_tool(agents)}
-    recorded_tools.late = outcomes.make_toolbox(recorded_tools.late)
     unused: Any = None
     environment = Environment(
         spec=WorkspaceSpec(), workspace=unused, sandbox=unused, policy=outcomes
@@ -199,7 +202,7 @@ class _ReplayWorker(LocalWorker):
             for event in events
             if isinstance(event, RunFinished) and id(event) in past_ends
         }
-        self._left: set[asyncio.Task[Any]] = set()
+        self.left: set[asyncio.Task[Any]] = set()
         self._summaries: dict[str, LocalRunHandle | None] = {}
         journal.on_message = self._send
         journal.on_run_due = self._start_due
@@ -226,11 +229,11 @@ class _ReplayWorker(LocalWorker):
     async def _end_left_work(self) -> None:
         """End the work of runs that no process of the record continued."""
         for _ in range(STILL_ROUNDS):
-            for task in self._left:
+            for task in self.left:
                 task.cancel()
             await asyncio.sleep(0)
-            self._left = {task for task in self._left if not task.done()}
-            if not self._left:
+            self.left -= {task for task in self.left if task.done()}
+            if not self.left:
                 return
 
     async def _run_in_environment(
@@ -242,8 +245,8 @@ class _ReplayWorker(LocalWorker):
             return await work
         task = asyncio.create_task(work)
         control.attach(task)
-        task.add_done_callback(_read_failure)
-        self._left.add(task)
+        task.add_done_callback(read_failure)
+        self.left.add(task)
         return await end
 
     def _end_past_run(self, report: Report) -> None:
@@ -308,8 +311,8 @@ class _ReplayWorker(LocalWorker):
             return False
         self._summaries[step.run] = None
         task = asyncio.create_task(self._begin_summary(run, step.brief))
-        task.add_done_callback(_read_failure)
-        self._left.add(task)
+        task.add_done_callback(read_failure)
+        self.left.add(task)
         self._journal.moves += 1
         return True
 
@@ -335,12 +338,6 @@ class _ReplayWorker(LocalWorker):
         error = None if outcome.cancelled() else outcome.exception()
         if error is not None and not isinstance(error, RecordedFault):
             self._journal.diverge(f"{type(error).__name__}: {error}")
-
-
-def _read_failure(task: asyncio.Task[Any]) -> None:
-    """Keep asyncio from logging a failure that nobody reads: the record has the end of the run."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _always(model: ReplayModel) -> Callable[[str], ReplayModel]:

@@ -60,13 +60,23 @@ from .recorded_events import RecordedEvents
 from .recorded_stops import RecordedMeter, is_about_limit
 
 
+def read_failure(task: asyncio.Task[Any]) -> None:
+    """Keep asyncio from logging a failure that nobody reads: the record has the end of the work."""
+    if not task.cancelled():
+        task.exception()
+
+
 class RecordedOutcomes:
-    """Recorded results and decisions in place of tools, policy and approver."""
+    """Recorded results and decisions in place of tools, policy and approver.
+
+    Attributes:
+        left: calls whose results are in the record before their work has ended.
+    """
 
     def __init__(self, events: Sequence[StoredEvent], journal: RecordedEvents) -> None:
         self._journal = journal
         self._started_runs: set[str] = set()
-        self._left: set[asyncio.Future[ToolResult]] = set()
+        self.left: set[asyncio.Task[Any]] = set()
         self._results: dict[tuple[str, str], ToolCallFinished] = {}
         self._decisions: dict[tuple[str, str], PermissionDecided] = {}
         for event in events:
@@ -113,8 +123,8 @@ class RecordedOutcomes:
             arguments = replace(arguments, background=True)
         if self._is_left(context):
             work = asyncio.ensure_future(tool.run(context, arguments))
-            work.add_done_callback(self._left.discard)
-            self._left.add(work)
+            work.add_done_callback(read_failure)
+            self.left.add(work)
             return await self._return_result(context, arguments)
         result = await tool.run(context, arguments)
         recorded = await self._return_result(context, arguments)
