@@ -12,6 +12,7 @@ import pytest
 from mudroom import (
     Agent,
     ContextState,
+    Integrations,
     ModelConfig,
     OutputConfig,
     PromptConfig,
@@ -42,6 +43,7 @@ class Choices(TypedDict, total=False):
     approver: Approver
     worker: str
     permissions: Permissions
+    integrations: Integrations
 
 
 class Open(Protocol):

@@ -13,9 +13,20 @@ from typing import Any
 import pydantic
 import pytest
 
-from mudroom import Budget, ModelError, OutputConfig, PromptConfig, Reason, Report, Session, tool
+from mudroom import (
+    Budget,
+    Integrations,
+    ModelError,
+    OutputConfig,
+    PromptConfig,
+    Reason,
+    Report,
+    Session,
+    tool,
+)
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import NoteInjected, TurnFinished
+from mudroom._core.runs import Brief
 from mudroom._engine.structured_output import (
     MAX_REMINDERS,
     MAX_REPAIRS,
@@ -25,6 +36,7 @@ from mudroom._engine.structured_output import (
 from mudroom._projections.stream_json import StreamJson
 from mudroom._replay import replay
 from mudroom.permissions.rules import Permissions
+from mudroom.ports import Hooks
 from mudroom.testing import MemoryJournal
 
 from .conftest import Open, emit
@@ -123,6 +135,33 @@ async def test_an_optional_value_that_is_never_right_is_left_out(scripted: Open)
         report = await session.task("Read it.", outputs=Paper)
     assert (report.reason, report.outputs) == (Reason.GOAL, Paper("T", 3))
     assert len(model.requests) == MAX_REPAIRS + 1
+
+
+class OneNote(Hooks):
+    """Hooks that keep a run from its end once."""
+
+    def __init__(self) -> None:
+        self.notes = ["Say what you read."]
+
+    async def before_finish(self, brief: Brief, text: str) -> str:
+        return self.notes.pop() if self.notes else ""
+
+
+@pytest.mark.parametrize("reason", ["failed call", "hook"])
+async def test_a_run_without_an_optional_value_goes_on_for_another_reason(
+    scripted: Open, reason: str
+) -> None:
+    def answer(request: Request) -> Answer:
+        if request.number > MAX_REPAIRS + 1:
+            return "I read the paper."
+        calls = [*BOTH, emit("kind", [request.number])]
+        return [*calls, call("fail")] if reason == "failed call" else calls
+
+    integrations = Integrations(hooks=OneNote() if reason == "hook" else None)
+    async with scripted(answer, tools=[fail], integrations=integrations) as (session, model):
+        report = await session.task("Read it.", outputs=Paper)
+    assert (report.reason, report.outputs) == (Reason.GOAL, Paper("T", 3))
+    assert len(model.requests) == MAX_REPAIRS + 2
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])

@@ -328,7 +328,9 @@ def _judge_calls(run: RunContext, outcomes: list[CallOutcome]) -> Ending | None:
 
 
 def _judge_refusals(run: RunContext) -> Ending | None:
-    if run.outputs.has_too_many_refusals:
+    # Complete outputs are accepted: only optional ones were refused, and what keeps the run from
+    # its end, such as a failed call or a message, is for the model.
+    if run.outputs.has_too_many_refusals and not run.outputs.is_complete:
         return Ending(Reason.ERROR, run.outputs.give_up())
     return None
 
