@@ -188,6 +188,17 @@ async def test_an_undo_leaves_what_the_user_changed_since(tmp_path: Path, who: s
     assert "Not restored, changed since or not kept: removed." in outcome
 
 
+async def test_an_undo_keeps_hard_links_and_permissions_beside_the_execute_bit(
+    tmp_path: Path,
+) -> None:
+    def change(project: Path) -> None:
+        (project / "kept").chmod(0o700)
+        os.link(project / "kept", project / "linked")
+
+    _, project, _ = await change_and_restore(tmp_path, "tools", change)
+    assert _describe(project / "kept") == _describe(project / "linked") == ("kept", 0o700)
+
+
 async def test_permissions_that_a_command_changed_after_a_write_are_restored(
     tmp_path: Path,
 ) -> None:

@@ -248,8 +248,8 @@ def _choose_mode(change: FileChange, present: int | None) -> int | None:
     """Return the mode of a restored file, None to keep the present one.
 
     Arguments:
-        present: permission bits of the file now, None if it is none. They stay if the user has
-            made it executable, or not executable, since.
+        present: permission bits of the file now, None if it is none. They stay, with hard links and
+            owner, unless only the file's work has made it executable, or not executable.
     """
     if is_link_hash(change.before):
         return stat.S_IFLNK
@@ -257,6 +257,8 @@ def _choose_mode(change: FileChange, present: int | None) -> int | None:
         return stat.S_IFREG | (0o644 if change.old_mode is None else change.old_mode)
     if present is None:
         return change.old_mode
+    if change.old_mode is None or is_executable(present) == is_executable(change.old_mode):
+        return None
     if change.executable is None:  # a command changed the file, or the user made it again
         return change.old_mode if change.after else None
     return change.old_mode if change.executable == is_executable(present) else None
