@@ -65,11 +65,22 @@ async def test_later_requests_are_seldom_refused_and_never_answered_wrong(
         ("wich lisence is it", "licence"),
         ("lsit the depedencies plz", "stack"),
         ("tl;dr of this repo", "description"),
+        ("I mean the licence", "licence"),
     ],
 )
 def test_words_typed_in_a_hurry_are_read(short: str, usual: str) -> None:
     requests, left = parse_prompt(short)
     assert ([x.kind for x in requests], left) == ([usual], [])
+
+
+@pytest.mark.parametrize("name", ["ty", "Teh", "fuction", "readm", "hwo"])
+@pytest.mark.parametrize(
+    "prompt",
+    ["where is {} defined?", "where is the function {} defined?", "where is the class {} used?"],
+)
+def test_a_name_is_not_spelled_otherwise(prompt: str, name: str) -> None:
+    ((request,), left) = parse_prompt(prompt.format(name))
+    assert name in request.text and not left
 
 
 @pytest.mark.parametrize(
