@@ -302,7 +302,8 @@ class FileWriteIntended(Event, frozen=True, tag="file_write_intended"):
         before, after: sha256 of the file's bytes, "" for no file; for a link, "link:" and the
             sha256 of its target path.
         old_mode: permission bits before; None for no file, for a link, and in older records.
-        executable: true if its owner may execute the file afterwards; None as for `old_mode`.
+        executable: true if its owner may execute the file afterwards; None if there is none then,
+            for a link, and in older records.
     """
 
     call_id: str

@@ -110,7 +110,7 @@ class Ending(Struct, frozen=True):
         error: description of the failure, or "".
         exception: exception of an adapter that ended the run.
         limit: the limit that ended the run.
-        has_begun: false if a limit ended the run before its first request.
+        has_begun: false if `explain_no_turn` says that a limit left no time for a request.
         is_summary_requested: true if an earlier process requested the summary already.
     """
 

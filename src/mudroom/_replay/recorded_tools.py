@@ -136,22 +136,21 @@ def _is_another(tool: Tool, recorded: ToolDescription) -> bool:
 
 
 def _make_stand_in(name: str, offered_to: Offer) -> Tool:
+    async def fail(context: object, arguments: object) -> NoReturn:
+        raise ReplayDiverged(f"{name} has no recorded result")
+
     return Tool(
         name=name,
         description="",
         parameters={"type": "object"},
         parse=dict,
-        run=_fail,
+        run=fail,
         offered_to=offered_to,
     )
 
 
 def _is_stand_in(tool: Tool) -> bool:
     return tool.parse is dict
-
-
-async def _fail(context: object, arguments: object) -> NoReturn:
-    raise ReplayDiverged("a tool has no recorded result")
 
 
 class RecordedCalls:
@@ -184,7 +183,7 @@ class RecordedCalls:
         title = started.title
         titles = (name for name, value in started.call.arguments.items() if _is(value, title))
         tool = replace(tool, view=started.view, title_argument=next(titles, ""))
-        if reason := find_argument_fault(refusal, tool.name):
+        if reason := _find_argument_fault(refusal, tool.name):
             return replace(tool, parse=_make_refusing(reason))
         arguments = started.call.arguments
         # A recorded call keeps an alias; any other name is that of the tool it was forwarded to.
@@ -203,7 +202,7 @@ class RecordedCalls:
         return path
 
 
-def find_argument_fault(refusal: str, name: str) -> str:
+def _find_argument_fault(refusal: str, name: str) -> str:
     """Return why the arguments of a call were refused, "" if they were not."""
     start = f"Invalid arguments for {name}: "
     return refusal.removeprefix(start) if refusal.startswith(start) else ""

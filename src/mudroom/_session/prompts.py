@@ -62,7 +62,7 @@ def parse_prompt(prompt: object, where: str = "") -> PromptContent:
 
 
 def parse_prompts(prompts: Iterable[Prompt]) -> list[PromptContent]:
-    """Check the prompts of several tasks. Raises UsageError at the first that is not usable."""
+    """Parse the prompts of several tasks. Raises UsageError at the first that is not usable."""
     # A string is iterable, too: each character would become a task.
     if isinstance(prompts, str):
         raise UsageError("map takes several prompts, not one text", remedy="Use `task`.")

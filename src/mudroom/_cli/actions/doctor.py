@@ -261,7 +261,7 @@ def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:
     yield Check(
         "models",
         "warn",
-        "no key and no local server found: mudroom uses its offline demo model",
+        "no key and no local server found: only the offline demo model can answer",
         f"To use a real model, set {MODEL_VARIABLES}.",
     )
 
