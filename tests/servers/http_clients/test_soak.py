@@ -20,6 +20,7 @@ import pytest
 from tests.waiting import is_alive, wait_until
 
 from mudroom._core.messages import ToolCallBlock
+from mudroom._core.runs import is_child_id
 from mudroom.testing import ModelServer, ServerRequest
 from mudroom.testing.model_server import ServerAnswer
 
@@ -107,7 +108,7 @@ class SoakClient:
             at = message["data"]["at"]
             self.delays.append((at, time.time() - at))
         is_end = message["event"] == "run_finished"
-        self.ended += is_end and message["data"]["run"] == "1"
+        self.ended += is_end and not is_child_id(message["data"]["run"])
 
 
 def read_size(process: int) -> tuple[int, int]:
@@ -140,7 +141,7 @@ def check_children(events: list[tuple[str, Line]]) -> int:
     reports = [
         event["report"]
         for _, event in events
-        if event["type"] == "run_finished" and event["run"] != "1"
+        if event["type"] == "run_finished" and is_child_id(event["run"])
     ]
     assert {report["reason"] for report in reports} <= {"GOAL"}
     return len(reports)
