@@ -330,13 +330,15 @@ class Tmux:
         """Return the text of the scrollback and the screen."""
         return await self.run_tmux("capture-pane", "-p", "-J", "-S", "-")
 
-    async def expect(self, *texts: str, gone: str = "", seconds: float = 60) -> str:
+    async def expect(
+        self, *texts: str, gone: str = "", seconds: float = 60, colors: bool = False
+    ) -> str:
         """Wait until all texts are on the screen and `gone` is not; return the screen."""
         shown = ""
         try:
             async with asyncio.timeout(seconds):
                 while True:
-                    shown = await self.read_screen()
+                    shown = await self.read_screen(colors=colors)
                     if all(text in shown for text in texts) and not (gone and gone in shown):
                         return shown
                     await asyncio.sleep(0.03)

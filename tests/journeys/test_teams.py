@@ -243,7 +243,7 @@ async def test_a_plan_is_rejected_then_approved_at_the_prompt(tmux: Tmux) -> Non
         await tmux.say("go on")
         await tmux.expect_scrolled("the plan is there", 2)
         # The first answer to "go on" may come before bob's plan; /team prints his state once.
-        await tmux.expect("claude-s", gone="esc: stop")
+        await tmux.expect("Session: 2 children", gone="esc: stop")
         await tmux.say("/team")
         await tmux.expect("bob  general · waits for approval · 2 runs")
         assert not (tmux.mudroom.project / "b.txt").exists()

@@ -86,12 +86,11 @@ async def test_a_theme_changes_the_colors_of_the_screen(
         await tmux.expect("Saved as theme in")
         await tmux.say("go")
         await tmux.expect("+ 1  MUD-零", "▸ 1. yes")
-        question = await tmux.read_screen(colors=True)
+        question = await tmux.expect("+ 1  MUD-零", colors=True)
         added = next(row for row in question.splitlines() if "+ 1  MUD-零" in row)
         assert "38;5;22m" in added and "[32m" not in question
         await tmux.type("y")
-        await tmux.expect("完成。")
-        answered = await tmux.read_screen(colors=True)
+        answered = await tmux.expect("完成。", colors=True)
         assert "38;5;23m" in answered and "[36m" not in answered.partition("? edit")[2]
         await tmux.say("/theme pink")
         await tmux.expect("no such theme: pink")
@@ -203,10 +202,10 @@ async def test_only_long_work_notifies_of_its_end_and_of_a_question(
         async with mudroom.start_at_terminal(*MODEL, url=server.url) as terminal:
             await terminal.expect("sandbox")
             terminal.type(f"{prompt}\r")
-            await terminal.expect("1. yes" if prompt == "a question" else "The answer.")
+            shown = await terminal.expect("1. yes" if prompt == "a question" else "The answer.")
             if seconds == "3600":
                 terminal.type("\x1b")
-                await terminal.expect("]2;mudroom: project\x07", since=len(terminal.seen) - 200)
+                await terminal.expect("]2;mudroom: project\x07", since=shown)
                 assert "\x1b]9;" not in terminal.seen
             else:
                 await terminal.expect(f"\x1b]9;{notified}")
