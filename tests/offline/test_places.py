@@ -68,7 +68,7 @@ async def test_an_answer_about_a_folder_names_it(ask: Ask, kind: str) -> None:
     requests, left = parse_prompt(prompt)
     assert not left and [(x.kind, x.folder) for x in requests] == [(kind, "src")]
     report = await ask(CODE, prompt)
-    assert not report.ok or "`src/`" in report.text
+    assert report.ok and "`src/`" in report.text
     assert "lib/" not in report.text
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from tests.long_form import count_examples
+from tests.workspaces.change_tool import make_change_tool
 from tests.workspaces.git_projects import make_repository, read_files, run_git, write_files
 from tests.workspaces.kinds_of_entries import (
     IGNORED,
@@ -21,13 +22,12 @@ from tests.workspaces.kinds_of_entries import (
     see_entry,
 )
 
-from mudroom import Session, Tool, ToolContext, ToolResult
+from mudroom import Session, ToolContext
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._cli.interactive.slash_commands.files import restore_files
 from mudroom._core.ports import FileChangedError, MergeChoice, MergedFile
 from mudroom._core.runs import Work
-from mudroom._core.tools import ToolCategory
 from mudroom._projections.differences import FileChanges
 
 RUN = "1.1.1"
@@ -131,22 +131,14 @@ UNDONE = [case for case in ALONE if HIDING not in case and case[0] not in UNSEEN
 """Cases whose first entry a record has whole: no empty folder, no pipe, and nothing ignored."""
 
 
-def make_change_tool(project: Project) -> Tool:
-    """Return a tool with which a child changes all entries in its own files."""
+def change_entries(project: Project) -> Callable[[ToolContext], None]:
+    """Return what changes all entries in the files of a child."""
 
-    async def run(context: ToolContext, _: dict[str, Any]) -> ToolResult:
+    def change(context: ToolContext) -> None:
         for case, path in project.entries.items():
             replace_entry(Path(context.workspace.root, path.name), case[1], "child")
-        return ToolResult("changed")
 
-    return Tool(
-        name="change",
-        description="",
-        parameters={"type": "object"},
-        parse=dict,
-        run=run,
-        category=ToolCategory.WRITE,
-    )
+    return change
 
 
 async def test_an_undo_brings_each_kind_back(tmp_path: Path) -> None:
@@ -161,7 +153,7 @@ async def test_an_undo_brings_each_kind_back(tmp_path: Path) -> None:
         return [call("change") if is_child else call("task", prompt="CHILD", isolation="isolated")]
 
     options: dict[str, Any] = {"home": str(tmp_path / "home"), "environ": {}, "sandbox": "off"}
-    options |= {"tools": [make_change_tool(project)]}
+    options |= {"tools": [make_change_tool(change_entries(project))]}
     async with Session(model=ScriptedModel(answer), cwd=str(project.path), **options) as session:
         session.watch(changes.apply)
         await session.run("go")

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.workspaces.change_tool import make_change_tool
 from tests.workspaces.git_projects import make_repository, run_git
 
-from mudroom import Session, Tool, ToolContext, ToolResult
+from mudroom import Session, ToolContext
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._cli.interactive.slash_commands.files import diff, restore_files
-from mudroom._core.tools import ToolCategory
 from mudroom._projections.differences import FileChanges
 
 FIRST = {
@@ -59,21 +59,6 @@ def change_by_tools(context: ToolContext) -> None:
     files.write("made-link", b"kept", mode=stat.S_IFLNK)
     files.write("made-again", b"new")
     files.write("kept", b"new")
-
-
-def make_tool(act: Callable[[ToolContext], None]) -> Tool:
-    async def run(context: ToolContext, _: dict[str, Any]) -> ToolResult:
-        act(context)
-        return ToolResult("changed")
-
-    return Tool(
-        name="change",
-        description="",
-        parameters={"type": "object"},
-        parse=dict,
-        run=run,
-        category=ToolCategory.WRITE,
-    )
 
 
 def describe(folder: Path) -> dict[str, tuple[str, int] | None]:
@@ -139,7 +124,7 @@ async def change_and_restore(
 
     changes = FileChanges()
     options: dict[str, Any] = {"home": str(folder / "home"), "environ": {}, "sandbox": "off"}
-    options |= {"tools": [make_tool(act)]}
+    options |= {"tools": [make_change_tool(act)]}
     async with Session(model=ScriptedModel(answer), cwd=str(project), **options) as session:
         session.watch(changes.apply)
         await session.run("go")
