@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -41,23 +42,19 @@ def test_nearly_all_commands_name_their_action() -> None:
 
 
 def test_an_option_of_a_group_may_follow_the_subcommand(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    called: list[dict[str, object]] = []
-
-    def record(**values: object) -> None:
-        called.append(values)
-
-    def load(_: Action) -> Callable[..., None]:
-        return record
-
-    monkeypatch.setattr(Action, "load", load)
+    file = tmp_path / "a" / ".claude" / "agents" / "good.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("---\nname: good\ndescription: Reads well.\n---\nRead.\n")
+    (tmp_path / "b").mkdir()
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
     agents = ALL_COMMANDS["agents"]
     for line in (
-        ["-C", "a", "show", "x"],
-        ["show", "x", "-C", "a"],
-        ["-C", "b", "show", "x", "-Ca"],
+        ["-C", a, "show", "good"],
+        ["show", "good", "-C", a],
+        ["-C", b, "show", "good", f"-C{a}"],
     ):
         with agents.make_context("agents", line) as context:
             assert agents.invoke(context) == 0
-    assert called == [{"cwd": "a", "name": "x"}] * 3
+        assert "Reads well." in capsys.readouterr().out
