@@ -73,22 +73,27 @@ def find_quadratic_growth(
     Returns:
         What was measured, None if the time grows about as fast as the text.
     """
+
+    def measure(length: int, times: int = 1) -> float:
+        return min(_measure(read, write(length)) for _ in range(times))
+
     for length in _LENGTHS:
         if length > longest:
             return None
-        if _measure(read, write(length)) < FLOOR:
+        if (long := measure(length)) < FLOOR or long <= _find_most(length, measure(length // 4)):
             continue
         # A machine under load makes one measurement too long, hardly each of five.
-        long = min(_measure(read, write(length)) for _ in range(3))
-        short = min(_measure(read, write(length // 4)) for _ in range(5))
-        is_large = length > _CACHED
-        floor = FLOOR_OF_LARGE if is_large else FLOOR
-        most = max(floor, short * (WORST_RATIO_OF_LARGE if is_large else WORST_RATIO))
-        if long > most:
-            long = min(long, *(_measure(read, write(length)) for _ in range(3)))
-            if long > most:
-                return f"{length // 4:,} characters {short:.5f} s, {length:,} {long:.5f} s"
+        long, short = measure(length, 5), measure(length // 4, 5)
+        if long > _find_most(length, short):
+            return f"{length // 4:,} characters {short:.5f} s, {length:,} {long:.5f} s"
     return None
+
+
+def _find_most(length: int, short: float) -> float:
+    """Return the seconds that a text may take whose quarter takes `short` seconds."""
+    if length > _CACHED:
+        return max(FLOOR_OF_LARGE, short * WORST_RATIO_OF_LARGE)
+    return max(FLOOR, short * WORST_RATIO)
 
 
 def _measure(read: Callable[[Any], object], text: str | bytes) -> float:

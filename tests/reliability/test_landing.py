@@ -1,4 +1,7 @@
-"""S13: a merge lands whole or not at all, killed at any line, or with any room on the disk."""
+"""S13: a merge lands whole or not at all, killed at any line, or with any room on the disk.
+
+The short form tries some lines, states of the disk and sizes, MUDROOM_LONG=1 each.
+"""
 
 from __future__ import annotations
 
@@ -32,20 +35,27 @@ class Lander:
         )
 
     def merge(
-        self, project: KeptProject, *, line: int = 0, size: int = -1, user: int = -1
+        self,
+        project: KeptProject,
+        *,
+        line: int = 0,
+        size: int = -1,
+        user: int = -1,
+        watched: bool = False,
     ) -> dict[str, Any]:
         """Merge; see the program.
 
         Arguments:
             line: at which to kill, 0 for none. size: of the largest file that can be written.
             user: number of the user who merges; -1 for the present one.
+            watched: whether to find the states of the disk.
         """
         order: dict[str, Any] = {
             "home": str(project.home),
             "project": str(project.path),
             "work": project.name,
         }
-        order |= {"line": line, "bytes": size, "user": user}
+        order |= {"line": line, "bytes": size, "user": user, "watched": watched}
         assert self._process.stdin and self._process.stdout
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
@@ -60,6 +70,17 @@ def lander() -> Generator[Lander]:
     program = Lander()
     yield program
     program.close()
+
+
+def list_kills(lander: Lander, project: KeptProject, count: int) -> list[int]:
+    """Merge, and return the lines at which to kill.
+
+    Returns:
+        Lines that have each state of the disk; `count` lines in the short form.
+    """
+    result = lander.merge(project, watched=LONG)
+    lines: int = result["lines"]
+    return result["states"] or [*range(1, lines + 1, lines // count)]
 
 
 def check_whole(project: KeptProject, *, lands: bool | None = None) -> None:
@@ -89,11 +110,10 @@ def test_s13_killed_at_any_line_a_merge_lands_whole_or_not_at_all(
     tmp_path: Path, lander: Lander, figure: Figure
 ) -> None:
     project = KeptProject(tmp_path)
-    lines: int = lander.merge(project)["lines"]
+    kills = list_kills(lander, project, 14)
     check_whole(project, lands=True)
     project.restore()
     landed = 0
-    kills = range(1, lines + 1, 1 if LONG else lines // 14)
     for line in kills:
         assert lander.merge(project, line=line)["killed"], line
         remove_abandoned(str(project.home))
@@ -101,7 +121,10 @@ def test_s13_killed_at_any_line_a_merge_lands_whole_or_not_at_all(
         landed += project.describe() == project.after
         check_later_merge(project, lander)
     assert 0 < landed < len(kills)
-    figure("merges killed at a line of the landing", f"{len(kills)}, whole or not at all")
+    figure(
+        f"merges killed in each state of the disk at {kills[-1]:,} lines",
+        f"{len(kills)}, whole or not at all",
+    )
 
 
 @pytest.mark.timeout(3_000)
@@ -109,21 +132,21 @@ def test_s13_killed_again_while_it_ends_an_interrupted_landing_a_merge_lands_who
     tmp_path: Path, lander: Lander, figure: Figure
 ) -> None:
     project = KeptProject(tmp_path)
-    lines: int = lander.merge(project)["lines"]
+    firsts = list_kills(lander, project, 3)
     project.restore()
     kills = 0
-    for first in range(1, lines + 1, lines // (40 if LONG else 3)):
-        again = 1
-        while True:
-            lander.merge(project, line=first)
-            result = lander.merge(project, line=again)
+    for number, first in enumerate(firsts):
+        lander.merge(project, line=first)
+        step = 4 if LONG else 1
+        ends = list_kills(lander, project, 2)[number % step :: step]
+        project.restore()
+        for again in ends:
+            assert lander.merge(project, line=first)["killed"]
+            assert lander.merge(project, line=again)["killed"]
             remove_abandoned(str(project.home))
             check_whole(project)
             check_later_merge(project, lander)
             kills += 1
-            if not result["killed"]:
-                break
-            again += lines // (60 if LONG else 2)
     figure("landings killed, and killed again while they are ended", f"{kills}, whole")
 
 
@@ -132,8 +155,11 @@ def test_s13_with_any_largest_size_of_a_file_a_merge_lands_whole_or_not_at_all(
     tmp_path: Path, lander: Lander, figure: Figure
 ) -> None:
     project = KeptProject(tmp_path)
+    written: list[int] = lander.merge(project, watched=LONG)["sizes"]
+    project.restore()
     largest = 15_000
-    sizes = [*range(0, 4_000, 1 if LONG else 500), *range(4_000, largest, 11 if LONG else 2_000)]
+    near = {each for size in written for each in (size // 2, size - 1, size) if each >= 0}
+    sizes = sorted({*near, *range(0, largest, 61 if LONG else 1_300)})
     for size in [*sizes, largest]:
         result = lander.merge(project, size=size)
         assert not result["killed"]
@@ -269,9 +295,9 @@ def test_s13_after_a_kill_and_a_change_by_the_user_a_merge_lands_whole_or_not_at
     tmp_path: Path, lander: Lander, name: str
 ) -> None:
     project = KeptProject(tmp_path)
-    lines: int = lander.merge(project)["lines"]
+    kills = list_kills(lander, project, 9)
     project.restore()
-    for line in range(1, lines + 1, 7 if LONG else lines // 9):
+    for line in kills:
         lander.merge(project, line=line)
         CHANGES[name](project)
         remove_abandoned(str(project.home))

@@ -109,7 +109,7 @@ def test_f9_a_stream_that_breaks_at_any_byte_is_requested_once_more(
     cuts = range(0, whole - 20, 1 if LONG else whole // 6)
     for cut in cuts:
         report, requests, events, executions = run_virtual(
-            run_session(tmp_path, dialect, Fault(ANSWER, cut_after=cut, end=end))
+            run_session(tmp_path, dialect, Fault(ANSWER, cut_after=cut, end=end)), grace=0
         )
         assert (report.reason, report.text, executions) == ("GOAL", "The end.", 2), (
             f"broken at byte {cut}: {report.error}"

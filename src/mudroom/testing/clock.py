@@ -16,8 +16,8 @@ from .._platform.time_limits import SystemClock
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
-_SOCKET_GRACE = 0.003
-"""Seconds of real time to wait for sockets before virtual time jumps."""
+SOCKET_GRACE = 0.003
+"""Seconds of real time to wait for sockets of other processes before virtual time jumps."""
 
 _THREAD_GRACE = 10.0
 """Seconds of real time to wait for threads before virtual time jumps."""
@@ -97,6 +97,7 @@ class _JumpingSelector(selectors.DefaultSelector):
     now = 0.0
     threads = 0
     probe: LoopbackProbe | None = None
+    grace = SOCKET_GRACE
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         events = super().select(0)
@@ -108,7 +109,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         if has_sockets:
             self.probe = self.probe or LoopbackProbe()
             self.probe.wait()
-        grace = _SOCKET_GRACE if has_sockets else 0.0
+        grace = self.grace if has_sockets else 0.0
         if events := super().select(_THREAD_GRACE if self.threads else grace):
             return events
         self.now += max(0.0, timeout)
@@ -129,11 +130,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     Arguments:
         probe: what waits for the delivery of sent data; None: a `LoopbackProbe` where needed.
+        grace: seconds of real time that other processes have to answer before time jumps.
+            0 is right, and faster, where both ends of every socket are in this loop.
     """
 
-    def __init__(self, probe: LoopbackProbe | None = None) -> None:
+    def __init__(self, probe: LoopbackProbe | None = None, *, grace: float = SOCKET_GRACE) -> None:
         self._jumping = _JumpingSelector()
         self._jumping.probe = probe
+        self._jumping.grace = grace
         super().__init__(self._jumping)
 
     def time(self) -> float:
@@ -153,7 +157,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._jumping.threads -= 1
 
 
-def run_virtual(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine to its end on a new VirtualLoop."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+def run_virtual(work: Coroutine[Any, Any, _T], *, grace: float = SOCKET_GRACE) -> _T:
+    """Run a coroutine to its end on a new VirtualLoop; `grace` as there."""
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(grace=grace)) as runner:
         return runner.run(work)
