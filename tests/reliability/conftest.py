@@ -84,7 +84,8 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if not os.environ.get("MUDROOM_LONG"):
+    # A worker of pytest-xdist has a summary, too: of its own tests.
+    if not os.environ.get("MUDROOM_LONG") or hasattr(terminalreporter.config, "workerinput"):
         return
     passed = [report for report in terminalreporter.getreports("passed") if report.when == "call"]
     figures = [
@@ -96,6 +97,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     cases = Counter(
         report.nodeid.partition("[")[0].rpartition("::")[2].removeprefix("test_").replace("_", " ")
         for report in passed
+        if "tests/reliability/" in report.nodeid
     )
     rows = [*figures, *([name, f"{count} cases"] for name, count in cases.items() if count > 4)]
     terminalreporter.section("figures")

@@ -6,6 +6,7 @@ The short form stops at some bytes of the answer, MUDROOM_LONG=1 at each of them
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -100,27 +101,27 @@ async def run_session(
 
 
 @pytest.mark.timeout(5_000)
-@pytest.mark.parametrize("end", ["close", "reset", "eof", "stall"])
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_f9_a_stream_that_breaks_at_any_byte_is_requested_once_more(
-    tmp_path: Path, dialect: str, end: str, figure: Figure, check_record: CheckRecord
+    tmp_path: Path, dialect: str, figure: Figure, check_record: CheckRecord
 ) -> None:
     whole = measure_answer(dialect)
     cuts = range(0, whole - 20, 1 if LONG else whole // 6)
-    for cut in cuts:
+    for cut, end in itertools.product(cuts, ("close", "reset", "eof", "stall")):
+        where = f"{end} at byte {cut}"
         report, requests, events, executions = run_virtual(
             run_session(tmp_path, dialect, Fault(ANSWER, cut_after=cut, end=end)), grace=0
         )
         assert (report.reason, report.text, executions) == ("GOAL", "The end.", 2), (
-            f"broken at byte {cut}: {report.error}"
+            f"{where}: {report.error}"
         )
         retried = sum(isinstance(event, ModelCallRetried) for event in events)
-        assert requests == 2 + retried and retried <= 1, f"broken at byte {cut}"
+        assert requests == 2 + retried and retried <= 1, where
         assert (
             report.turns == 2 and sum(isinstance(event, ToolCallStarted) for event in events) == 2
         )
-        asyncio.run(check_record(events, timed=False, where=f"broken at byte {cut}"))
+        asyncio.run(check_record(events, timed=False, where=where))
     figure(
-        f"a stream of {dialect} broken ({end})",
-        f"at {len(cuts)} of {whole} bytes, one retry at most",
+        f"a stream of {dialect} closed, reset, ended and stalled",
+        f"at {len(cuts):,} of {whole:,} bytes, one retry at most",
     )
