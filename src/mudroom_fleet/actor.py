@@ -37,7 +37,6 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def read_clock() -> float:
-    """Return seconds of a clock that no one sets."""
     return time.clock_gettime(_CLOCK)
 
 
@@ -49,9 +48,6 @@ class Lease:
     from the later moment at which the reply arrived. So whatever the network delays, the lease has
     ended when the other side says so; both sides only need clocks that run at the same speed.
 
-    Arguments:
-        seconds: the time from a reply to the end of the lease.
-        read_clock: returns the present time in seconds.
     """
 
     def __init__(self, seconds: float, read_clock: Callable[[], float] = read_clock) -> None:
@@ -74,7 +70,7 @@ class Lease:
 
     @property
     def has_ended(self) -> bool:
-        """True if this process must not work any more."""
+        # This process must not work any more once this is true.
         return self._read_clock() >= self._end
 
     def check(self) -> None:
@@ -99,25 +95,20 @@ MAX_DATA = 90_000
 
 
 class ActorEnd(Arrivals):
-    """The port RunLink for an actor: calls of Ray carry its bytes.
-
-    Attributes:
-        outgoing: bytes for the next replies.
-    """
+    """The port RunLink for an actor: calls of Ray carry its bytes."""
 
     def __init__(self, lease: Lease) -> None:
         super().__init__()
         self.check_lease = lease.check
         self._call = asyncio.Event()
-        self.outgoing = bytearray()
+        self.outgoing = bytearray()  # for the next replies
 
     def send(self, data: bytes) -> None:
-        """Keep bytes for the next reply."""
         self.outgoing += data
         self._call.set()
 
     def end_call(self) -> None:
-        """Have the call that waits return."""
+        # Makes the call that waits return.
         self._call.set()
 
     async def wait_for_outgoing(self) -> None:
@@ -134,12 +125,7 @@ class ActorEnd(Arrivals):
 
 
 class WorkerActor:
-    """A worker process. All methods run in the event loop that Ray makes for the actor.
-
-    Arguments:
-        program: what the process executes; see `WorkerTransport`.
-        lease_seconds: see `Lease`.
-    """
+    """A worker process. All methods run in the event loop that Ray makes for the actor."""
 
     def __init__(self, program: str, lease_seconds: float) -> None:
         self._program = program
@@ -212,14 +198,10 @@ class WorkerActor:
 
 
 class InOrder:
-    """Pieces with the numbers 1, 2, 3 and so on that may arrive in another order.
-
-    Attributes:
-        last: number of the last piece that has been returned.
-    """
+    """Pieces with the numbers 1, 2, 3 and so on that may arrive in another order."""
 
     def __init__(self) -> None:
-        self.last = 0
+        self.last = 0  # number of the last piece that has been returned
         self._early: dict[int, bytes] = {}
 
     def add(self, number: int, piece: bytes) -> bytes:

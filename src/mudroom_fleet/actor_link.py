@@ -38,47 +38,33 @@ _START_SECONDS = 60.0
 class RemoteMethod(Protocol):
     """A method of an actor."""
 
-    def remote(self, *arguments: object) -> Awaitable[Any]:
-        """Call the method; wait for its result."""
-        ...
+    def remote(self, *arguments: object) -> Awaitable[Any]: ...
 
 
 class ActorHandle(Protocol):
-    """The handle that Ray has for a WorkerActor."""
+    """The handle that Ray has for a WorkerActor, with its methods."""
 
     @property
-    def hello(self) -> RemoteMethod:
-        """The method `WorkerActor.hello`."""
-        ...
+    def hello(self) -> RemoteMethod: ...
 
     @property
-    def stop(self) -> RemoteMethod:
-        """The method `WorkerActor.stop`."""
-        ...
+    def stop(self) -> RemoteMethod: ...
 
     @property
-    def exchange(self) -> RemoteMethod:
-        """The method `WorkerActor.exchange`."""
-        ...
+    def exchange(self) -> RemoteMethod: ...
 
 
 class RayControl(Protocol):
     """What a link asks of Ray beside the calls to its actor."""
 
-    def kill(self, handle: ActorHandle) -> None:
-        """End the process of an actor."""
-        ...
+    def kill(self, handle: ActorHandle) -> None: ...
 
     def note_silence(self, number: int) -> None:
         """Note that an actor does not answer; its node may be lost."""
         ...
 
     def is_gone(self, error: Exception, node: str) -> bool:
-        """Return whether an error of a call proves that the process of an actor has ended.
-
-        Arguments:
-            node: id of its node.
-        """
+        """Return whether an error of a call proves that the process on a node has ended."""
         ...
 
 
@@ -96,8 +82,6 @@ class ActorLink:
     Arguments:
         create: asks Ray for the actor and returns its handle. A thread calls it: it may block.
         send: sends a message to the session's process.
-        ray: the part of Ray that knows nodes and ends actors.
-        read_clock: see `Lease`.
     """
 
     def __init__(
@@ -127,7 +111,6 @@ class ActorLink:
         self._node = ""
 
     def add_data(self, data: bytes) -> None:
-        """Take bytes for the actor."""
         self._outgoing += data
         self._has_outgoing.set()
 
@@ -183,7 +166,7 @@ class ActorLink:
         self._send(ActorReady(self._number, hello))
 
     async def _exchange(self) -> None:
-        """Make the calls that are needed now, and handle the replies that have come."""
+        # The calls that are needed now, and the replies that have come.
         if not self._calls or (self._outgoing and len(self._calls) < _MAX_CALLS):
             await asyncio.sleep(self._next_call_at - self._read_clock())
             self._call()
@@ -230,7 +213,6 @@ class ActorLink:
             self._send(PartBytes(self._number, known))
 
     async def _is_gone(self, error: Exception) -> bool:
-        """Return whether the process of the actor has ended for certain."""
         with suppress(Exception):  # also a TimeoutError: then it is not certain
             async with time_limit(self._patience):
                 return await asyncio.to_thread(self._ray.is_gone, error, self._node)
@@ -238,7 +220,7 @@ class ActorLink:
 
 
 def _describe(error: Exception) -> str:
-    """Return the line of an error of Ray that says most."""
+    # The line of an error of Ray that says most.
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ModuleNotFoundError", "ImportError"))]
     if errors:

@@ -34,19 +34,13 @@ KINDS: frozenset[str] = frozenset(str(kind.__struct_config__.tag) for kind in St
 
 
 class EventFilter(Struct, frozen=True):
-    """The events that a client wants.
+    """The events that a client wants."""
 
-    Arguments:
-        kinds: types; an empty set is all. run: a run and those below it, "" for all.
-        deltas: streamed text, too.
-    """
-
-    kinds: frozenset[str]
-    run: str
-    deltas: bool
+    kinds: frozenset[str]  # empty for all
+    run: str  # with those below it, "" for all
+    deltas: bool  # streamed text, too
 
     def accepts(self, kind: str, run: str) -> bool:
-        """Return whether the client wants an event."""
         if kind == "delta":
             if not self.deltas:
                 return False
@@ -56,11 +50,7 @@ class EventFilter(Struct, frozen=True):
 
 
 class EventRoutes:
-    """Pages and streams of events.
-
-    Arguments:
-        closing: set when all streams must end.
-    """
+    """Pages and streams of events. `closing` is set when all streams must end."""
 
     def __init__(
         self,
@@ -80,7 +70,6 @@ class EventRoutes:
         self._faults = Faults()
 
     async def list(self, call: Call) -> web.Response:
-        """Return a page of events."""
         record = await self._sessions.find(call)
         after = parse_cursor(record.id, call.get("after"))
         wanted = parse_filter(call)
@@ -174,7 +163,7 @@ class EventRoutes:
         return b"event: status\ndata: %b\n\n" % body
 
     async def _read_frames(self, record: SessionRecord, after: int) -> list[Frame]:
-        """Return the next events of the journal, at most a page."""
+        # At most a page.
         frames: list[Frame] = []
         size = 0
         async with aclosing(self._read(record, after)) as events:
@@ -198,7 +187,6 @@ class EventRoutes:
 
 
 def parse_filter(call: Call) -> EventFilter:
-    """Return the filter of a query. Raises RequestError."""
     kinds = [name for name in call.get("kinds").split(",") if name]
     check_kinds(kinds)
     deltas = call.get("deltas")
@@ -228,9 +216,7 @@ async def wait_for_change(change: asyncio.Event, keepalive_seconds: float) -> bo
 class TimedWriter:
     """Writer to a client that may read slowly.
 
-    Arguments:
-        seconds: time for one write. Then the connection is cut; the client continues with its last
-            cursor.
+    After `seconds` for one write the connection is cut; the client continues with its last cursor.
     """
 
     def __init__(self, request: web.Request, response: web.StreamResponse, seconds: float) -> None:
@@ -242,7 +228,6 @@ class TimedWriter:
     async def open(
         cls, call: Call, seconds: float, headers: Mapping[str, str] | None = None
     ) -> TimedWriter:
-        """Begin the response to a call: a stream of events."""
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", **(headers or {})}
         )
@@ -250,7 +235,6 @@ class TimedWriter:
         return cls(call.request, response, seconds)
 
     async def write(self, data: bytes) -> None:
-        """Write data. Raises TimeoutError, ConnectionError."""
         try:
             async with time_limit(self._seconds):
                 await self.response.write(data)

@@ -37,14 +37,7 @@ _NO_SESSION = str(UUID(int=0))
 
 
 class InformationRoutes:
-    """What clients may know about the server.
-
-    Arguments:
-        is_draining: returns whether the server stops.
-
-    Attributes:
-        description: the OpenAPI description.
-    """
+    """What clients may know about the server."""
 
     def __init__(
         self,
@@ -53,7 +46,7 @@ class InformationRoutes:
         metrics: Metrics,
         is_draining: Callable[[], bool],
     ) -> None:
-        self.description: dict[str, Any] = {}
+        self.description: dict[str, Any] = {}  # of OpenAPI
         self._parts = parts
         self._registry = registry
         self._metrics = metrics
@@ -64,7 +57,6 @@ class InformationRoutes:
         self._agents: dict[str, tuple[float, Sequence[ListedAgent]]] = {}
 
     async def find_agents(self, workspace: str) -> list[str]:
-        """Return the names of the agents of a workspace."""
         return [agent.name for agent in await self._list_agents(workspace)]
 
     async def list_agents(self, call: Call) -> web.Response:
@@ -83,12 +75,10 @@ class InformationRoutes:
         return respond(page)
 
     async def list_models(self, call: Call) -> web.Response:
-        """Return the agents as models."""
         models = [ModelView(id=name) for name in await self._list_models(call.token)]
         return respond(ModelPage(data=tuple(models)))
 
     async def read_model(self, call: Call) -> web.Response:
-        """Return one agent as a model."""
         name = call.request.match_info["model"]
         if name not in await self._list_models(call.token):
             raise RequestError(404, "model_not_found", f"there is no agent {name!r}", param="model")
@@ -133,7 +123,6 @@ class InformationRoutes:
         return web.Response(text=self._metrics.render(gauges))
 
     async def send_description(self, _: Call) -> web.Response:
-        """Return the OpenAPI description."""
         body = msgspec.json.encode(self.description)
         return web.Response(body=body, content_type="application/json")
 

@@ -31,14 +31,10 @@ _OPEN_PER_CLOSED = 50
 
 
 class SessionRegistry:
-    """The sessions of one server process.
-
-    Attributes:
-        elsewhere: ids of sessions at which another process works.
-    """
+    """The sessions of one server process."""
 
     def __init__(self, parts: ServerParts, state: ServerState, records: SessionRecords) -> None:
-        self.elsewhere: set[str] = set()
+        self.elsewhere: set[str] = set()  # ids of sessions at which another process works
         self._parts = parts
         self._state = state
         self._records = records
@@ -53,11 +49,9 @@ class SessionRegistry:
         self._closed_count = 0
 
     def find(self, session: str) -> ServedSession | None:
-        """Return a session at work in this process."""
         return self._served.get(session)
 
     def count_open(self) -> int:
-        """Return the number of open sessions."""
         return sum(served.driver is not None for served in self._served.values())
 
     def start(self, record: SessionRecord) -> ServedSession | None:
@@ -89,7 +83,6 @@ class SessionRegistry:
 
     @asynccontextmanager
     async def follow(self, session: str) -> AsyncGenerator[SessionFeed]:
-        """Return the feed of a session for a stream in the `async with` block."""
         feed = self._feeds.setdefault(session, SessionFeed(session))
         feed.streams += 1
         try:
@@ -99,7 +92,6 @@ class SessionRegistry:
             self._drop_feed(feed)
 
     def count_streams(self) -> int:
-        """Return the number of streams."""
         return sum(feed.streams for feed in self._feeds.values())
 
     async def watch_others(self) -> None:
@@ -117,7 +109,7 @@ class SessionRegistry:
             await asyncio.sleep(self._parts.options.poll_seconds)
 
     def _tell(self, subject: str, text: str) -> None:
-        """Tell of a fault, once while it lasts."""
+        # Once while the fault lasts.
         if self._faults.add(subject, text):
             self._parts.notify(f"{subject}: {text}")
 
@@ -148,7 +140,7 @@ class SessionRegistry:
         self._change_number = number  # only now: after an error all is looked at again
 
     async def _pass_on(self, served: ServedSession) -> None:
-        """Use the events that other processes received for a session at work here."""
+        # Events that other processes received for a session at work here.
         for item in await self._parts.inputs.list_open(served.record.id):
             if item.type != PROMPT:
                 await served.apply(item)
@@ -190,7 +182,7 @@ class SessionRegistry:
             self._feeds.pop(feed.session, None)
 
     def cancel_prompt(self, record: SessionRecord, number: int) -> None:
-        """Stop a prompt that no client waits for."""
+        # No client waits for it.
         served = self._served.get(record.id)
         if served and served.driver and served.current == number and served.run:
             served.driver.cancel()
@@ -220,7 +212,7 @@ class SessionRegistry:
             self._parts.notify(str(error))
 
     def _limit_owner(self, owner: str) -> None:
-        """Limit the sessions of an owner to the rest of the day's budget."""
+        # To the rest of the day's budget.
         for served in self._served.values():
             if served.record.owner == owner and served.charges.has_limits:
                 self._start_aside(served.update_budget())

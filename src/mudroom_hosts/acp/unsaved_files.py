@@ -35,9 +35,6 @@ class UnsavedFiles:
     """Texts of the editor for one session.
 
     Arguments:
-        ask: sends a request with its parameters to the editor. Raises RequestError.
-        find_session: returns the id of the session.
-        notify: takes a line for stderr.
         seconds: time for an answer. An editor that exceeds it is not asked again.
     """
 
@@ -58,7 +55,6 @@ class UnsavedFiles:
         self._saved_texts: dict[str, set[bytes]] = {}
 
     def make_tool(self) -> Tool:
-        """Return the tool."""
         return replace(self._tool, run=self._read)
 
     async def _read(self, ctx: ToolContext, arguments: Any) -> ToolResult:  # noqa: ANN401
@@ -79,7 +75,6 @@ class UnsavedFiles:
         return await self._tool.run(ctx, arguments)
 
     async def _fetch(self, path: str) -> str | None:
-        """Return the text that the editor has for a file, None if it gives none."""
         try:
             async with time_limit(self._seconds):
                 params = {"sessionId": self._find_session(), "path": path}

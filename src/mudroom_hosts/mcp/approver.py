@@ -34,11 +34,7 @@ CANNOT_ASK = ApprovalDecision(False, "the MCP host cannot ask its user")
 
 
 class McpApprover:
-    """The approver of the session: each owner of tasks has questions and approved rules.
-
-    Arguments:
-        seconds: time for an answer.
-    """
+    """The approver of the session: each owner of tasks has questions and approved rules."""
 
     def __init__(self, host_tasks: HostTasks, seconds: float = ANSWER_SECONDS) -> None:
         self._host_tasks = host_tasks
@@ -47,7 +43,6 @@ class McpApprover:
         self._by_owner: dict[str, Questions] = {}
 
     async def start_session(self, session: Session) -> None:
-        """Ask for the calls of this session."""
         self._session = session
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
@@ -75,7 +70,6 @@ class McpApprover:
         return questions
 
     def _show(self, question: Question) -> None:
-        """Add a question to its task, or remove it from there."""
         task = self._host_tasks.find_by_run(question.request.run_id)
         if task is None:
             return
@@ -93,7 +87,6 @@ def _refuse_address(request: ApprovalRequest) -> str | None:
 
 
 def describe_question(question: Question) -> str:
-    """Return the text of a question for the user."""
     request = question.request
     if request.form:
         return f"MCP server {request.form.server} asks: {request.form.message}"
@@ -118,11 +111,7 @@ def get_form(question: Question) -> dict[str, Any]:
 def read_answer(
     question: Question, action: str, content: Mapping[str, Any] | None
 ) -> ApprovalDecision:
-    """Return the decision that a filled form states.
-
-    Arguments:
-        action: "accept", "decline" or "cancel".
-    """
+    """Return the decision of a filled form. `action`: "accept", "decline" or "cancel"."""
     if question.request.form and action == "accept":
         return ApprovalDecision(True, "the user answered", arguments=dict(content or {}))
     answer = str((content or {}).get(ANSWER_FIELD, NO))

@@ -30,11 +30,7 @@ _MAX_KEPT = 20
 
 
 class FirstAnswer:
-    """The lines of a host, the first of which may be answered at once.
-
-    Arguments:
-        home: mudroom's state folder.
-    """
+    """The lines of a host, the first of which may be answered at once."""
 
     def __init__(self, lines: LineInput, output: LineOutput, home: str) -> None:
         self.lines = lines
@@ -72,7 +68,7 @@ class FirstAnswer:
             yield line
 
     def suppresses(self, message: bytes) -> bool:
-        """Return whether a message of the package must not be sent: the host has the answer."""
+        """Tell whether a message of the package must not be sent: the host has the answer."""
         return self._sent is not None and self._read_answer(message) is not None
 
     def keep(self, message: bytes) -> None:
@@ -90,7 +86,7 @@ class FirstAnswer:
                 self._store(key, answer.get("result"))
 
     def _read_answer(self, message: bytes) -> dict[str, Any] | None:
-        """Return the answer to the first request, None for other messages and after `keep`."""
+        # None for other messages and after `keep`.
         if not self._key:
             return None
         answer = msgspec.json.decode(message, type=dict[str, Any])
@@ -103,7 +99,7 @@ class FirstAnswer:
             return {}
 
     def _store(self, key: str, result: object) -> None:
-        """Store the answer to a request; remove it if the result is None."""
+        # A result of None removes the answer.
         answers = self._load()
         answers.pop(key, None)
         if result is not None:

@@ -149,10 +149,7 @@ class Following:
 
 
 def get_owner(context: Context) -> Owner:
-    """Return who has sent a request: the owner of its token, or of the server.
-
-    Raises MCPError if there is none.
-    """
+    """Return who has sent a request: the owner of its token, or of the server."""
     request = context.request
     owner = context.lifespan_context if request is None else request.scope.get(OWNER_KEY)
     if not isinstance(owner, Owner):
@@ -161,7 +158,7 @@ def get_owner(context: Context) -> Owner:
 
 
 def can_ask(capabilities: mcp_types.ClientCapabilities | None) -> bool:
-    """Return whether a host can show a form to its user."""
+    """Tell whether a host can show a form to its user."""
     elicitation = capabilities.elicitation if capabilities else None
     if elicitation is None:
         return False
@@ -177,7 +174,6 @@ def make_input_request(question: Question) -> mcp_types.ElicitRequest:
 
 
 def answer_question(question: Question, response: object) -> None:
-    """Take the answer of a host to a question."""
     if isinstance(response, mcp_types.ElicitResult):
         question.answer(read_answer(question, response.action, response.content))
     else:

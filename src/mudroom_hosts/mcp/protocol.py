@@ -57,28 +57,18 @@ logging.getLogger("mcp").addHandler(logging.NullHandler())  # else Python prints
 
 
 class _Repetition(Struct, frozen=True):
-    """A call that its host repeats with answers.
-
-    Arguments:
-        describe: makes its result.
-        cancels: the tasks end if the host cancels the call.
-    """
+    """A call that its host repeats with answers."""
 
     owner: str
     tasks: Sequence[HostTask]
     questions: Sequence[Question]
     describe: Callable[[], ToolAnswer]
     wait: float | None
-    cancels: bool
+    cancels: bool  # the tasks end if the host cancels the call
 
 
 class McpProtocol:
-    """The requests of hosts, answered with the tasks of the server.
-
-    Arguments:
-        protocol_tasks: for hosts that declare tasks of the protocol.
-        heartbeat: seconds between two messages about progress if nothing happens.
-    """
+    """The requests of hosts, answered with the tasks of the server."""
 
     def __init__(
         self,
@@ -105,8 +95,7 @@ class McpProtocol:
     def make_server(self, owner: Owner | None) -> Server[Any]:
         """Return the server of the package, for any number of connections.
 
-        Arguments:
-            owner: of requests that did not come over HTTP; None refuses them.
+        The owner is that of requests that did not come over HTTP; None refuses them.
         """
 
         @asynccontextmanager
@@ -195,7 +184,7 @@ class McpProtocol:
     async def _repeat(
         self, context: Context, params: mcp_types.CallToolRequestParams
     ) -> CallResult:
-        """Continue a call with the answers of the user."""
+        # With the answers of the user.
         state = str(params.request_state)
         owner = get_owner(context)
         repetition = self._repetitions.get(state)
@@ -224,11 +213,7 @@ class McpProtocol:
         *,
         cancels: bool = True,
     ) -> CallResult:
-        """Wait for tasks and return the result of the call.
-
-        Arguments:
-            cancels: the tasks end if the host cancels the call.
-        """
+        """Wait for tasks and return the result of the call; a cancelled call ends its tasks."""
         owner = get_owner(context)
         if cancels:
             for task in tasks:
@@ -301,20 +286,14 @@ _NAME_HEADER = "mcp-name"
 
 
 class TaskParams(mcp_types.RequestParams):
-    """Parameters of all methods."""
-
     task_id: str = Field(alias="taskId")
 
 
 class UpdateParams(TaskParams):
-    """Parameters of tasks/update."""
-
     input_responses: dict[str, Any] = Field(alias="inputResponses")
 
 
 class TaskMethods:
-    """Handlers of the methods."""
-
     def __init__(self, tasks: ProtocolTasks) -> None:
         self._tasks = tasks
 
@@ -370,7 +349,7 @@ def check_request(context: Context, params: TaskParams) -> None:
 
 
 def _read_response(response: object) -> Response:
-    """Return an answer; one of a wrong shape counts as cancelled."""
+    # An answer of a wrong shape counts as cancelled.
     try:
         return msgspec.convert(response, Response)
     except msgspec.ValidationError:
@@ -391,8 +370,6 @@ _PAUSE = 1.0
 
 
 class _TaskNotification(mcp_types.Notification[dict[str, Any], Literal["notifications/tasks"]]):
-    """The state of a task."""
-
     method: Literal["notifications/tasks"] = "notifications/tasks"
     params: dict[str, Any]
 
@@ -410,7 +387,6 @@ class TaskNotifications:
     async def listen(
         self, context: Context, params: mcp_types.SubscriptionsListenRequestParams
     ) -> mcp_types.SubscriptionsListenResult:
-        """Send the states of tasks until they have ended, or until the host stops listening."""
         wanted = params.notifications
         ids = _read_ids(wanted.model_extra or {})
         if ids is not None:
@@ -489,7 +465,7 @@ async def _send(context: Context, state: Mapping[str, Any], meta: Mapping[str, A
 
 
 def _read_ids(extra: Mapping[str, Any]) -> list[str] | None:
-    """Return the tasks that a host wants to hear of, the first ones; None if it names no list."""
+    """Return the first tasks that a host wants to hear of; None if it names no list."""
     ids = extra.get("taskIds")
     if ids is None:
         return None
@@ -500,7 +476,7 @@ def _read_ids(extra: Mapping[str, Any]) -> list[str] | None:
 
 
 def accepts_tasks(context: Context) -> bool:
-    """Return whether the host of a request declares the extension."""
+    # The host of the request declares the extension.
     capabilities = context.session.client_capabilities
     extensions = capabilities.extensions if capabilities else None
     is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -518,7 +494,6 @@ def require_tasks(context: Context) -> None:
 
 
 def describe_state(state: Mapping[str, Any], questions: Sequence[Question]) -> dict[str, Any]:
-    """Return the state of a task with the questions that its host must answer."""
     if not questions:
         return dict(state)
     requests = {question.id: _dump_question(question) for question in questions}
