@@ -43,12 +43,7 @@ def _limit(maximum: int) -> Parameter:
     return Parameter(name="limit", description="Longest page.", schema=schema)
 
 
-def make_session_routes(sessions: SessionRoutes, events: EventRoutes) -> list[Route]:
-    """Return the paths of sessions and their events."""
-    return [*_make_paths_of_sessions(sessions), *_make_paths_of_events(sessions, events)]
-
-
-def _make_paths_of_sessions(sessions: SessionRoutes) -> list[Route]:
+def make_session_routes(sessions: SessionRoutes) -> list[Route]:
     return [
         Route(
             method="POST",
@@ -88,7 +83,7 @@ def _make_paths_of_sessions(sessions: SessionRoutes) -> list[Route]:
     ]
 
 
-def _make_paths_of_events(sessions: SessionRoutes, events: EventRoutes) -> list[Route]:
+def make_event_routes(sessions: SessionRoutes, events: EventRoutes) -> list[Route]:
     return [
         Route(
             method="POST",
@@ -132,7 +127,6 @@ def _make_paths_of_events(sessions: SessionRoutes, events: EventRoutes) -> list[
 
 
 def make_openai_routes(chat: ChatRoutes, responses: ResponseRoutes) -> list[Route]:
-    """Return the paths of OpenAI's API."""
     return [
         Route(
             method="POST",
@@ -167,7 +161,6 @@ def make_openai_routes(chat: ChatRoutes, responses: ResponseRoutes) -> list[Rout
 
 
 def make_information_routes(information: InformationRoutes) -> list[Route]:
-    """Return the paths about the server."""
     return [
         Route(
             method="GET",

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -54,12 +55,7 @@ _PAGE = 50
 
 
 class AcpServer:
-    """One client and its sessions.
-
-    Arguments:
-        write: writes one whole line to the client.
-        notify: takes a line for stderr.
-    """
+    """One client and its sessions."""
 
     def __init__(
         self,
@@ -77,8 +73,8 @@ class AcpServer:
             "initialize": self._initialize,
             "authenticate": self._authenticate,
             "session/new": self._new_session,
-            "session/load": self._load_session,
-            "session/resume": self._resume_session,
+            "session/load": partial(self._continue, shows_history=True),
+            "session/resume": partial(self._continue, shows_history=False),
             "session/list": self._list_sessions,
             "session/close": self._close_session,
             "session/delete": self._delete_session,
@@ -109,7 +105,6 @@ class AcpServer:
         return self.stop()
 
     def stop(self) -> bool:
-        """Stop all work and the server."""
         self._reading.cancel()
         return True
 
@@ -186,12 +181,6 @@ class AcpServer:
     async def _new_session(self, params: Params) -> Reply:
         session = await self._open(self._make_plan(parse_params(params, FolderParams)))
         return self._describe_opened(session, {"sessionId": session.id})
-
-    async def _load_session(self, params: Params) -> Reply:
-        return await self._continue(params, shows_history=True)
-
-    async def _resume_session(self, params: Params) -> Reply:
-        return await self._continue(params, shows_history=False)
 
     async def _continue(self, params: Params, *, shows_history: bool) -> Reply:
         fields = parse_params(params, FolderParams)
@@ -284,7 +273,6 @@ class AcpServer:
         return Reply({"configOptions": session.list_options()}, follow=follow)
 
     def _find(self, params: Params) -> EditorSession:
-        """Return the open session of a request. Raises RequestError."""
         identifier = parse_params(params, SessionParams).session_id
         session = self._sessions.get(identifier)
         if session is None:

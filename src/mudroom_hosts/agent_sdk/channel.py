@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from mudroom.driving import Peer, PeerGone
 from mudroom.errors import MudroomError
 
+from ..json_values import as_list, as_object
 from ..line_streams import encode_json_line
 
 
@@ -16,11 +17,7 @@ class HostError(MudroomError):
 
 
 class ControlChannel:
-    """Requests to the program that started mudroom, and responses to its requests.
-
-    Arguments:
-        write: writes one whole line.
-    """
+    """Requests to the program that started mudroom, and responses to its requests."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
@@ -28,20 +25,16 @@ class ControlChannel:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the host answers no more."""
         return self._peer.is_gone
 
     def send(self, line: Mapping[str, Any]) -> None:
-        """Write a line; long texts are cut."""
         self._write(encode_line(line))
 
     def answer(self, request_id: str, response: Mapping[str, Any], **more: object) -> None:
-        """Answer a request of the host. `more`: fields beside the response."""
         body = {"subtype": "success", "request_id": request_id, "response": response, **more}
         self.send({"type": "control_response", "response": body})
 
     def answer_error(self, request_id: str, error: str) -> None:
-        """Answer a request of the host with an error."""
         body = {"subtype": "error", "request_id": request_id, "error": error}
         self.send({"type": "control_response", "response": body})
 
@@ -82,7 +75,6 @@ class ControlChannel:
             self._peer.settle(number, as_object(response.get("response")))
 
     def close(self) -> None:
-        """End all requests: the host answers no more."""
         self._peer.end()
 
 
@@ -118,12 +110,12 @@ def encode_line(line: Mapping[str, Any]) -> bytes:
 
 
 def fits(line: Mapping[str, Any]) -> bool:
-    """Return whether a line is short enough without a cut."""
+    """Tell whether a line needs no cut."""
     return len(encode_json_line(line)) <= MAX_LINE
 
 
 def _cut_texts(value: Any, cap: int) -> Any:  # noqa: ANN401  (any JSON value)
-    """Return a JSON value with texts of at most `cap` characters and a note."""
+    # A JSON value with texts of at most `cap` characters and a note.
     if isinstance(value, str):
         left_out = len(value) - cap
         return f"{value[:cap]}\n[… {left_out:,} characters left out …]" if left_out > 0 else value
@@ -132,18 +124,3 @@ def _cut_texts(value: Any, cap: int) -> Any:  # noqa: ANN401  (any JSON value)
     if items := as_list(value):
         return [_cut_texts(item, cap) for item in items]
     return value
-
-
-def as_object(value: object) -> dict[str, Any]:
-    """Return a JSON object, or an empty one if the value is none."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def as_list(value: object) -> list[Any]:
-    """Return a JSON list, or an empty one if the value is none."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-def as_text(value: object) -> str:
-    """Return a text, or "" if the value is none."""
-    return value if isinstance(value, str) else ""

@@ -54,16 +54,11 @@ logging.getLogger("uvicorn").addHandler(logging.NullHandler())  # else Python pr
 class _WebServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Leave the signals to the command line."""
-        yield
+        yield  # the command line has the signals
 
 
 class _Access:
-    """Application that answers hosts with a token, and refuses all other requests.
-
-    Arguments:
-        listener: of the server.
-    """
+    """Application that answers hosts with a token, and refuses all other requests."""
 
     def __init__(
         self,
@@ -89,7 +84,6 @@ class _Access:
         self._notify = notify
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         with self._listener.work(scope["client"]):
             await self._app(scope, receive, send)
 
@@ -137,10 +131,7 @@ async def serve_http(
 ) -> None:
     """Serve hosts until `stop` is set; then all tasks end.
 
-    Arguments:
-        opened: socket of the listener; it is closed at the end.
-
-    Raises MudroomError if the server ends without `stop`.
+    The socket is closed at the end. Raises MudroomError if the server ends without `stop`.
     """
     manager = StreamableHTTPSessionManager(server)
     options = listener.options
@@ -174,11 +165,12 @@ async def serve_http(
             stopping.cancel()
             await asyncio.gather(serving, stopping, return_exceptions=True)
     if has_failed:
-        raise _make_failure(serving.exception())
+        error = serving.exception()
+        reason = f": {type(error).__name__}: {error}" if error else ""
+        raise MudroomError(f"the HTTP server has failed{reason}", remedy="Start it again.")
 
 
 async def _read_body(receive: Receive) -> bytes | Refusal:
-    """Return the body of a request, or why it is refused."""
     parts: list[bytes] = []
     size = 0
     try:
@@ -206,11 +198,6 @@ def _repeat_body(body: bytes, receive: Receive) -> Receive:
         return messages.pop() if messages else await receive()
 
     return repeat
-
-
-def _make_failure(error: BaseException | None) -> MudroomError:
-    reason = f": {type(error).__name__}: {error}" if error else ""
-    return MudroomError(f"the HTTP server has failed{reason}", remedy="Start it again.")
 
 
 def _make_response(refusal: Refusal) -> JSONResponse:

@@ -1,0 +1,17 @@
+"""Values of a client's JSON that may have the wrong type: they count as empty ones."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+
+def as_object(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def as_text(value: object) -> str:
+    return value if isinstance(value, str) else ""
