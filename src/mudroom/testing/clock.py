@@ -116,7 +116,6 @@ class _JumpingSelector(selectors.DefaultSelector):
         return []
 
     def close(self) -> None:
-        """Close the selector and its probe."""
         if self.probe:
             self.probe.close()
         super().close()

@@ -93,7 +93,6 @@ class _SessionChecker:
         self._first_at = math.inf
 
     def add(self, event: StoredEvent) -> None:
-        """Check the next event."""
         self._first_at = min(self._first_at, event.at)
         name = type(event).__name__
         if isinstance(event, RunStarted):
@@ -273,10 +272,8 @@ class _SessionChecker:
             self._report("S10", event, f"its time was up after {reported:.3f} s of {limit:.3f} s")
 
     def _is_session_time_up(self, event: RunFinished) -> bool:
-        """Return whether the run can have ended by a time limit of the session.
-
-        The session's clock starts before its first event.
-        """
+        # The run can have ended by a time limit of the session, whose clock starts before its
+        # first event.
         state = event.report.limit
         if state is None or state.spent < state.maximum:
             return False
@@ -312,7 +309,6 @@ class _SessionChecker:
         parent.calls[brief.call_id].has_child = True
 
     def _check_return(self, event: RunStarted) -> None:
-        """Check that a run with work that comes back follows the end of the run that did it."""
         self._returned.add(event.brief.continues)
         parent = self.runs.get(event.brief.parent)
         merges = [each for each in parent.events if isinstance(each, WorkMerged)] if parent else []
@@ -326,7 +322,7 @@ class _SessionChecker:
             run = self.runs.get(run.brief.parent)
 
     def check_end(self, *, ended: bool) -> Iterator[Violation]:
-        """Yield the violations that show only at the end of the record."""
+        # Violations that show only at the end of the record.
         for run_id, run in self.runs.items():
             if run.finished is not None:
                 yield from check_messages(run_id, run)

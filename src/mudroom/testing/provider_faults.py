@@ -66,7 +66,6 @@ def _error(text: str) -> bytes:
 
 
 def _fails(answer: ServerAnswer, error: str) -> FaultCase:
-    """Return a case in which one answer ends the run with an error."""
     return FaultCase([answer], Reason.ERROR, error, 1)
 
 
