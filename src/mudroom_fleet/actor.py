@@ -25,8 +25,7 @@ from mudroom.ports import Arrivals, RunLink
 
 from .messages import Hello
 
-LEASE_SECONDS = 8.0
-"""Seconds that a worker process works without a call of the Ray process."""
+LEASE_SECONDS = 8.0  # seconds that a worker process works without a call of the Ray process
 MARGIN_SECONDS = 0.5
 """Seconds that the Ray process waits longer: the watch of a lease looks at intervals."""
 _WATCH_SECONDS = 0.1
@@ -88,8 +87,7 @@ class Lease:
             self.check()
 
 
-POLL_SECONDS = 1.0
-"""Seconds after which a call returns although there is nothing to send."""
+POLL_SECONDS = 1.0  # seconds after which a call returns although there is nothing to send
 MAX_DATA = 90_000
 """Bytes of one call or reply. Ray keeps larger values in its object store, this one does not."""
 

@@ -23,16 +23,14 @@ from .messages import (
     ToTransport,
 )
 
-_MAX_CALLS = 2
-"""Calls of one actor that have not returned: one waits for bytes, one brings bytes."""
+_MAX_CALLS = 2  # calls of one actor that have not returned: one waits for bytes, one brings bytes
 _CALL_GAP = 0.01
 """Seconds from one call to the next. More frames share a call then; a call costs about 1 ms."""
 _BUSY_GAP = 0.04
 """The same after a call with more than _BUSY_BYTES: many runs work, and share the next one."""
 _BUSY_BYTES = 8_000
 UNLOADABLE = "a node cannot load mudroom"
-_START_SECONDS = 60.0
-"""Seconds in which an actor must start and answer."""
+_START_SECONDS = 60.0  # seconds in which an actor must start and answer
 
 
 class RemoteMethod(Protocol):

@@ -35,10 +35,8 @@ from .messages import (
 
 # Without -P, Python would import modules of the current folder first, which may be a stranger's.
 _COMMAND = (sys.executable, "-P", "-m", "mudroom_fleet.ray_process")
-_LEASE_REPLY_SECONDS = 1.0
-"""Longest wait for the Ray process to tell the lease of an actor."""
-_EXIT_SECONDS = 10.0
-"""Seconds in which the Ray process must end Ray."""
+_LEASE_REPLY_SECONDS = 1.0  # longest wait for the Ray process to tell the lease of an actor
+_EXIT_SECONDS = 10.0  # seconds in which the Ray process must end Ray
 _FOLDER = "MUDROOM_RAY_FOLDER"
 """Variable by which the clean-up of orphans knows the processes of a cluster."""
 _RAY_ENDED = "the process that is connected to Ray has ended"

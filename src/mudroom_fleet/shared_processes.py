@@ -32,8 +32,7 @@ from .messages import (
     ShareProcess,
 )
 
-_CLOSE_SECONDS = 1.5
-"""Longest wait until a process has closed the resources of a session."""
+_CLOSE_SECONDS = 1.5  # longest wait until a process has closed the resources of a session
 _ENDED = "a process that several sessions use has ended"
 _UNREADABLE = "it sent bytes that are not a message"
 

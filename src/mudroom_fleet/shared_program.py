@@ -25,8 +25,7 @@ from .messages import (
 _CLOSED_PER_COLLECTION = 20
 """Closed sessions after which garbage is collected; the objects of a session refer to each other,
 and the thresholds of this process are high."""
-_FAILED = 1
-"""Exit code after an error that is none of mudroom."""
+_FAILED = 1  # exit code after an error that is none of mudroom
 
 Program: TypeAlias = Callable[[RunLink], Coroutine[Any, Any, None]]
 

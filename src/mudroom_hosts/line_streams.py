@@ -15,18 +15,14 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-MAX_LINE = 16 << 20
-"""Bytes of the longest line; longer ones are skipped."""
+MAX_LINE = 16 << 20  # bytes of the longest line; longer ones are skipped
 
 _CHUNK = 1 << 16
-_MAX_UNREAD = 1_000
-"""Lines that wait for the reader; the thread reads on when there are fewer."""
+_MAX_UNREAD = 1_000  # lines that wait for the reader; the thread reads on when there are fewer
 
-MAX_WAITING = 64 << 20
-"""Bytes that may wait for a reader. With more of them the output is closed."""
+MAX_WAITING = 64 << 20  # bytes that may wait for a reader. With more of them the output is closed.
 
-_END_SECONDS = 1.0
-"""Seconds that a reader has for the last lines after `hurry`."""
+_END_SECONDS = 1.0  # seconds that a reader has for the last lines after `hurry`
 
 
 class LineInput:

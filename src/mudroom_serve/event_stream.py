@@ -28,8 +28,7 @@ from .state.sessions import SessionRecord
 from .state.tokens import TokenRecords
 
 _MAX_PAGE = 1_000
-_PAGE_BYTES = 2 << 20
-"""Bytes of events after which a page ends."""
+_PAGE_BYTES = 2 << 20  # bytes of events after which a page ends
 KINDS: frozenset[str] = frozenset(str(kind.__struct_config__.tag) for kind in StoredEvent.__args__)
 
 

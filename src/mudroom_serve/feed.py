@@ -143,8 +143,7 @@ def get_kind(event: StoredEvent) -> str:
     return str(type(event).__struct_config__.tag)
 
 
-_CHECKED = 8
-"""Characters of a session's id that a cursor has."""
+_CHECKED = 8  # characters of a session's id that a cursor has
 
 
 def make_cursor(session: str, position: int) -> str:

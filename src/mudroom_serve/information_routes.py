@@ -26,13 +26,10 @@ from .session_routes import make_choice_error, respond
 from .setup import ListedAgent
 from .state.tokens import Token
 
-_FRESH_SECONDS = 2.0
-"""Seconds that a list of agents is used before the files are read again."""
+_FRESH_SECONDS = 2.0  # seconds that a list of agents is used before the files are read again
 
-_READY_SECONDS = 1.0
-"""Seconds that the answer to `/ready` is used, which anyone can ask for."""
-_CHECK_SECONDS = 2.0
-"""Seconds in which the store and the state of the server must answer."""
+_READY_SECONDS = 1.0  # seconds that the answer to `/ready` is used, which anyone can ask for
+_CHECK_SECONDS = 2.0  # seconds in which the store and the state of the server must answer
 _NO_SESSION = str(UUID(int=0))
 
 

@@ -18,8 +18,7 @@ from .request_errors import make_wrong_request
 
 _T = TypeVar("_T")
 _MAX_INTEGER = 2**62
-DEFAULT_AGENT = "mudroom"
-"""Name of the default agent for clients that must name one."""
+DEFAULT_AGENT = "mudroom"  # name of the default agent for clients that must name one
 
 Text = Annotated[str, Meta(min_length=1)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]

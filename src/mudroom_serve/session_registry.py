@@ -20,8 +20,7 @@ from .state.sessions import SessionRecord, SessionRecords
 _T = TypeVar("_T")
 
 _LOOK = "looking for prompts of other processes"
-_BUSY_SECONDS = 1.0
-"""Seconds until a session is opened again that another process had open."""
+_BUSY_SECONDS = 1.0  # seconds until a session is opened again that another process had open
 _CLOSED_PER_COLLECTION = 20
 """Fewest closed sessions after which garbage is collected. The objects of a session refer to each
 other, and the thresholds of a command (`own_process`) are not reached for thousands of

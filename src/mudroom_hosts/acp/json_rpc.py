@@ -27,8 +27,7 @@ NOT_FOUND = -32002
 
 Params = Mapping[str, Any]
 CANCEL_METHOD = "$/cancel_request"
-_MAX_SHOWN = 200
-"""Characters shown of a line that is not understood."""
+_MAX_SHOWN = 200  # characters shown of a line that is not understood
 
 
 class RequestError(Exception):

@@ -50,8 +50,7 @@ _NO_MODEL = (
     "no model is set up. Set a key, such as ANTHROPIC_API_KEY, in the environment of the editor, "
     "or choose a model with: mudroom config set model NAME. mudroom models lists the providers"
 )
-_PAGE = 50
-"""Sessions of one answer to session/list."""
+_PAGE = 50  # sessions of one answer to session/list
 
 
 class AcpServer:

@@ -24,8 +24,7 @@ from mudroom.views import (
     sanitize_line,
 )
 
-MAX_TEXT = 50_000
-"""Characters of a result that are sent; the rest is counted."""
+MAX_TEXT = 50_000  # characters of a result that are sent; the rest is counted
 
 _KINDS = {
     ToolCategory.READ: "read",
@@ -170,8 +169,7 @@ def _get_path(tool: Tool | None, arguments: Mapping[str, Any]) -> str:
 
 _CHUNKS = {"text": "agent_message_chunk", "thinking": "agent_thought_chunk"}
 """Updates by the kind of the text."""
-_OUTPUT_SECONDS = 0.2
-"""Seconds between two updates with the output of a call."""
+_OUTPUT_SECONDS = 0.2  # seconds between two updates with the output of a call
 
 
 class OpenCall(Struct):

@@ -21,8 +21,7 @@ from .json_rpc import RequestError
 READ_METHOD = "fs/read_text_file"
 MAX_BYTES = 1 << 20
 """Size of a file on the disk up to which the editor is asked; its answer is one line."""
-SECONDS = 2.0
-"""Seconds to wait for the editor."""
+SECONDS = 2.0  # seconds to wait for the editor
 UNSAVED_NOTE = (
     "(these lines are not saved: the editor has a text of {path} that differs from the file, and "
     "edit, write, grep and bash see the file. Ask the user to save it before you change it.)"

@@ -373,8 +373,7 @@ class SessionUpdates:
             stream.send("plan", entries=entries)
 
 
-_SECONDS = 0.25
-"""Seconds between two updates of one child."""
+_SECONDS = 0.25  # seconds between two updates of one child
 
 
 class _ChildCall(Struct):

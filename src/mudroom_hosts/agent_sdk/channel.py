@@ -78,22 +78,19 @@ class ControlChannel:
         self._peer.end()
 
 
-_ID_PREFIX = "mudroom_"
-"""Tells our requests from those of the host, which share the lines."""
+_ID_PREFIX = "mudroom_"  # tells our requests from those of the host, which share the lines
 
 
 def _make_id(number: int) -> str:
     return f"{_ID_PREFIX}{number}"
 
 
-MAX_LINE = 900_000
-"""Bytes of a line. The SDKs end the session at a line of more than 1 MiB."""
+MAX_LINE = 900_000  # bytes of a line. The SDKs end the session at a line of more than 1 MiB.
 
 _CAPS = (100_000, 10_000, 1_000, 100)
 """Characters of the longest text, one cap after the other until the line fits."""
 
-_LISTS = ("reports", "permission_denials")
-"""Fields that are left out if no cap suffices."""
+_LISTS = ("reports", "permission_denials")  # fields that are left out if no cap suffices
 
 
 def encode_line(line: Mapping[str, Any]) -> bytes:

@@ -109,8 +109,7 @@ class Host:
 _EVENT = "PreToolUse"
 """Event whose failed hooks block, unless the host says that the action continues."""
 
-ShowHook = Callable[..., None]
-"""Takes the subtype of a line about a hook, and its fields."""
+ShowHook = Callable[..., None]  # takes the subtype of a line about a hook, and its fields
 
 
 def make_host_hooks(

@@ -11,11 +11,9 @@ from mudroom.views import escape_line, format_arguments, sanitize_line
 
 from .host_tasks import HostTasks
 
-ANSWER_SECONDS = 120.0
-"""Seconds until a question without an answer counts as answered with no."""
+ANSWER_SECONDS = 120.0  # seconds until a question without an answer counts as answered with no
 
-MAX_TEXT = 50_000
-"""Characters of a call in a question; the rest is counted."""
+MAX_TEXT = 50_000  # characters of a call in a question; the rest is counted
 
 ONCE = "allow once"
 ALWAYS = "always allow"

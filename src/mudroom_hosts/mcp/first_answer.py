@@ -22,11 +22,9 @@ from mudroom.driving import replace_private_file
 from ..line_streams import LineInput, LineOutput
 from .tool_definitions import INSTRUCTIONS, TOOLS
 
-FILE = "mcp/first-answers.json"
-"""File of the answers, in mudroom's state folder."""
+FILE = "mcp/first-answers.json"  # file of the answers, in mudroom's state folder
 _METHODS = ("initialize", "server/discover")
-_MAX_KEPT = 20
-"""Answers of different requests that are kept."""
+_MAX_KEPT = 20  # answers of different requests that are kept
 
 
 class FirstAnswer:

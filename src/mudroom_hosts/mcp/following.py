@@ -22,8 +22,7 @@ from .host_tasks import OWNER_KEY, HostTask, Owner
 
 DEFAULT_WAIT = 45.0
 """Seconds that a call waits if its host gets no progress: hosts give up after 60."""
-_SHORTEST_PAUSE = 0.25
-"""Seconds between two messages about progress at least."""
+_SHORTEST_PAUSE = 0.25  # seconds between two messages about progress at least
 
 Context = ServerRequestContext[Any, Any]
 

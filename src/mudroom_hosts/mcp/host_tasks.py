@@ -19,10 +19,8 @@ from mudroom.errors import MudroomError, UnknownName, UsageError
 from mudroom.events import PermissionDecided, RunStarted, TurnFinished
 from mudroom.views import RunTree, calculate_cost, find_root_id
 
-MAX_TASKS = 1_000
-"""Tasks of one call of `task_many`."""
-MAX_WAIT = 86_400.0
-"""Seconds."""
+MAX_TASKS = 1_000  # tasks of one call of `task_many`
+MAX_WAIT = 86_400.0  # seconds
 
 _T = TypeVar("_T", bound=Struct)
 _Text = Annotated[str, Meta(min_length=1)]
@@ -116,8 +114,7 @@ def _choose_smaller(own: Any, limit: Any) -> Any:  # noqa: ANN401  (numbers of a
 
 
 State = Literal["waiting", "working", "asking", "ended"]
-_MAX_DENIALS = 50
-"""Refused calls that a result lists."""
+_MAX_DENIALS = 50  # refused calls that a result lists
 
 
 class Owner(Struct, frozen=True, kw_only=True):
@@ -129,8 +126,7 @@ class Owner(Struct, frozen=True, kw_only=True):
 
 
 LOCAL_OWNER = Owner()
-OWNER_KEY = "mudroom.owner"
-"""Key of the owner in the scope of an HTTP request (ASGI)."""
+OWNER_KEY = "mudroom.owner"  # key of the owner in the scope of an HTTP request (ASGI)
 
 
 class Denial(Struct, frozen=True):
@@ -247,16 +243,11 @@ def _count(number: int, noun: str) -> str:
 DEFAULT_AGENT = "general"
 READING_AGENT = "explore"
 DEFAULT_PARALLEL = 16
-DEFAULT_KEPT = 1_000
-"""Tasks of each owner that have ended whose results are kept."""
-HEARTBEAT = 10.0
-"""Seconds between two messages about progress if nothing happens."""
-MAX_NESTING = 3
-"""Servers of mudroom that may work for each other, one inside the other."""
-DEFAULT_DEPTH = 1
-"""Levels of children below a task if its agent sets none."""
-_CANCEL_SECONDS = 5.0
-"""Longest time that a call waits for the end of a task that it cancelled."""
+DEFAULT_KEPT = 1_000  # tasks of each owner that have ended whose results are kept
+HEARTBEAT = 10.0  # seconds between two messages about progress if nothing happens
+MAX_NESTING = 3  # servers of mudroom that may work for each other, one inside the other
+DEFAULT_DEPTH = 1  # levels of children below a task if its agent sets none
+_CANCEL_SECONDS = 5.0  # longest time that a call waits for the end of a task that it cancelled
 
 
 class HostTasks:

@@ -35,12 +35,9 @@ PATH = "/mcp"
 FindOwner = Callable[[str], Awaitable[Owner | Refusal]]
 """Returns the owner of a token, or why the token cannot be used."""
 
-_MAX_BODY = 4 << 20
-"""Bytes of a message. The package reads it whole, without a limit of its own."""
-_BODY_SECONDS = 30.0
-"""Seconds for a message to arrive."""
-_CLEANUP_SECONDS = 1
-"""Seconds that responses have to end after their tasks have ended."""
+_MAX_BODY = 4 << 20  # bytes of a message. The package reads it whole, without a limit of its own.
+_BODY_SECONDS = 30.0  # seconds for a message to arrive
+_CLEANUP_SECONDS = 1  # seconds that responses have to end after their tasks have ended
 _LOCAL_ORIGIN = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 """Pages of this machine, of any port. They need a token like all others."""
 _HEADERS = [

@@ -47,11 +47,9 @@ from .results import AnswerMaker, ToolAnswer
 from .tool_definitions import INSTRUCTIONS, TOOLS, ToolDefinition
 
 CallResult = mcp_types.CallToolResult | mcp_types.InputRequiredResult | dict[str, Any]
-_LIST_TTL = 3_600_000
-"""Milliseconds that hosts may keep the list of tools; it never changes."""
+_LIST_TTL = 3_600_000  # milliseconds that hosts may keep the list of tools; it never changes
 EXTENSION = "io.modelcontextprotocol/tasks"
-_MAX_STATES = 1_000
-"""Calls that wait for their repetition with the answers of the user."""
+_MAX_STATES = 1_000  # calls that wait for their repetition with the answers of the user
 
 logging.getLogger("mcp").addHandler(logging.NullHandler())  # else Python prints to the terminal
 
@@ -361,12 +359,9 @@ def _make_unknown(params: TaskParams) -> MCPError:
 
 
 METHOD = "subscriptions/listen"
-_MAX_STREAMS = 1_000
-"""Requests to listen that are open at the same time."""
-_MAX_TASKS = 1_000
-"""Tasks of one such request."""
-_PAUSE = 1.0
-"""Seconds between two notifications about the progress of one task at least."""
+_MAX_STREAMS = 1_000  # requests to listen that are open at the same time
+_MAX_TASKS = 1_000  # tasks of one such request
+_PAUSE = 1.0  # seconds between two notifications about the progress of one task at least
 
 
 class _TaskNotification(mcp_types.Notification[dict[str, Any], Literal["notifications/tasks"]]):

@@ -24,16 +24,13 @@ from mudroom.errors import MudroomError
 from .approver import CANNOT_ASK, read_answer
 from .host_tasks import HostTask, HostTasks, Owner
 
-KEPT_SECONDS = 7 * 86_400
-"""Time after the last change of a task in which its file is kept."""
+KEPT_SECONDS = 7 * 86_400  # time after the last change of a task in which its file is kept
 _POLL_MS = 1_000
 _INTERNAL_ERROR = -32603
-FOLDER = "mcp/tasks"
-"""Folder of the files, in mudroom's state folder."""
+FOLDER = "mcp/tasks"  # folder of the files, in mudroom's state folder
 
 Status = Literal["working", "completed", "cancelled", "failed"]
-ENDED = ("completed", "cancelled", "failed")
-"""Status of tasks that change no more."""
+ENDED = ("completed", "cancelled", "failed")  # status of tasks that change no more
 
 
 class UnknownTask(Exception):

@@ -16,15 +16,12 @@ from mudroom.views import add_facts, format_words, quote, sanitize_line
 
 from .host_tasks import HostTask, is_success
 
-MAX_TEXT = 24_000
-"""Characters of a report: about 6,000 tokens; hosts warn at 10,000."""
-MAX_TEXT_OF_MANY = 30_000
-"""Characters of all reports of one call."""
+MAX_TEXT = 24_000  # characters of a report: about 6,000 tokens; hosts warn at 10,000
+MAX_TEXT_OF_MANY = 30_000  # characters of all reports of one call
 _MIN_TEXT = 200
 _MAX_CHILDREN = 100
 _MAX_FILES = 200
-_MAX_REFUSED = 2_000
-"""Characters of the refused calls and their reasons."""
+_MAX_REFUSED = 2_000  # characters of the refused calls and their reasons
 
 
 class ToolAnswer(Struct, frozen=True):

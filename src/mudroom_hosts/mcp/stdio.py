@@ -20,8 +20,7 @@ from ..line_streams import MAX_LINE, LineOutput
 from .first_answer import FirstAnswer
 from .host_tasks import HostTasks
 
-_SHOWN = 200
-"""Bytes of a wrong line in a notice."""
+_SHOWN = 200  # bytes of a wrong line in a notice
 
 
 class MessageWriter:

@@ -16,8 +16,7 @@ from .server_state import ServerState, StateConnection
 
 State = Literal["waiting", "working", "done"]
 _COLUMNS = "number, session, key, digest, type, body, state, runs_before, result"
-PROMPT = "user.message"
-"""Type of the events that start runs."""
+PROMPT = "user.message"  # type of the events that start runs
 
 
 class InputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -14,8 +14,7 @@ from mudroom import Budget
 from .inputs import PROMPT, insert_input
 from .server_state import ServerState, StateConnection
 
-FIRST_KEY = "first"
-"""Key of the prompt with which a session was created."""
+FIRST_KEY = "first"  # key of the prompt with which a session was created
 _COLUMNS = "number, id, owner, digest, body, created, usd, tokens, asking"
 
 

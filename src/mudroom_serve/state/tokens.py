@@ -20,8 +20,7 @@ Scope = Literal["read", "run", "answer", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "run", "answer", "admin")
 DEFAULT_SCOPES: tuple[Scope, ...] = ("read", "run", "answer")
 _PREFIX = "mudroom"
-_FRESH_SECONDS = 1.0
-"""Seconds that a token is used before it is read again."""
+_FRESH_SECONDS = 1.0  # seconds that a token is used before it is read again
 
 
 class Token(Struct, frozen=True, kw_only=True):
