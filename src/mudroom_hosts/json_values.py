@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import Any, cast
 
 
@@ -15,3 +16,11 @@ def as_list(value: object) -> list[Any]:
 
 def as_text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def as_bytes(value: object) -> bytes:
+    """Decode base64."""
+    try:
+        return b64decode(str(value or ""), validate=True)
+    except ValueError:
+        return b""

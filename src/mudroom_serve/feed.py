@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
@@ -159,7 +158,7 @@ def parse_cursor(session: str, cursor: str) -> int:
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         text = base64.b64decode(padded, b"-_", validate=True).decode("ascii")
-    except (binascii.Error, ValueError):
+    except ValueError:
         text = ""
     start, dot, position = text.partition(".")
     is_number = position.isascii() and position.isdecimal() and len(position) < 19

@@ -54,8 +54,10 @@ class Asking(Struct, frozen=True):
     questions: tuple[Question, ...]
 
 
-class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An answer to a question."""
+class QuestionAnswer(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="question.answer"
+):
+    """An answer to a question about a tool call."""
 
     question: str
     allow: bool
@@ -84,7 +86,7 @@ def _refuse_address(request: ApprovalRequest) -> str | None:
     return None
 
 
-def use_answer(questions: Questions, answer: Answer) -> bool:
+def use_answer(questions: Questions, answer: QuestionAnswer) -> bool:
     """Take an answer. Return False if there is no such question. Raises RequestError."""
     question = questions.find(answer.question)
     if question is None:

@@ -13,7 +13,7 @@ from mudroom import Budget, ImageBlock, TextBlock
 from mudroom.driving import check_outputs, check_prompt, explain_mismatch
 from mudroom.errors import UsageError
 
-from .questions import Answer
+from .questions import QuestionAnswer
 from .request_errors import make_wrong_request
 
 _T = TypeVar("_T")
@@ -106,12 +106,6 @@ class RunWrapUp(Struct, frozen=True, forbid_unknown_fields=True, tag="run.wrap_u
     run: Name | None = None
 
 
-class QuestionAnswer(
-    Answer, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="question.answer"
-):
-    """An answer to a question about a tool call."""
-
-
 ClientEvent = UserMessage | UserInterrupt | RunSteer | RunCancel | RunWrapUp | QuestionAnswer
 
 
@@ -135,7 +129,7 @@ def parse_event(data: bytes) -> ClientEvent:
     return parse_body(kind, data)
 
 
-def parse_answer(body: dict[str, Any]) -> Answer:
+def parse_answer(body: dict[str, Any]) -> QuestionAnswer:
     return msgspec.convert(body, QuestionAnswer)
 
 

@@ -71,8 +71,7 @@ class SessionRegistry:
         """Act as an event says that is no prompt; None if another process must."""
         if served := self._served.get(record.id):
             return await served.apply(item)
-        is_elsewhere = bool(await self._parts.store.find_writer(record.id))
-        if is_elsewhere:
+        if await self._parts.store.find_writer(record.id):
             return None
         cancels_all = item.type == "run.cancel" and not item.body.get("run")
         is_applied = cancels_all and await self._parts.inputs.cancel_waiting(record.id)

@@ -20,7 +20,6 @@ from .feed import make_cursor, parse_cursor
 from .questions import Asking, list_questions
 from .request_bodies import (
     DEFAULT_AGENT,
-    BudgetFields,
     ClientEvent,
     NewSession,
     UserMessage,
@@ -289,12 +288,11 @@ class SessionRoutes:
         if mode and (mode not in token.modes or mode not in list(Mode)):
             raise make_choice_error("mode", mode, token.modes)
         agent = "" if body.agent in (None, DEFAULT_AGENT) else str(body.agent)
-        budget: BudgetFields = body.budget
         return SessionChoices(
             agent=agent,
             workspace=workspace,
             mode=mode,
-            budget=limit_budget(budget, options.limits),
+            budget=limit_budget(body.budget, options.limits),
             usd_per_day=token.usd_per_day,
             tokens_per_day=token.tokens_per_day,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -19,7 +18,7 @@ from mudroom.events import StoredEvent
 from mudroom.views import quote, wrap
 
 from ..file_prompts import FilePrompt, fill_file_prompt
-from ..json_values import as_object
+from ..json_values import as_bytes, as_object
 from .approver import EditorApprover
 from .json_rpc import INVALID_PARAMS, Connection, RequestError
 from .params import ClientAbilities
@@ -274,25 +273,24 @@ _MODES = {
 
 
 def make_modes(mode: Mode) -> dict[str, Any]:
-    listed = [
-        {"id": each.value, "name": name, "description": description}
-        for each, (name, description) in _MODES.items()
-    ]
-    return {"currentModeId": mode.value, "availableModes": listed}
+    return {"currentModeId": mode.value, "availableModes": _list_modes("id")}
 
 
 def make_options(mode: Mode, model: str, models: Sequence[str]) -> list[dict[str, Any]]:
     """Return the options of a session with their values; `models` are those that work here."""
-    modes = [
-        {"value": each.value, "name": name, "description": description}
-        for each, (name, description) in _MODES.items()
-    ]
     names = dict.fromkeys([model, *models])
     return [
-        _make_select(MODE, "Permission mode", MODE, mode.value, modes),
+        _make_select(MODE, "Permission mode", MODE, mode.value, _list_modes("value")),
         _make_select(
             MODEL, "Model", MODEL, model, [{"value": name, "name": name} for name in names]
         ),
+    ]
+
+
+def _list_modes(key: str) -> list[dict[str, Any]]:
+    return [
+        {key: mode.value, "name": name, "description": description}
+        for mode, (name, description) in _MODES.items()
     ]
 
 
@@ -342,10 +340,7 @@ def _parse_block(block: Block) -> TextBlock | ImageBlock:
 
 
 def _parse_image(block: Block) -> ImageBlock:
-    try:
-        data = b64decode(str(block.get("data", "")), validate=True)
-    except ValueError:
-        data = b""
+    data = as_bytes(block.get("data"))
     if not data:
         raise RequestError(INVALID_PARAMS, "an image of the prompt has no data in base64")
     return ImageBlock(str(block.get("mimeType", "")), data)

@@ -156,10 +156,8 @@ class AcpServer:
             },
             "authMethods": methods,
         }
-        return Reply(result, follow=self._preload)
-
-    def _preload(self) -> None:
-        self._start(asyncio.to_thread(self._command_line.preload))
+        preload = self._command_line.preload
+        return Reply(result, follow=lambda: self._start(asyncio.to_thread(preload)))
 
     def _start(self, work: Any) -> None:  # noqa: ANN401  (an awaitable)
         task = asyncio.ensure_future(work)
@@ -216,10 +214,9 @@ class AcpServer:
         return session
 
     def _describe_opened(self, session: EditorSession, fields: dict[str, Any]) -> Reply:
-        def send_commands() -> None:
-            self._start(session.send_commands())
-
-        return Reply(fields | session.describe(), follow=send_commands)
+        return Reply(
+            fields | session.describe(), follow=lambda: self._start(session.send_commands())
+        )
 
     async def _list_sessions(self, params: Params) -> Reply:
         fields = parse_params(params, ListParams)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import count
@@ -13,7 +12,7 @@ from typing import Any
 from mudroom import Effect, ImageBlock, Tool, ToolResult, __version__
 from mudroom.ports import parse_sendable_image, time_limit
 
-from ..json_values import as_list, as_object, as_text
+from ..json_values import as_bytes, as_list, as_object, as_text
 from .channel import ControlChannel, HostError
 
 PROTOCOL_VERSION = "2025-11-25"
@@ -198,11 +197,7 @@ def _add_block(block: dict[str, Any], texts: list[str], images: list[ImageBlock]
 
 
 def _add_image(block: dict[str, Any], texts: list[str], images: list[ImageBlock]) -> None:
-    try:
-        data = b64decode(str(block.get("data", "")), validate=True)
-    except ValueError:
-        data = b""
-    image = parse_sendable_image(data)
+    image = parse_sendable_image(as_bytes(block.get("data")))
     if image:
         images.append(image)
     else:

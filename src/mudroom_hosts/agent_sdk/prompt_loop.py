@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +14,7 @@ from mudroom.driving import Turn
 from mudroom.errors import JournalError, MudroomError, UsageError
 
 from ..file_prompts import FilePrompt, fill_file_prompt, find_file_prompt
-from ..json_values import as_list, as_object, as_text
+from ..json_values import as_bytes, as_list, as_object, as_text
 from .hosted_session import HostedSession
 from .output import HostOutput
 
@@ -77,10 +76,7 @@ def _parse_block(block: object) -> TextBlock | ImageBlock:
 
 
 def _parse_image(source: Mapping[str, Any]) -> ImageBlock:
-    try:
-        data = b64decode(str(source.get("data", "")), validate=True)
-    except ValueError:
-        data = b""
+    data = as_bytes(source.get("data"))
     if source.get("type") != "base64" or not data:
         raise UsageError("an image is not in base64", remedy="Send its bytes as base64.")
     return ImageBlock(str(source.get("media_type", "")), data)

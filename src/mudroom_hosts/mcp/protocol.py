@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Literal, cast
 
 import anyio
@@ -307,43 +307,41 @@ class TaskMethods:
         )
 
     async def _get(self, context: Context, params: TaskParams) -> dict[str, Any]:
-        check_request(context, params)
-        try:
+        with handle_request(context, params):
             state = describe_state(*await self._tasks.get(params.task_id, get_owner(context)))
-        except UnknownTask:
-            raise _make_unknown(params) from None
         return {"resultType": "complete", **state}
 
     async def _update(self, context: Context, params: UpdateParams) -> dict[str, Any]:
-        check_request(context, params)
-        try:
-            responses = {
-                key: _read_response(response) for key, response in params.input_responses.items()
-            }
+        responses = {
+            key: _read_response(response) for key, response in params.input_responses.items()
+        }
+        with handle_request(context, params):
             await self._tasks.update(params.task_id, get_owner(context), responses)
-        except UnknownTask:
-            raise _make_unknown(params) from None
-        except NoRightToAnswer:
-            raise MCPError(mcp_types.INVALID_REQUEST, NO_RIGHT) from None
         return {"resultType": "complete"}
 
     async def _cancel(self, context: Context, params: TaskParams) -> dict[str, Any]:
-        check_request(context, params)
-        try:
+        with handle_request(context, params):
             await self._tasks.cancel(params.task_id, get_owner(context))
-        except UnknownTask:
-            raise _make_unknown(params) from None
         return {"resultType": "complete"}
 
 
-def check_request(context: Context, params: TaskParams) -> None:
-    """Raise MCPError for a host without the extension, or with a header of another task."""
+@contextmanager
+def handle_request(context: Context, params: TaskParams) -> Generator[None]:
+    """Make MCPErrors of the block's errors; refuse hosts without the extension, and headers of
+    other tasks.
+    """
     if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         raise MCPError(mcp_types.METHOD_NOT_FOUND, "Method not found", context.method)
     require_tasks(context)
     headers = getattr(context.request, "headers", None)
     if headers is not None and headers.get(_NAME_HEADER) != params.task_id:
         raise MCPError(mcp_types.HEADER_MISMATCH, "The header Mcp-Name is not the taskId")
+    try:
+        yield
+    except UnknownTask:
+        raise MCPError(mcp_types.INVALID_PARAMS, f"Unknown task: {params.task_id}") from None
+    except NoRightToAnswer:
+        raise MCPError(mcp_types.INVALID_REQUEST, NO_RIGHT) from None
 
 
 def _read_response(response: object) -> Response:
@@ -352,10 +350,6 @@ def _read_response(response: object) -> Response:
         return msgspec.convert(response, Response)
     except msgspec.ValidationError:
         return Response()
-
-
-def _make_unknown(params: TaskParams) -> MCPError:
-    return MCPError(mcp_types.INVALID_PARAMS, f"Unknown task: {params.task_id}")
 
 
 METHOD = "subscriptions/listen"
