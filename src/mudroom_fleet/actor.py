@@ -69,7 +69,6 @@ class Lease:
 
     @property
     def has_ended(self) -> bool:
-        # This process must not work any more once this is true.
         return self._read_clock() >= self._end
 
     def check(self) -> None:
@@ -106,7 +105,7 @@ class ActorEnd(Arrivals):
         self._call.set()
 
     def end_call(self) -> None:
-        # Makes the call that waits return.
+        """Make the call that waits return."""
         self._call.set()
 
     async def wait_for_outgoing(self) -> None:

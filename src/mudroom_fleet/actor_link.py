@@ -164,7 +164,6 @@ class ActorLink:
         self._send(ActorReady(self._number, hello))
 
     async def _exchange(self) -> None:
-        # The calls that are needed now, and the replies that have come.
         if not self._calls or (self._outgoing and len(self._calls) < _MAX_CALLS):
             await asyncio.sleep(self._next_call_at - self._read_clock())
             self._call()
@@ -218,7 +217,7 @@ class ActorLink:
 
 
 def _describe(error: Exception) -> str:
-    # The line of an error of Ray that says most.
+    """Return the line of an error of Ray that says most."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ModuleNotFoundError", "ImportError"))]
     if errors:

@@ -123,7 +123,7 @@ class _RayCluster:
 
 
 def _connect(config: RayConfig) -> RayFailed | None:
-    # Returns why that failed.
+    """Connect to the cluster, or start one. Return why that failed, None if it did not."""
     if refusal := _check_address(config.address):
         return RayFailed(refusal, _ADDRESS_REMEDY)
     os.environ.setdefault(_AUTH_MODE, "token")  # Ray reads it when it is imported
@@ -174,7 +174,7 @@ def _check_address(address: str) -> str:
 
 
 def _protect_token() -> None:
-    # Only its user may read the token of clusters on this machine.
+    """Make sure that only its user can read the token of clusters on this machine."""
     names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
     if os.environ[_AUTH_MODE] == _NO_AUTH or any(name in os.environ for name in names):
         return

@@ -194,7 +194,7 @@ class RayConnection:
         """Return None: the lease notices an actor that does not answer."""
 
     def place_on(self, machine: str) -> None:
-        # On another machine it fails to start.
+        """Have the actor start on this machine, or fail to start."""
         self.machine = machine
 
     def note_runs(self, count: int) -> None:

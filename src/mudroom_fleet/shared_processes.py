@@ -75,7 +75,7 @@ class SharedProcess:
 
     @property
     def load(self) -> tuple[int, int]:
-        # Runs and sessions, to compare processes.
+        """Numbers of its runs and sessions, to compare processes."""
         return self.runs, len(self._parts)
 
     @property
@@ -108,7 +108,6 @@ class SharedProcess:
         return self._stopped.is_set()
 
     def attach(self, part: ProcessPart) -> int:
-        # Messages go to the part from now on.
         number = next(self._numbers)
         self._parts[number] = part
         return number
@@ -191,7 +190,7 @@ class SharedProcesses:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        # Of processes that have started and not ended.
+        """Ids of the processes that have started and not ended."""
         pids = (each.connection.pid for each in self._processes if not each.is_lost)
         return tuple(pid for pid in pids if pid is not None)
 
@@ -318,7 +317,7 @@ class SharedConnection:
 
     @property
     def arrivals(self) -> int:
-        # For all its sessions.
+        """How many times bytes of the process have arrived, for all its sessions."""
         return self._process.connection.arrivals if self._process else 0
 
     def read_activity(self) -> Activity | None:

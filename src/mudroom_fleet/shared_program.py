@@ -49,7 +49,7 @@ class _SessionLink(Arrivals):
         self.check_lease = link.check_lease
 
     def send(self, data: bytes) -> None:
-        # None are sent after `end`.
+        """Send bytes; none are sent after `end`."""
         if not self.has_ended:
             self._stream.send(PartBytes(self._number, data))
 

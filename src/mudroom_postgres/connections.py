@@ -174,7 +174,7 @@ class WaitNotice:
         self._began = 0.0
 
     def start(self, writer: object, cause: str, seconds: float, tell: Tell) -> None:
-        # The writer has been waiting for NOTICE_SECONDS; `seconds` is the longest wait.
+        """Report that a writer has waited for NOTICE_SECONDS; it waits at most `seconds`."""
         if not self._waiting:
             self._began = time.monotonic() - NOTICE_SECONDS
             tell(
@@ -184,7 +184,7 @@ class WaitNotice:
         self._waiting.add(writer)
 
     def end(self, writer: object, tell: Tell, *, is_stored: bool) -> None:
-        # It gave up if nothing is stored, which its own error reports.
+        """Report that a writer waits no more. If it gave up, its own error says so."""
         if writer not in self._waiting:
             return
         self._waiting.remove(writer)

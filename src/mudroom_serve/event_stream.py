@@ -162,7 +162,7 @@ class EventRoutes:
         return b"event: status\ndata: %b\n\n" % body
 
     async def _read_frames(self, record: SessionRecord, after: int) -> list[Frame]:
-        # At most a page.
+        """Return the next events of the journal, at most a page."""
         frames: list[Frame] = []
         size = 0
         async with aclosing(self._read(record, after)) as events:

@@ -50,7 +50,6 @@ class SessionFeed:
         self._count = 0
 
     def notify(self) -> None:
-        # The state of the session may have changed.
         self.status_number += 1
         self.wake()
 
@@ -138,7 +137,7 @@ def make_delta_frame(event: Delta, position: int, number: int) -> Frame:
 
 
 def get_kind(event: StoredEvent) -> str:
-    # As the JSON of the event has it.
+    """Return the type of an event as its JSON has it."""
     return str(type(event).__struct_config__.tag)
 
 

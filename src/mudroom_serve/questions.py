@@ -171,6 +171,6 @@ def _describe(question: driving.Question) -> Question:
 
 
 def _make_id(request: ApprovalRequest) -> str:
-    # The same again after a restart of the server.
+    """Make an id that is the same again after a restart of the server."""
     place = f"{request.run_id}\n{request.call_id}\n{request.tool}\n{request.command_part}"
     return "q_" + blake2b(place.encode("utf-8", "replace"), digest_size=8).hexdigest()

@@ -110,7 +110,7 @@ class ServedSession:
                 item = await self._wait_for_prompt()
 
     async def _try(self, item: Input, stack: AsyncExitStack) -> None:
-        # The first prompt opens the session.
+        """Run a prompt in the session, which is opened for the first one; note its result."""
         turn: Turn[Any] | None = None
         try:
             if self.driver is None:
@@ -151,7 +151,7 @@ class ServedSession:
             self.driver.pause()
 
     async def update_budget(self) -> None:
-        # The runs may spend what is left to the owner today.
+        """Limit the runs to what the owner may still spend today."""
         if self.driver and self.charges.has_limits:
             budget = await self.charges.make_budget()
             if self.driver:
@@ -261,7 +261,7 @@ class ServedSession:
                 return False
 
     async def _cancel_all(self) -> bool:
-        # The prompt that works, and all that wait.
+        """Cancel the prompt that works, and all that wait."""
         is_applied = bool(self.driver and self.driver.cancel())
         return await self._parts.inputs.cancel_waiting(self.record.id) or is_applied
 
@@ -271,7 +271,7 @@ class ServedSession:
         self._notes.start()
 
     def _describe_questions(self) -> str:
-        # For other processes, "" for none.
+        """Return the open questions for other processes, "" for none."""
         questions = list_questions(self.questions)
         return msgspec.json.encode(Asking(self.run, questions)).decode() if questions else ""
 
@@ -302,8 +302,10 @@ class ServedSession:
 
 
 def _is_wrong(error: MudroomError, *, is_open: bool) -> bool:
-    # An error of the prompt, or of the agent that its client chose. A session that cannot be
-    # opened, such as without a key for the model, is neither.
+    """Tell whether the prompt is wrong, or the agent that its client chose.
+
+    A session that could not be opened, such as without a key for the model, proves neither.
+    """
     if isinstance(error, UnknownName) and error.kind == "agent":
         return True
     return is_open and isinstance(error, UsageError)

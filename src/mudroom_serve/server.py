@@ -209,7 +209,7 @@ def _describe(route: Route, known: dict[int, Any]) -> dict[str, Any]:
 
 
 def _accepts_nothing(kind: Any) -> bool:  # noqa: ANN401  (a type, or a union of types)
-    # A request without a body is accepted.
+    """Tell whether a request without a body is accepted."""
     try:
         parse_body(kind, b"")
     except RequestError:

@@ -107,7 +107,7 @@ class SessionRegistry:
             await asyncio.sleep(self._parts.options.poll_seconds)
 
     def _tell(self, subject: str, text: str) -> None:
-        # Once while the fault lasts.
+        """Tell of a fault, once while it lasts."""
         if self._faults.add(subject, text):
             self._parts.notify(f"{subject}: {text}")
 
@@ -138,7 +138,7 @@ class SessionRegistry:
         self._change_number = number  # only now: after an error all is looked at again
 
     async def _pass_on(self, served: ServedSession) -> None:
-        # Events that other processes received for a session at work here.
+        """Use the events that other processes received for a session at work here."""
         for item in await self._parts.inputs.list_open(served.record.id):
             if item.type != PROMPT:
                 await served.apply(item)
@@ -180,7 +180,7 @@ class SessionRegistry:
             self._feeds.pop(feed.session, None)
 
     def cancel_prompt(self, record: SessionRecord, number: int) -> None:
-        # No client waits for it.
+        """Stop a prompt that no client waits for."""
         served = self._served.get(record.id)
         if served and served.driver and served.current == number and served.run:
             served.driver.cancel()
@@ -210,7 +210,7 @@ class SessionRegistry:
             self._parts.notify(str(error))
 
     def _limit_owner(self, owner: str) -> None:
-        # To the rest of the day's budget.
+        """Limit the sessions of an owner to the rest of the day's budget."""
         for served in self._served.values():
             if served.record.owner == owner and served.charges.has_limits:
                 self._start_aside(served.update_budget())

@@ -50,7 +50,7 @@ class CallRecord:
 
     @property
     def is_interrupted(self) -> bool:
-        # The result only says that the call was interrupted.
+        """Whether the result only says that the call was interrupted."""
         result = self.result
         return result is not None and result.error and is_cut_off_result(result.text)
 
@@ -68,7 +68,7 @@ class ActiveTime:
         self._seconds_before_last = 0.0
 
     def add(self, event: StoredEvent, *, is_own: bool) -> None:
-        # Since the last event; `is_own` is False for an event of a run below.
+        """Add the time since the last event; `is_own` is False for an event of a run below."""
         if event.at > self.last:
             self._seconds_before_last = self.seconds
             if not (is_own and isinstance(event, RunResumed)):
@@ -106,7 +106,7 @@ class RunRecord:
 
     @property
     def is_returned(self) -> bool:
-        # It begins with work that comes back without a call of the parent.
+        """Whether the run begins with work that comes back without a call of its parent."""
         return bool(self.brief.workspace.tree) and is_next_run(self.brief.run_id)
 
     def allows_write(self, call_id: str) -> bool:
@@ -115,7 +115,7 @@ class RunRecord:
         return call.result is None or call.has_child if call else not call_id
 
     def mark_cut_off_calls(self, event: RunWaiting) -> None:
-        # An interrupt of the user has cut them off.
+        """Mark the calls that an interrupt of the user has cut off."""
         if event.is_interrupted:
             for call in (self.calls[call_id] for call_id in self.requested):
                 call.is_cut_off_by_user = call.is_interrupted

@@ -272,8 +272,7 @@ class _SessionChecker:
             self._report("S10", event, f"its time was up after {reported:.3f} s of {limit:.3f} s")
 
     def _is_session_time_up(self, event: RunFinished) -> bool:
-        # The run can have ended by a time limit of the session, whose clock starts before its
-        # first event.
+        # The clock of the session starts before its first event.
         state = event.report.limit
         if state is None or state.spent < state.maximum:
             return False
@@ -322,7 +321,7 @@ class _SessionChecker:
             run = self.runs.get(run.brief.parent)
 
     def check_end(self, *, ended: bool) -> Iterator[Violation]:
-        # Violations that show only at the end of the record.
+        """Yield the violations that show only at the end of the record."""
         for run_id, run in self.runs.items():
             if run.finished is not None:
                 yield from check_messages(run_id, run)

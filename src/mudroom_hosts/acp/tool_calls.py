@@ -185,7 +185,7 @@ class OpenCall(Struct):
 
 
 class RunStream:
-    """What one run writes to its session: id of the session in the protocol."""
+    """What one run writes to its session, which is named by its id in the protocol."""
 
     def __init__(
         self, run_id: str, session: str, send: Callable[[str, dict[str, Any]], None]
@@ -217,7 +217,7 @@ class RunStream:
             self.send_call(call, content=[*call.content, output])
 
     def discard_streamed(self) -> None:
-        # The next text does not belong to the message before.
+        """Begin a new message: the next text does not belong to the one before."""
         self._attempt += 1
         self._streamed = {"text": "", "thinking": ""}
 

@@ -113,7 +113,7 @@ class ChildSessions:
             self._send_message(child, event.message_id, sender, event.text)
 
     def finish(self, event: RunFinished) -> None:
-        # After all else of the run.
+        """Send the end of a child's run, after all else of it."""
         if self._working.pop(event.run, None):
             self._waiting.pop(event.run, None)
             self._update(event.run, state=make_child_end(event.report))
@@ -283,7 +283,7 @@ class SessionUpdates:
                 self._show_notice(stream, event)
 
     def _show_notice(self, stream: RunStream, event: AnyEvent) -> None:
-        # What is neither text nor a call, where the client can show it.
+        """Show what is neither text nor a call, where the client can."""
         if isinstance(event, Compacted) and self._abilities.shows_compaction:
             stream.send_compaction(event)
         elif isinstance(event, ModelCallRetried):
@@ -292,7 +292,7 @@ class SessionUpdates:
             self._send_user(make_text(event.text), event.message_id)
 
     def _is_from_user(self, event: MessageDelivered) -> bool:
-        # A message of the user to the conversation, which is sent back.
+        """Tell whether the user wrote a message to the conversation, which is sent back."""
         return self.shows_prompts and event.origin == "user" and not is_child_id(event.run)
 
     def _retry(self, stream: RunStream, event: ModelCallRetried) -> None:
@@ -347,7 +347,7 @@ class SessionUpdates:
         )
 
     def _list_written(self, call: OpenCall) -> list[dict[str, Any]]:
-        # The change of a call that wrote a whole file, if the earlier content was kept.
+        """List the change of a call that wrote a whole file, if the earlier content was kept."""
         if call.write is None or call.view != "content":
             return []
         path = os.path.join(self._cwd, call.write.path)

@@ -112,7 +112,7 @@ def fits(line: Mapping[str, Any]) -> bool:
 
 
 def _cut_texts(value: Any, cap: int) -> Any:  # noqa: ANN401  (any JSON value)
-    # A JSON value with texts of at most `cap` characters and a note.
+    """Cut the texts of a JSON value to `cap` characters and a note."""
     if isinstance(value, str):
         left_out = len(value) - cap
         return f"{value[:cap]}\n[… {left_out:,} characters left out …]" if left_out > 0 else value

@@ -83,7 +83,7 @@ class ResumePoint:
 
 
 async def _end_interrupted(session: Session) -> None:
-    # As soon as it continues: it does no more work.
+    """End an interrupted prompt as soon as it continues: it does no more work."""
 
     def cancel(event: AnyEvent) -> None:
         if isinstance(event, RunResumed) and not is_child_id(event.run):

@@ -84,7 +84,7 @@ class FirstAnswer:
                 self._store(key, answer.get("result"))
 
     def _read_answer(self, message: bytes) -> dict[str, Any] | None:
-        # None for other messages and after `keep`.
+        """Return the answer to the first request, None for other messages and after `keep`."""
         if not self._key:
             return None
         answer = msgspec.json.decode(message, type=dict[str, Any])
@@ -97,7 +97,7 @@ class FirstAnswer:
             return {}
 
     def _store(self, key: str, result: object) -> None:
-        # A result of None removes the answer.
+        """Store the answer to a request; remove it if the result is None."""
         answers = self._load()
         answers.pop(key, None)
         if result is not None:

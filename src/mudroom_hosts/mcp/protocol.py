@@ -182,7 +182,7 @@ class McpProtocol:
     async def _repeat(
         self, context: Context, params: mcp_types.CallToolRequestParams
     ) -> CallResult:
-        # With the answers of the user.
+        """Continue a call with the answers of the user."""
         state = str(params.request_state)
         owner = get_owner(context)
         repetition = self._repetitions.get(state)
@@ -465,7 +465,6 @@ def _read_ids(extra: Mapping[str, Any]) -> list[str] | None:
 
 
 def accepts_tasks(context: Context) -> bool:
-    # The host of the request declares the extension.
     capabilities = context.session.client_capabilities
     extensions = capabilities.extensions if capabilities else None
     is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS

@@ -97,7 +97,7 @@ class AnswerRoutes:
 async def _send_stream(
     call: Call, lines: AsyncGenerator[bytes], headers: Mapping[str, str], seconds: float
 ) -> web.StreamResponse:
-    # An error in the stream becomes its last message.
+    """Send a stream; an error in it becomes its last message."""
     writer = await TimedWriter.open(call, seconds, headers)
     try:
         async for line in lines:
@@ -112,7 +112,7 @@ async def _send_stream(
 
 
 def encode_line(value: object) -> bytes:
-    # Without a name.
+    """Encode a message of a stream without a name."""
     return b"data: %b\n\n" % msgspec.json.encode(value)
 
 
@@ -201,7 +201,7 @@ class PromptFollower:
                 yield ""
 
     async def _has_ended(self) -> bool:
-        # Then its report is read.
+        """Tell whether the prompt has ended; then read its report."""
         item = await self._parts.inputs.find(self._item.number)
         if item is None:
             raise RequestError(409, "deleted", "the session was deleted")
@@ -214,7 +214,7 @@ class PromptFollower:
         return True
 
     def cancel(self) -> None:
-        # Its client does not wait any more.
+        """Stop the prompt: its client does not wait any more."""
         self._registry.cancel_prompt(self._record, self._item.number)
 
 

@@ -63,12 +63,11 @@ def encode_chunk(
 
 
 def get_finish_reason(follower: PromptFollower) -> str:
-    # "length" if a limit cut it off.
     return "stop" if follower.report.ok else "length"
 
 
 def make_usage(report: Report[Any]) -> dict[str, Any]:
-    # Of all runs below, too.
+    """Count the tokens of a run and of all runs below it."""
     usage = report.usage
     return {
         "prompt_tokens": usage.input_tokens,

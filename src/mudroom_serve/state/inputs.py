@@ -94,7 +94,7 @@ class InputRecords:
         return [session for (session,) in rows]
 
     async def count_waiting(self, owner: str) -> int:
-        # Prompts that are not done.
+        """Count the prompts of an owner that are not done."""
         row = await self._state.find_row(
             "SELECT count(*) FROM inputs JOIN sessions ON sessions.id = inputs.session"
             " WHERE owner = ? AND state <> 'done' AND type = ?",
@@ -104,7 +104,7 @@ class InputRecords:
         return row[0]
 
     async def count_open(self) -> int:
-        # Prompts of all owners that are not done.
+        """Count the prompts of all owners that are not done."""
         row = await self._state.find_row(
             "SELECT count(*) FROM inputs WHERE state <> 'done' AND type = ?", PROMPT
         )

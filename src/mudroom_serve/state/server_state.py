@@ -158,7 +158,7 @@ class ServerState(ABC):
         )
 
     def _run_waiting(self) -> None:
-        # All in one transaction.
+        """Run all waiting changes in one transaction."""
         waiting: list[_Change] = []
         while not self._waiting.empty():
             waiting.append(self._waiting.get())
@@ -200,7 +200,7 @@ class ServerState(ABC):
 
     @contextmanager
     def _open_transaction(self) -> Generator[None]:
-        # Undone if the block or the commit fails.
+        """Run a block in a transaction; undo it if the block or the commit fails."""
         self._begin()
         try:
             yield

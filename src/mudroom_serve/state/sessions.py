@@ -85,7 +85,7 @@ class SessionRecords:
         return record if record and record.owner == owner else None
 
     async def read(self, id: str) -> SessionRecord | None:
-        # Of any owner.
+        """Return a session of any owner, None if there is none."""
         row = await self._state.find_row(f"SELECT {_COLUMNS} FROM sessions WHERE id = ?", id)
         return _make_record(row) if row else None
 
@@ -105,11 +105,11 @@ class SessionRecords:
         return [_make_record(row) for row in rows]
 
     async def note_questions(self, id: str, asking: str) -> None:
-        # JSON of the open questions, "" for none.
+        """Note the open questions of a session: JSON, "" for none."""
         await self._state.execute("UPDATE sessions SET asking = ? WHERE id = ?", asking, id)
 
     async def delete(self, id: str) -> None:
-        # And its inputs.
+        """Remove a session and its inputs."""
 
         def remove(connection: StateConnection) -> None:
             connection.execute("DELETE FROM sessions WHERE id = ?", (id,))

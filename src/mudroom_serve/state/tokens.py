@@ -109,7 +109,7 @@ def is_owner_name(text: str) -> bool:
 
 
 def is_token(text: str) -> bool:
-    # A text of this form may be a removed or wrong token.
+    """Tell whether a text has the form of a token, which may be removed or wrong."""
     return text.startswith(f"{_PREFIX}_")
 
 
