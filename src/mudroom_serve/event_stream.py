@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 import msgspec
@@ -187,19 +187,14 @@ class EventRoutes:
 
 def parse_filter(call: Call) -> EventFilter:
     kinds = [name for name in call.get("kinds").split(",") if name]
-    check_kinds(kinds)
-    deltas = call.get("deltas")
-    if deltas not in ("", "0", "1"):
-        raise make_wrong_request("deltas must be 0 or 1", "deltas")
-    return EventFilter(frozenset(kinds), call.get("run"), deltas == "1")
-
-
-def check_kinds(kinds: Iterable[str]) -> None:
-    """Raise RequestError for a type of event that does not exist."""
     for kind in kinds:
         if kind not in KINDS:
             known = ", ".join(sorted(KINDS))
             raise make_wrong_request(f"there is no event {kind!r}; known: {known}", "kinds")
+    deltas = call.get("deltas")
+    if deltas not in ("", "0", "1"):
+        raise make_wrong_request("deltas must be 0 or 1", "deltas")
+    return EventFilter(frozenset(kinds), call.get("run"), deltas == "1")
 
 
 async def wait_for_change(change: asyncio.Event, keepalive_seconds: float) -> bool:

@@ -78,7 +78,9 @@ class SessionFeed:
 
     def show_delta(self, event: Delta) -> None:
         if self.streams and self._last is not None:
-            self._add(make_delta_frame(event, self._last, self._count + 1))
+            data = b"event: delta\ndata: %b\n\n" % msgspec.json.encode(event)
+            # It has no cursor: it is never sent again.
+            self._add(Frame(self._count + 1, self._last, event.run, "delta", data))
             self.wake()
 
     def forget(self) -> None:
@@ -128,12 +130,6 @@ def make_frame(session: str, position: int, event: StoredEvent, number: int = 0)
         encode_event(event),
     )
     return Frame(number, position, event.run, kind, data)
-
-
-def make_delta_frame(event: Delta, position: int, number: int) -> Frame:
-    # It has no cursor: it is never sent again.
-    data = b"event: delta\ndata: %b\n\n" % msgspec.json.encode(event)
-    return Frame(number, position, event.run, "delta", data)
 
 
 def get_kind(event: StoredEvent) -> str:

@@ -364,14 +364,11 @@ class ObservedJournal:
             raise
         if events:
             first = position - len(events) + 1
-            self._note_end(first, events)
+            for at, event in enumerate(events, first):
+                if isinstance(event, RunFinished) and not is_child_id(event.run):
+                    self.last_end = (event.run, at)
             self._observe(first, events)
         return position
-
-    def _note_end(self, first: int, events: Sequence[StoredEvent]) -> None:
-        for position, event in enumerate(events, first):
-            if isinstance(event, RunFinished) and not is_child_id(event.run):
-                self.last_end = (event.run, position)
 
     def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()

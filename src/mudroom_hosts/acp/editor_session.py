@@ -93,7 +93,8 @@ class EditorSession:
         session.watch(self._updates.apply)
 
     def describe(self) -> dict[str, Any]:
-        return {"modes": make_modes(self._mode), "configOptions": self.list_options()}
+        modes = {"currentModeId": self._mode.value, "availableModes": _list_modes("id")}
+        return {"modes": modes, "configOptions": self.list_options()}
 
     def list_options(self) -> list[dict[str, Any]]:
         model = self._driver.plan.model or self._get_session().model
@@ -272,10 +273,6 @@ _MODES = {
 """Name and description of each mode, in the order of the menu."""
 
 
-def make_modes(mode: Mode) -> dict[str, Any]:
-    return {"currentModeId": mode.value, "availableModes": _list_modes("id")}
-
-
 def make_options(mode: Mode, model: str, models: Sequence[str]) -> list[dict[str, Any]]:
     """Return the options of a session with their values; `models` are those that work here."""
     names = dict.fromkeys([model, *models])
@@ -332,7 +329,7 @@ def _parse_block(block: Block) -> TextBlock | ImageBlock:
         case "image":
             return _parse_image(block)
         case "resource_link":
-            return TextBlock(_describe_link(block))
+            return TextBlock(f"Attached: {_find_place(block)}")
         case "resource":
             return TextBlock(_format_resource(block))
         case kind:
@@ -344,10 +341,6 @@ def _parse_image(block: Block) -> ImageBlock:
     if not data:
         raise RequestError(INVALID_PARAMS, "an image of the prompt has no data in base64")
     return ImageBlock(str(block.get("mimeType", "")), data)
-
-
-def _describe_link(block: Block) -> str:
-    return f"Attached: {_find_place(block)}"
 
 
 def _format_resource(block: Block) -> str:

@@ -49,7 +49,9 @@ class UnsavedFiles:
         self._find_session = find_session
         self._notify = notify
         self._seconds = seconds
-        self._tool = _get_read_tool()
+        tool = find_builtin_tool("read")
+        assert tool
+        self._tool = tool
         self._is_silent = False
         self._saved_texts: dict[str, set[bytes]] = {}
 
@@ -89,12 +91,6 @@ class UnsavedFiles:
             return None
         text = answer.get("content")
         return text if isinstance(text, str) else None
-
-
-def _get_read_tool() -> Tool:
-    tool = find_builtin_tool("read")
-    assert tool
-    return tool
 
 
 class _WithText:

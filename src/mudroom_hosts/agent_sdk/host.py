@@ -354,7 +354,8 @@ class ServerRequests:
         """Replace the servers of earlier requests, and all in-process servers of the host."""
         entries = as_object(request.get("servers"))
         hosted = self._hosted
-        before = {**{source.name: None for source in hosted.next_sources}, **hosted.set_entries}
+        in_host = {source.name: None for source in hosted.next_sources}
+        before = {**in_host, **hosted.driver.plan.servers}
         own = [name for name, entry in entries.items() if as_object(entry).get("type") == "sdk"]
         after = {**entries, **dict.fromkeys(own)}
         added = [name for name, entry in after.items() if before.get(name, ...) != entry]

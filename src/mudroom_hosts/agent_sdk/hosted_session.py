@@ -141,11 +141,6 @@ class HostedSession:
         self.driver.plan = plan
         self._approver.questions.mode = Mode(mode)
 
-    @property
-    def set_entries(self) -> Mapping[str, Any]:
-        """The MCP servers of the last `mcp_set_servers`, without those in the host, by name."""
-        return self.driver.plan.servers
-
     def set_servers(
         self, sources: Sequence[HostToolSource], others: Mapping[str, Any]
     ) -> dict[str, str]:
@@ -243,7 +238,8 @@ def describe_servers(
     if not (statuses or scopes):
         return []
     names = [status.name for status in statuses]
-    prefixes = {_make_tool_prefix(name): name for name in names}
+    # So begin the names that the session gives the tools of a server.
+    prefixes = {f"mcp__{re.sub('[^A-Za-z0-9_-]', '_', name)}__": name for name in names}
     tools_by_server: dict[str, list[dict[str, str]]] = {}
     for tool in tools:
         prefix = max(filter(tool.name.startswith, prefixes), key=len, default="")
@@ -264,11 +260,6 @@ def describe_servers(
         }
         for status in statuses
     ]
-
-
-def _make_tool_prefix(server: str) -> str:
-    """Return the beginning of the names that the session gives the tools of a server."""
-    return f"mcp__{re.sub('[^A-Za-z0-9_-]', '_', server)}__"
 
 
 def _find_source_state(source: HostToolSource) -> str:

@@ -67,7 +67,8 @@ class Following:
         for task in self._tasks:
             task.watchers.add(self._changed)
         try:
-            while self._has_open_tasks and not self._is_over:
+            loop = asyncio.get_running_loop()
+            while self._has_open_tasks and loop.time() < self._deadline:
                 self._changed.clear()
                 if questions := await self._ask():
                     return questions
@@ -83,10 +84,6 @@ class Following:
     @property
     def _has_open_tasks(self) -> bool:
         return not all(task.has_ended for task in self._tasks)
-
-    @property
-    def _is_over(self) -> bool:
-        return asyncio.get_running_loop().time() >= self._deadline
 
     async def _wait_for_change(self) -> None:
         loop = asyncio.get_running_loop()

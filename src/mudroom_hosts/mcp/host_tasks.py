@@ -106,11 +106,8 @@ def limit_budget(requested: BudgetArguments, limits: Budget) -> Budget:
         usd=requested.usd,
     )
     pairs: Any = zip(astuple(wanted), astuple(limits), strict=True)
-    return Budget(*[_choose_smaller(own, limit) for own, limit in pairs])
-
-
-def _choose_smaller(own: Any, limit: Any) -> Any:  # noqa: ANN401  (numbers of any kind, or None)
-    return min((each for each in (own, limit) if each is not None), default=None)
+    given = ([each for each in pair if each is not None] for pair in pairs)
+    return Budget(*[min(amounts, default=None) for amounts in given])
 
 
 State = Literal["waiting", "working", "asking", "ended"]
