@@ -84,7 +84,6 @@ class LineOutput:
         descriptor: stays open.
         on_closed: called once, in the event loop, when no more lines are written; it gets the
             reason, "" if the reader has closed its end.
-        max_waiting: bytes that may wait for the reader.
     """
 
     def __init__(

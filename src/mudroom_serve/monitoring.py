@@ -45,11 +45,8 @@ def _escape(value: str) -> str:
 class Faults:
     """Faults that are told, so that each one is told once while it lasts.
 
-    Clients open their streams again every second, and the server repeats failed work.
-
-    Arguments:
-        limit: number of faults that are kept; with more, the oldest one is forgotten.
-        seconds: time after which a fault is told again.
+    Clients open their streams again every second, and the server repeats failed work. If
+    there are more than `limit`, the oldest is forgotten; after `seconds`, one is told again.
     """
 
     def __init__(self, limit: int = 1_000, seconds: float = 600.0) -> None:

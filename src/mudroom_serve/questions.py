@@ -104,11 +104,7 @@ def use_answer(questions: Questions, answer: QuestionAnswer) -> bool:
 
 
 class QuestionNotes:
-    """Notes of the open questions of a session, which other processes read.
-
-    Arguments:
-        describe: returns the questions, "" for none.
-    """
+    """Notes of the open questions of a session, which other processes read."""
 
     def __init__(
         self,

@@ -44,8 +44,9 @@ class Route(Struct, frozen=True, kw_only=True):
     summary: str
     action: Callable[[Call], Awaitable[web.StreamResponse]]
     scope: Scope | None = "read"  # that a token must have; None for a path without a token
-    body: Any = None  # type, None for no body
-    answer: Any = None  # type of a response, None for one that is no JSON
+    # The docstrings of these types are descriptions in `/openapi.json`. None for no JSON.
+    body: Any = None
+    answer: Any = None
     status: int = 200  # of a response that is no error
     # Others with the same type of response, and what they mean.
     more_statuses: Mapping[int, str] = field(default_factory=dict[int, str])

@@ -33,11 +33,7 @@ AskClient = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class EditorApprover:
-    """Asks the user of the editor, at every depth, and keeps the rules of the answers.
-
-    Arguments:
-        abilities: the client may not be able to show the forms of MCP servers.
-    """
+    """Asks the user of the editor, at every depth, and keeps the rules of the answers."""
 
     def __init__(
         self, ask: AskClient, abilities: ClientAbilities, notify: Callable[[str], object]

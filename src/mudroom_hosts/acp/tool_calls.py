@@ -112,11 +112,7 @@ def list_edits(
 def make_written(
     name: str, arguments: Mapping[str, Any], path: str, before: bytes | None
 ) -> list[dict[str, Any]]:
-    """Return the change of a call that writes a whole file.
-
-    Arguments:
-        before: content of the file before; b"" for no file, None if it is not known.
-    """
+    """Return the change of a whole file; `before` is b"" for no file, None if it is not known."""
     tool = find_builtin_tool(name)
     content = tool.rename_arguments(arguments).get("content") if tool else None
     if not isinstance(content, str) or before is None:

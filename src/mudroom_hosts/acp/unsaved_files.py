@@ -31,11 +31,7 @@ AskClient = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class UnsavedFiles:
-    """Texts of the editor for one session.
-
-    Arguments:
-        seconds: time for an answer. An editor that exceeds it is not asked again.
-    """
+    """Texts of the editor for one session. An editor that is too slow is not asked again."""
 
     def __init__(
         self,

@@ -387,11 +387,7 @@ class _ChildCall(Struct):
 
 
 class ChildCalls:
-    """The calls that show the state of each child while it works.
-
-    Arguments:
-        compute_cost: returns the US dollars of a run and all below it, None if not known.
-    """
+    """The calls that show the state of each child while it works."""
 
     def __init__(
         self,
@@ -477,11 +473,7 @@ class ChildCalls:
 
 
 class UsageFold:
-    """Fold of events into `usage_update`, sent after each answer of the conversation.
-
-    Arguments:
-        find_window: returns the tokens that the context of a model can hold, 0 if unknown.
-    """
+    """Fold of events into `usage_update`, sent after each answer of the conversation."""
 
     def __init__(
         self,

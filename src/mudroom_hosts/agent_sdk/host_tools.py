@@ -25,8 +25,7 @@ _MAX_PAGES = 100
 class HostToolSource:
     """The port ToolSource for one in-process server of the host.
 
-    Arguments:
-        manifest: results of its `initialize` and `tools/list`, if the host sent them ahead.
+    The host may send ahead what it answers to `initialize` and `tools/list`: its manifest.
     """
 
     def __init__(self, channel: ControlChannel, name: str, manifest: object = None) -> None:

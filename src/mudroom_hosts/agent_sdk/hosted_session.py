@@ -144,10 +144,9 @@ class HostedSession:
     def set_servers(
         self, sources: Sequence[HostToolSource], others: Mapping[str, Any]
     ) -> dict[str, str]:
-        """Use other MCP servers from the next prompt on; return why some cannot be used, by name.
+        """Use servers in the host, and others as in `.mcp.json`, from the next prompt on.
 
-        Arguments:
-            sources: those in the host. others: entries in the form of `.mcp.json`, by name.
+        Return why some cannot be used, by name.
         """
         plan = self.driver.plan
         names = [*plan.replaced_servers, *(each.name for each in sources), *others]
@@ -230,10 +229,8 @@ def describe_servers(
 ) -> list[dict[str, Any]]:
     """Return the states of the other servers.
 
-    Their configuration is left out: its headers and variables are often secrets.
-
-    Arguments:
-        scopes: where each server is configured; one without a status is turned off.
+    Their configuration is left out: its headers and variables are often secrets. A server that has
+    a scope, where it is configured, but no status is turned off.
     """
     if not (statuses or scopes):
         return []

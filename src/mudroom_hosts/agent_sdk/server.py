@@ -44,10 +44,8 @@ class AgentSdkServer:
     async def serve(self, lines: AsyncIterator[bytes], output: int | None = None) -> None:
         """Serve the host until its input ends and the prompts have run.
 
-        Arguments:
-            output: descriptor of the pipe to the host; work stops when no one reads it.
-
-        Raises MudroomError if the session cannot be opened or recorded.
+        Work stops when no one reads `output`, the descriptor of the pipe to the host. Raises
+        MudroomError if the session cannot be opened or recorded.
         """
         reading = asyncio.create_task(self._read(lines, output))
         try:

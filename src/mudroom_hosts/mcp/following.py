@@ -30,10 +30,7 @@ Context = ServerRequestContext[Any, Any]
 class Following:
     """One call of a host that waits for tasks.
 
-    Arguments:
-        wait: seconds until it stops waiting; None for no end with progress, else DEFAULT_WAIT.
-        heartbeat: seconds between two messages about progress if nothing happens.
-        can_answer: the user of the host may answer questions.
+    Without a time to wait it has no end if the host gets progress, else that of DEFAULT_WAIT.
     """
 
     def __init__(

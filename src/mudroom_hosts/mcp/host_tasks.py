@@ -248,13 +248,10 @@ _CANCEL_SECONDS = 5.0  # longest time that a call waits for the end of a task th
 
 
 class HostTasks:
-    """The tasks of one server.
+    """The tasks of one server, of which some run at the same time; owners get fair shares.
 
-    Arguments:
-        limits: of each task. Those of all tasks together are the budget of the session.
-        parallel: tasks that run at the same time; more wait. Owners get fair shares.
-        nesting: servers of mudroom above this one.
-        kept: tasks of each owner that have ended whose results are kept.
+    The limits are those of each task; the budget of the session is that of all together. `nesting`
+    counts the servers of mudroom above this one.
     """
 
     def __init__(
