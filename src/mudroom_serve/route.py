@@ -39,7 +39,7 @@ class Parameter(Struct, frozen=True, kw_only=True):
 class Route(Struct, frozen=True, kw_only=True):
     """A path."""
 
-    method: str
+    method: str = "GET"
     path: str
     summary: str
     action: Callable[[Call], Awaitable[web.StreamResponse]]
