@@ -34,8 +34,6 @@ _START_SECONDS = 60.0  # seconds in which an actor must start and answer
 
 
 class RemoteMethod(Protocol):
-    """A method of an actor."""
-
     def remote(self, *arguments: object) -> Awaitable[Any]: ...
 
 

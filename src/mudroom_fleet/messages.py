@@ -19,8 +19,6 @@ class OpenPart(Struct, frozen=True, tag=True):
 
 
 class PartBytes(Struct, frozen=True, tag=True):
-    """Bytes for a part, or from it."""
-
     number: int
     data: bytes
 
@@ -98,8 +96,6 @@ class RayFailed(Struct, frozen=True, tag=True):
 
 
 class ActorReady(Struct, frozen=True, tag=True):
-    """An actor has answered."""
-
     number: int
     hello: Hello
 

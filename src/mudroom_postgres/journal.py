@@ -269,8 +269,6 @@ thousands at once would hold up timers, input and cancels."""
 
 
 class _Append(NamedTuple):
-    """An append waiting for its commit."""
-
     first: int  # number of its first event
     rows: list[bytes]
     summary: str  # state to save after it, "" for none

@@ -33,8 +33,6 @@ KINDS: frozenset[str] = frozenset(str(kind.__struct_config__.tag) for kind in St
 
 
 class EventFilter(Struct, frozen=True):
-    """The events that a client wants."""
-
     kinds: frozenset[str]  # empty for all
     run: str  # with those below it, "" for all
     deltas: bool  # streamed text, too

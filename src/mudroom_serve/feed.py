@@ -23,8 +23,6 @@ MAX_BYTES = 4 << 20
 
 
 class Frame(Struct, frozen=True, gc=False):
-    """One message of a stream."""
-
     number: int  # its place in the feed; 0 if it was read from the journal
     position: int  # of the event in the journal; of a Delta, that of the event before it
     run: str

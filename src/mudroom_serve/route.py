@@ -28,8 +28,6 @@ class Call(Struct, frozen=True):
 
 
 class Parameter(Struct, frozen=True, kw_only=True):
-    """A parameter of a query, or a header."""
-
     name: str
     description: str
     schema: dict[str, Any] = field(default_factory=lambda: {"type": "string"})
@@ -37,8 +35,6 @@ class Parameter(Struct, frozen=True, kw_only=True):
 
 
 class Route(Struct, frozen=True, kw_only=True):
-    """A path."""
-
     method: str = "GET"
     path: str
     summary: str

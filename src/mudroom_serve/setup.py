@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 
 class ServedSessionPlan(Struct, frozen=True, kw_only=True):
-    """The session to open."""
-
     id: str
     is_recorded: bool  # it is continued
     cwd: str  # absolute
@@ -27,23 +25,17 @@ class ServedSessionPlan(Struct, frozen=True, kw_only=True):
 
 
 class ListedAgent(Struct, frozen=True, kw_only=True):
-    """An agent that can run the prompts of a session."""
-
     name: str
     description: str
 
 
 class CommandLine(Struct, frozen=True, kw_only=True):
-    """Functions of the command line."""
-
     # Makes the session of a plan, not yet open, recorded in a store. Raises UsageError.
     prepare: Callable[[ServedSessionPlan, Approver, SessionStore], Session]
     list_agents: Callable[[str], Sequence[ListedAgent]]  # of a folder; called in a thread
 
 
 class ServiceOptions(ListenOptions, frozen=True, kw_only=True):
-    """Options of the server."""
-
     home: str  # mudroom's state folder
     workspaces: Mapping[str, str]  # names and absolute paths; the first one is the default
     limits: Budget = Budget()  # of each prompt

@@ -24,8 +24,6 @@ class NameValue(Struct):
 
 
 class ServerEntry(Struct):
-    """An MCP server of the client."""
-
     name: str
     type: str = ""  # "http" for an address, "" for a program
     command: str = ""
@@ -74,8 +72,6 @@ class AuthenticateParams(Struct, rename="camel"):
 
 
 class SessionAbilities(Struct):
-    """What the client can show of a session; None stands for no."""
-
     notices: dict[str, Any] | None = None
     compaction: dict[str, Any] | None = None
 
@@ -85,20 +81,16 @@ class AuthAbilities(Struct):
 
 
 class ElicitationAbilities(Struct):
-    """Questions that the client can show; None stands for no."""
-
     form: dict[str, Any] | None = None
     url: dict[str, Any] | None = None
 
 
 class FileAbilities(Struct, rename="camel"):
-    """What the client does with files."""
-
     read_text_file: bool = False  # it gives the text of a file, with changes that are not saved
 
 
 class ClientAbilities(Struct):
-    """Abilities of the client, from initialize; a field of another type is not used."""
+    """Abilities of the client, from initialize; None is a no, and so is another type."""
 
     subagents: dict[str, Any] | None = None  # it shows children as sessions of their own
     session: SessionAbilities | None = None

@@ -34,8 +34,6 @@ class ServerCommand(Struct, frozen=True):
 
 
 class RecordedSession(Struct, frozen=True, kw_only=True):
-    """A session in a list."""
-
     id: str
     cwd: str
     title: str

@@ -169,8 +169,6 @@ _OUTPUT_SECONDS = 0.2  # seconds between two updates with the output of a call
 
 
 class OpenCall(Struct):
-    """A tool call that has not finished."""
-
     id: str  # unique in the session
     block: ToolCallBlock  # the call as the model sent it, or as it runs
     view: str = ""

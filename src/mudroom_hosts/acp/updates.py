@@ -377,8 +377,6 @@ _SECONDS = 0.25  # seconds between two updates of one child
 
 
 class _ChildCall(Struct):
-    """The call that shows a child."""
-
     id: str
     shown_at: float  # time of the last update, seconds since 1970
     # The shown call that started the child and is this call. It ends with its own result, unless

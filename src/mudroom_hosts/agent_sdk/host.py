@@ -147,8 +147,6 @@ def _make_callbacks(
 
 
 class HostHook:
-    """One function of the host that is a hook."""
-
     def __init__(
         self, event: str, callback_id: str, channel: ControlChannel, show: ShowHook
     ) -> None:

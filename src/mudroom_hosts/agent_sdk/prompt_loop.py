@@ -20,8 +20,6 @@ from .output import HostOutput
 
 
 class UserLine(Struct, frozen=True, kw_only=True):
-    """One line of the user."""
-
     blocks: tuple[TextBlock | ImageBlock, ...] = ()
     uuid: str = ""  # given by the host
     waits: bool = False  # for the end of the prompt that runs

@@ -54,8 +54,6 @@ class SdkSessionPlan(Struct, frozen=True, kw_only=True):
 
 
 class SessionParts(Struct, frozen=True, kw_only=True):
-    """Parts of a session that the host provides."""
-
     approver: Approver
     hooks: Mapping[str, Sequence[HookCallback]] = field(
         default_factory=dict[str, Sequence[HookCallback]]

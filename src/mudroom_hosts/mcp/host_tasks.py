@@ -127,16 +127,12 @@ OWNER_KEY = "mudroom.owner"  # key of the owner in the scope of an HTTP request 
 
 
 class Denial(Struct, frozen=True):
-    """A tool call that was refused."""
-
     run: str  # the run that wanted it
     tool: str
     why: str
 
 
 class ChildEnd(Struct, frozen=True):
-    """A run below the task."""
-
     run: str
     agent: str
     reason: str  # "" while it works

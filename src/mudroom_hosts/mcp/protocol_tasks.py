@@ -42,15 +42,11 @@ class NoRightToAnswer(Exception):
 
 
 class Response(Struct, frozen=True):
-    """The answer of a host to a question."""
-
     action: str = "cancel"  # or "accept", "decline"
     content: dict[str, Any] | None = None
 
 
 class TaskRecord(Struct, kw_only=True):
-    """The stored state of a task."""
-
     id: str
     owner: str
     session: str

@@ -25,8 +25,6 @@ _MAX_REFUSED = 2_000  # characters of the refused calls and their reasons
 
 
 class ToolAnswer(Struct, frozen=True):
-    """The result of one call."""
-
     text: str
     values: dict[str, Any]  # the structured content, of the shape of the output schema
     is_error: bool = False

@@ -34,8 +34,6 @@ _FIRST_SECONDS = 0.05
 
 
 class McpOptions(Struct, frozen=True, kw_only=True):
-    """Options of the server."""
-
     limits: Budget = Budget()  # of each task
     parallel: int = DEFAULT_PARALLEL
     nesting: int = 0  # servers of mudroom that this one works for

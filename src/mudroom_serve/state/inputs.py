@@ -20,8 +20,6 @@ PROMPT = "user.message"  # type of the events that start runs
 
 
 class InputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of an event."""
-
     run: str = ""  # root run of a prompt, if one started
     position: int = 0  # of its report in the journal, so that it is found at once; 0 if not known
     reason: str = ""  # why the run ended
@@ -39,8 +37,6 @@ _RESULT = msgspec.json.Decoder(InputResult)
 
 
 class Input(Struct, frozen=True, kw_only=True):
-    """An event of a client."""
-
     number: int  # its place among all events
     session: str
     key: str  # unique in the session

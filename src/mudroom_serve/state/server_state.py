@@ -74,8 +74,6 @@ class StateError(MudroomError):
 
 
 class _Change(Struct):
-    """A function that waits for its transaction, and its outcome."""
-
     work: Callable[[StateConnection], Any]
     result: Future[Any]  # gets the value or the error when the transaction has ended
     value: Any = None

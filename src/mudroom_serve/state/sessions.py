@@ -33,8 +33,6 @@ _CHOICES = msgspec.json.Decoder(SessionChoices)
 
 
 class SessionRecord(Struct, frozen=True, kw_only=True):
-    """A session."""
-
     number: int  # place in the list of all sessions
     id: str
     owner: str
@@ -134,8 +132,6 @@ def _make_record(row: tuple[int, str, str, bytes, str, float, float, int, str]) 
 
 
 class Amounts(Struct, frozen=True):
-    """US dollars and tokens."""
-
     usd: float = 0.0
     tokens: int = 0
 
