@@ -46,7 +46,6 @@ class Lease:
     side has; the lease then ends LEASE_SECONDS after the time of that reply. The other side counts
     from the later moment at which the reply arrived. So whatever the network delays, the lease has
     ended when the other side says so; both sides only need clocks that run at the same speed.
-
     """
 
     def __init__(self, seconds: float, read_clock: Callable[[], float] = read_clock) -> None:

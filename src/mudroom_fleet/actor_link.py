@@ -73,12 +73,7 @@ class _Lost(Exception):
 
 
 class ActorLink:
-    """One actor and the calls to it.
-
-    Arguments:
-        create: asks Ray for the actor and returns its handle. A thread calls it: it may block.
-        send: sends a message to the session's process.
-    """
+    """One actor and the calls to it. `create` asks Ray for it in a thread: it may block."""
 
     def __init__(
         self,

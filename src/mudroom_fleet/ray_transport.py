@@ -204,10 +204,7 @@ class RayConnection:
         """Do nothing: a shared actor counts its users elsewhere."""
 
     async def open(self) -> None:
-        """Start the actor. Raises UsageError if its node has other versions.
-
-        If that fails or is cancelled, the actor is ended.
-        """
+        """Start the actor; end it if that fails or is cancelled, or its node has other versions."""
         self._hello = asyncio.get_running_loop().create_future()
         try:
             await self._transport.open_actor(self)

@@ -83,10 +83,7 @@ class SharedProcess:
         return self._dispatching is not None
 
     async def open(self) -> None:
-        """Start the process, if that is not done. A cancel ends the wait, not the start.
-
-        Raises UsageError if it cannot execute runs.
-        """
+        """Start the process, if that is not done. A cancel ends the wait, not the start."""
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(_read_exception)
@@ -250,10 +247,7 @@ def _read_exception(task: asyncio.Task[None]) -> None:
 
 
 class SharedTransport:
-    """The port WorkerTransport for one of several sessions that share worker processes.
-
-    The processes outlive `close`.
-    """
+    """The port WorkerTransport for one of several sessions that share worker processes."""
 
     is_shared = True
 

@@ -20,10 +20,7 @@ class FilePrompt(Struct, frozen=True, kw_only=True):
 
 
 def fill_file_prompt(line: str, prompts: Mapping[str, FilePrompt]) -> str:
-    """Return the text of the prompt that a line calls, else the line.
-
-    Raises UsageError for a prompt without a text.
-    """
+    """Return the text of the prompt that a line calls, else the line."""
     prompt = find_file_prompt(line, prompts)
     if prompt is None:
         return line

@@ -50,6 +50,7 @@ class BackgroundLoop:
         atexit.register(self._close)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the thread. A cancel reaches it there."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
 
     def close_at_exit(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -357,12 +357,7 @@ Network = IPv4Network | IPv6Network
 
 
 class ProxyLogin:
-    """Logins of one proxy.
-
-    Arguments:
-        header: name of the header with the owner.
-        networks: addresses of the proxy, or ranges such as 10.0.0.0/24.
-    """
+    """Logins of one proxy, which names the owner in a header, from its addresses or ranges."""
 
     def __init__(
         self,

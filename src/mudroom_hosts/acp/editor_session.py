@@ -127,10 +127,7 @@ class EditorSession:
         return self._driver.submit(lambda turn: self._run(turn, blocks))
 
     async def finish(self, turn: Turn[dict[str, Any]]) -> dict[str, Any]:
-        """Wait for a prompt, and return the answer to the client. A cancel stops the prompt.
-
-        Raises RequestError, MudroomError.
-        """
+        """Wait for a prompt, and return the answer to the client. A cancel stops the prompt."""
         try:
             return await turn.wait() or CANCELLED
         except asyncio.CancelledError:

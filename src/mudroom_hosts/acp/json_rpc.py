@@ -84,10 +84,7 @@ class Connection:
         self._send({"method": method, "params": params})
 
     async def request(self, method: str, params: Params) -> dict[str, Any]:
-        """Send a request and return its result.
-
-        If the caller is cancelled, a later answer is ignored. Raises RequestError.
-        """
+        """Send a request and return its result. After a cancel, a later answer is ignored."""
         # It is not withdrawn with `$/cancel_request`: no capability says whether a client knows
         # that notification, and the official Python client reports it as an unknown method. A
         # client ends its own questions of a prompt that it cancels.

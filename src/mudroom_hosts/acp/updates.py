@@ -559,10 +559,7 @@ def make_child_end(report: Report) -> dict[str, Any]:
 
 
 def make_prompt_end(report: Report, stop: StopReason) -> dict[str, Any]:
-    """Return the answer to a prompt; `stop` is why the model stopped its last answer.
-
-    Raises RequestError if the run failed.
-    """
+    """Return the answer to a prompt, for which `stop` is why the model stopped its last answer."""
     reason = find_stop_reason(report)
     if reason in ("", "end_turn"):
         reason = _MODEL_STOPS.get(stop, reason)

@@ -39,10 +39,7 @@ class ControlChannel:
         self.send({"type": "control_response", "response": body})
 
     async def request(self, subtype: str, **fields: object) -> dict[str, Any]:
-        """Send a request to the host and return its response.
-
-        If the caller is cancelled, the request is withdrawn. Raises HostError.
-        """
+        """Send a request and return its response. If the caller is cancelled, withdraw it."""
         request = {"subtype": subtype, **fields}
 
         def make_line(number: int) -> Mapping[str, Any]:

@@ -130,10 +130,7 @@ class HostedSession:
         self._change_plan(model="" if model == "default" else model)
 
     def set_mode(self, mode: str) -> None:
-        """Use a permission mode; a wider one at once for the calls that the host decides.
-
-        Raises UnknownName, or UsageError if settings forbid the mode.
-        """
+        """Use a permission mode; a wider one at once for the calls that the host decides."""
         if mode not in list(Mode):
             raise UnknownName("permission mode", mode, [each.value for each in Mode])
         plan = replace(self.driver.plan, mode=mode)

@@ -57,10 +57,7 @@ class Following:
         self._asking: set[asyncio.Task[None]] = set()
 
     async def run(self) -> list[Question]:
-        """Wait for the end of the tasks, or for the deadline.
-
-        Return the questions that the host must answer before it repeats the call; often none.
-        """
+        """Wait for the tasks. Return the questions to answer before the host repeats the call."""
         for task in self._tasks:
             task.watchers.add(self._changed)
         try:

@@ -327,9 +327,7 @@ class TaskMethods:
 
 @contextmanager
 def handle_request(context: Context, params: TaskParams) -> Generator[None]:
-    """Make MCPErrors of the block's errors; refuse hosts without the extension, and headers of
-    other tasks.
-    """
+    """Make MCPErrors of the block's errors. Refuse hosts without tasks, and headers of others."""
     if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         raise MCPError(mcp_types.METHOD_NOT_FOUND, "Method not found", context.method)
     require_tasks(context)

@@ -80,10 +80,7 @@ class ProtocolTasks:
         tasks: Sequence[HostTask],
         describe: Callable[[], dict[str, Any]],
     ) -> dict[str, Any]:
-        """Make a task of started work, and return its state once its file is written.
-
-        Raises MudroomError if it cannot be written.
-        """
+        """Make a task of started work, and return its state once its file is written."""
         now = _get_time()
         record = TaskRecord(
             id=f"{self._session}-{secrets.token_urlsafe(24)}",

@@ -75,10 +75,9 @@ class AnswerRoutes:
         follower: PromptFollower,
         answer: AsyncGenerator[bytes] | Callable[[str], dict[str, Any]],
     ) -> web.StreamResponse:
-        """Send the answer to a prompt. If the client leaves, and cannot ask again, it is stopped.
+        """Send the answer to a prompt: the lines of a stream, or what a function makes of its text.
 
-        Arguments:
-            answer: the lines of a stream, or a function that returns the whole answer for its text.
+        If the client leaves, and cannot ask again, the prompt is stopped.
         """
         headers = {UNUSED_HEADER: ", ".join(wanted.unused)} if wanted.unused else {}
         try:

@@ -84,8 +84,7 @@ class ServerState(ABC):
     """The state. Its work runs in one thread, one transaction at a time.
 
     Changes that wait at the same time share a transaction, because making it durable takes longer
-    Changes that wait at the same time share a transaction: making it durable takes longer than all
-    of all of them.
+    than all of them.
     """
 
     DATABASE_ERRORS: ClassVar[tuple[type[Exception], ...]]

@@ -88,10 +88,7 @@ class SessionRecords:
         return _make_record(row) if row else None
 
     async def list(self, owner: str, before: int, limit: int) -> Sequence[SessionRecord]:
-        """Return sessions of an owner, the newest first: those with a number below `before`.
-
-        0 is no such limit.
-        """
+        """Return sessions of an owner, the newest first; from below `before` unless it is 0."""
         rows = await self._state.list_rows(
             f"SELECT {_COLUMNS} FROM sessions WHERE owner = ?"
             " AND (CAST(? AS BIGINT) = 0 OR number < ?) ORDER BY number DESC LIMIT ?",
@@ -140,10 +137,7 @@ class Amounts(Struct, frozen=True):
 
 
 class SpendingRecords:
-    """The spending in the state of the server; each event of a journal is charged once.
-
-    A day begins at 0:00 UTC.
-    """
+    """What owners spent; each event of a journal is charged once. A day begins at 0:00 UTC."""
 
     def __init__(self, state: ServerState, get_time: Callable[[], float] = time.time) -> None:
         self._state = state
