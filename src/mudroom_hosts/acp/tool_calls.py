@@ -24,6 +24,8 @@ from mudroom.views import (
     sanitize_line,
 )
 
+from ..json_values import as_object
+
 MAX_TEXT = 50_000  # characters of a result that are sent; the rest is counted
 
 _KINDS = {
@@ -103,9 +105,8 @@ def list_edits(
     return [
         make_diff(full, old, new)
         for edit in edits
-        if isinstance(edit, dict)
-        and isinstance(old := cast("dict[str, Any]", edit).get("old_string"), str)
-        and isinstance(new := cast("dict[str, Any]", edit).get("new_string"), str)
+        if isinstance(old := as_object(edit).get("old_string"), str)
+        and isinstance(new := as_object(edit).get("new_string"), str)
     ]
 
 
