@@ -47,8 +47,7 @@ from ._run_records import (
 
 __all__ = ["Violation", "find_violations"]
 
-_MAX_UNDER = 0.1
-"""Seconds by which the time in a report may be less than the time of its events."""
+_MAX_UNDER = 0.1  # seconds by which the time in a report may be less than the time of its events
 
 _MAX_OVER = 1.0
 """Seconds by which the time in a report may exceed the time of its events, per process."""

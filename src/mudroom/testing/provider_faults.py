@@ -15,8 +15,7 @@ from .wire_formats import Block, WireAnswer
 
 DIALECTS = tuple(wire_formats.WRITERS)
 _STREAM = "text/event-stream"
-_PLACEHOLDER = "~"
-"""Text in a stream that a case replaces with other bytes."""
+_PLACEHOLDER = "~"  # text in a stream that a case replaces with other bytes
 
 _NOT_THE_PROTOCOL = "does not speak the protocol"
 
