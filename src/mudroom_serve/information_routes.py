@@ -53,8 +53,10 @@ class InformationRoutes:
         self._is_ready = False
         self._agents: dict[str, tuple[float, Sequence[ListedAgent]]] = {}
 
-    async def find_agents(self, workspace: str) -> list[str]:
-        return [agent.name for agent in await self._list_agents(workspace)]
+    async def find_agents(self, token: Token, workspace: str) -> list[str]:
+        """Return the names of the agents that a token may use, the default one first."""
+        known = [DEFAULT_AGENT, *(agent.name for agent in await self._list_agents(workspace))]
+        return [name for name in known if self._may_use(token.agents, name)]
 
     async def list_agents(self, call: Call) -> web.Response:
         """Return the agents, workspaces and modes that the token can choose."""
@@ -66,7 +68,8 @@ class InformationRoutes:
             raise make_choice_error("workspace", workspace, names)
         agents = [
             AgentView(name=agent.name, description=agent.description)
-            for agent in await self._list_usable(token, workspace)
+            for agent in await self._list_agents(workspace)
+            if self._may_use(token.agents, agent.name)
         ]
         page = AgentPage(data=tuple(agents), workspaces=tuple(names), modes=token.modes)
         return respond(page)
@@ -126,16 +129,7 @@ class InformationRoutes:
     async def _list_models(self, token: Token) -> list[str]:
         options = self._parts.options
         names = [each for each in options.workspaces if self._may_use(token.workspaces, each)]
-        if not names:
-            return []
-        models = [agent.name for agent in await self._list_usable(token, names[0])]
-        if self._may_use(token.agents, DEFAULT_AGENT):
-            models.insert(0, DEFAULT_AGENT)
-        return models
-
-    async def _list_usable(self, token: Token, workspace: str) -> list[ListedAgent]:
-        agents = await self._list_agents(workspace)
-        return [agent for agent in agents if self._may_use(token.agents, agent.name)]
+        return await self.find_agents(token, names[0]) if names else []
 
     async def _list_agents(self, workspace: str) -> Sequence[ListedAgent]:
         now = time.monotonic()

@@ -61,7 +61,7 @@ class SessionRoutes:
         parts: ServerParts,
         records: SessionRecords,
         registry: SessionRegistry,
-        find_agents: Callable[[str], Awaitable[list[str]]],
+        find_agents: Callable[[Token, str], Awaitable[list[str]]],
         is_draining: Callable[[], bool],
     ) -> None:
         self._parts = parts
@@ -297,14 +297,9 @@ class SessionRoutes:
             tokens_per_day=token.tokens_per_day,
         )
 
-    async def list_agents(self, token: Token, workspace: str) -> list[str]:
-        """Return the names of the agents that a token may use, the default one first."""
-        known = [DEFAULT_AGENT, *await self._find_agents(workspace)]
-        return [name for name in known if not token.agents or name in token.agents]
-
     async def _check_agent(self, token: Token, choices: SessionChoices) -> None:
         agent = choices.agent or DEFAULT_AGENT
-        known = await self.list_agents(token, choices.workspace)
+        known = await self._find_agents(token, choices.workspace)
         if agent not in known:
             raise make_choice_error("agent", agent, known)
 
