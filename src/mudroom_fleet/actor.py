@@ -97,7 +97,7 @@ class ActorEnd(Arrivals):
         super().__init__()
         self.check_lease = lease.check
         self._call = asyncio.Event()
-        self.outgoing = bytearray()  # for the next replies
+        self.outgoing = bytearray()  # bytes for the next replies
 
     def send(self, data: bytes) -> None:
         self.outgoing += data

@@ -15,7 +15,7 @@ class FilePrompt(Struct, frozen=True, kw_only=True):
     name: str
     description: str
     hint: str = ""
-    format_prompt: Callable[[str], str]  # of a call with these arguments; "" if it is empty
+    format_prompt: Callable[[str], str]  # takes the arguments; "" if the prompt is empty
     find_problem: Callable[[], str]  # why it is empty
 
 

@@ -38,7 +38,8 @@ def find_format(path: str) -> ManifestFormat | None:
     return next((rules for rules in rows if matches_any(path, rules.files)), None)
 
 
-def parse_manifest(path: str, text: str) -> Manifest:  # a broken one declares nothing
+def parse_manifest(path: str, text: str) -> Manifest:
+    """Read a manifest. A broken one declares nothing."""
     rules = find_format(path) or ManifestFormat((), "program")
     manifest = Manifest(path, rules)
     if rules.format in ("text", "program"):

@@ -43,7 +43,7 @@ class InformationRoutes:
         metrics: Metrics,
         is_draining: Callable[[], bool],
     ) -> None:
-        self.description: dict[str, Any] = {}  # of OpenAPI
+        self.description: dict[str, Any] = {}  # the OpenAPI description
         self._parts = parts
         self._registry = registry
         self._metrics = metrics

@@ -19,8 +19,8 @@ class ServedSessionPlan(Struct, frozen=True, kw_only=True):
     id: str
     is_recorded: bool  # it is continued
     cwd: str  # absolute
-    agent: str = ""  # for that of the settings
-    mode: str = ""  # for that of the settings
+    agent: str = ""  # "" for that of the settings
+    mode: str = ""  # "" for that of the settings
     budget: Budget = Budget()  # of each prompt
 
 

@@ -90,12 +90,12 @@ class RunRecord:
         self.brief: Brief = started.brief
         self.time = ActiveTime(started.at)
         self.events: list[StoredEvent] = []
-        self.processes = 1  # that worked on the run
+        self.processes = 1  # processes that worked on the run
         self.turn = 0
         self.turn_is_open = False  # its answer is missing
         self.in_grace = False  # in the grace turn, the last one, which asks for a summary
         self.answered: set[int] = set()  # turns with an answer
-        self.counted_turns = 0  # the same without the grace turn
+        self.counted_turns = 0  # number of these without the grace turn
         self.requested: set[str] = set()  # ids of the calls in the last answer
         self.used_ids: set[str] = set()  # of all calls
         self.calls: dict[str, CallRecord] = {}

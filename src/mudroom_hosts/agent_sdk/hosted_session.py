@@ -232,7 +232,7 @@ def describe_servers(
     if not (statuses or scopes):
         return []
     names = [status.name for status in statuses]
-    # So begin the names that the session gives the tools of a server.
+    # The names that the session gives the tools of a server begin like this.
     prefixes = {f"mcp__{re.sub('[^A-Za-z0-9_-]', '_', name)}__": name for name in names}
     tools_by_server: dict[str, list[dict[str, str]]] = {}
     for tool in tools:

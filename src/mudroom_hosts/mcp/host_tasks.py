@@ -145,7 +145,7 @@ class HostTask:
         self.id = id
         self.arguments = arguments
         self.owner = owner
-        self.run_id = ""  # before the task has started
+        self.run_id = ""  # until the task has started
         self.report: Report[Any] | None = None
         self.error = ""  # why there is no report, such as an unknown agent
         self.turns = 0  # model calls of the task and of the runs below it

@@ -21,9 +21,9 @@ _COLUMNS = "number, id, owner, digest, body, created, usd, tokens, asking"
 class SessionChoices(Struct, frozen=True, kw_only=True):
     """Choices of a client for a session; they hold as long as it exists."""
 
-    agent: str = ""  # for the default agent
+    agent: str = ""  # "" for the default agent
     workspace: str = ""
-    mode: str = ""  # for that of the server
+    mode: str = ""  # "" for that of the server
     budget: Budget = Budget()  # of each prompt; each can only lower a limit of the server
     usd_per_day: float | None = None  # of the token that created it
     tokens_per_day: int | None = None
