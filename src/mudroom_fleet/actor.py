@@ -25,8 +25,7 @@ from mudroom.ports import Arrivals, RunLink
 
 from .messages import Hello
 
-LEASE_SECONDS = 8.0
-"""Seconds that a worker process works without a call of the Ray process."""
+LEASE_SECONDS = 8.0  # seconds that a worker process works without a call of the Ray process
 MARGIN_SECONDS = 0.5
 """Seconds that the Ray process waits longer: the watch of a lease looks at intervals."""
 _WATCH_SECONDS = 0.1
@@ -37,7 +36,6 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def read_clock() -> float:
-    """Return seconds of a clock that no one sets."""
     return time.clock_gettime(_CLOCK)
 
 
@@ -48,10 +46,6 @@ class Lease:
     side has; the lease then ends LEASE_SECONDS after the time of that reply. The other side counts
     from the later moment at which the reply arrived. So whatever the network delays, the lease has
     ended when the other side says so; both sides only need clocks that run at the same speed.
-
-    Arguments:
-        seconds: the time from a reply to the end of the lease.
-        read_clock: returns the present time in seconds.
     """
 
     def __init__(self, seconds: float, read_clock: Callable[[], float] = read_clock) -> None:
@@ -74,7 +68,6 @@ class Lease:
 
     @property
     def has_ended(self) -> bool:
-        """True if this process must not work any more."""
         return self._read_clock() >= self._end
 
     def check(self) -> None:
@@ -92,32 +85,26 @@ class Lease:
             self.check()
 
 
-POLL_SECONDS = 1.0
-"""Seconds after which a call returns although there is nothing to send."""
+POLL_SECONDS = 1.0  # seconds after which a call returns although there is nothing to send
 MAX_DATA = 90_000
 """Bytes of one call or reply. Ray keeps larger values in its object store, this one does not."""
 
 
 class ActorEnd(Arrivals):
-    """The port RunLink for an actor: calls of Ray carry its bytes.
-
-    Attributes:
-        outgoing: bytes for the next replies.
-    """
+    """The port RunLink for an actor: calls of Ray carry its bytes."""
 
     def __init__(self, lease: Lease) -> None:
         super().__init__()
         self.check_lease = lease.check
         self._call = asyncio.Event()
-        self.outgoing = bytearray()
+        self.outgoing = bytearray()  # bytes for the next replies
 
     def send(self, data: bytes) -> None:
-        """Keep bytes for the next reply."""
         self.outgoing += data
         self._call.set()
 
     def end_call(self) -> None:
-        """Have the call that waits return."""
+        """Make the call that waits return."""
         self._call.set()
 
     async def wait_for_outgoing(self) -> None:
@@ -134,12 +121,7 @@ class ActorEnd(Arrivals):
 
 
 class WorkerActor:
-    """A worker process. All methods run in the event loop that Ray makes for the actor.
-
-    Arguments:
-        program: what the process executes; see `WorkerTransport`.
-        lease_seconds: see `Lease`.
-    """
+    """A worker process. All methods run in the event loop that Ray makes for the actor."""
 
     def __init__(self, program: str, lease_seconds: float) -> None:
         self._program = program
@@ -212,14 +194,10 @@ class WorkerActor:
 
 
 class InOrder:
-    """Pieces with the numbers 1, 2, 3 and so on that may arrive in another order.
-
-    Attributes:
-        last: number of the last piece that has been returned.
-    """
+    """Pieces with the numbers 1, 2, 3 and so on that may arrive in another order."""
 
     def __init__(self) -> None:
-        self.last = 0
+        self.last = 0  # number of the last piece that has been returned
         self._early: dict[int, bytes] = {}
 
     def add(self, number: int, piece: bytes) -> bytes:

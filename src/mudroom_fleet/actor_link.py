@@ -23,62 +23,44 @@ from .messages import (
     ToTransport,
 )
 
-_MAX_CALLS = 2
-"""Calls of one actor that have not returned: one waits for bytes, one brings bytes."""
+_MAX_CALLS = 2  # calls of one actor that have not returned: one waits for bytes, one brings bytes
 _CALL_GAP = 0.01
 """Seconds from one call to the next. More frames share a call then; a call costs about 1 ms."""
 _BUSY_GAP = 0.04
 """The same after a call with more than _BUSY_BYTES: many runs work, and share the next one."""
 _BUSY_BYTES = 8_000
 UNLOADABLE = "a node cannot load mudroom"
-_START_SECONDS = 60.0
-"""Seconds in which an actor must start and answer."""
+_START_SECONDS = 60.0  # seconds in which an actor must start and answer
 
 
 class RemoteMethod(Protocol):
-    """A method of an actor."""
-
-    def remote(self, *arguments: object) -> Awaitable[Any]:
-        """Call the method; wait for its result."""
-        ...
+    def remote(self, *arguments: object) -> Awaitable[Any]: ...
 
 
 class ActorHandle(Protocol):
-    """The handle that Ray has for a WorkerActor."""
+    """The handle that Ray has for a WorkerActor, with its methods."""
 
     @property
-    def hello(self) -> RemoteMethod:
-        """The method `WorkerActor.hello`."""
-        ...
+    def hello(self) -> RemoteMethod: ...
 
     @property
-    def stop(self) -> RemoteMethod:
-        """The method `WorkerActor.stop`."""
-        ...
+    def stop(self) -> RemoteMethod: ...
 
     @property
-    def exchange(self) -> RemoteMethod:
-        """The method `WorkerActor.exchange`."""
-        ...
+    def exchange(self) -> RemoteMethod: ...
 
 
 class RayControl(Protocol):
     """What a link asks of Ray beside the calls to its actor."""
 
-    def kill(self, handle: ActorHandle) -> None:
-        """End the process of an actor."""
-        ...
+    def kill(self, handle: ActorHandle) -> None: ...
 
     def note_silence(self, number: int) -> None:
         """Note that an actor does not answer; its node may be lost."""
         ...
 
     def is_gone(self, error: Exception, node: str) -> bool:
-        """Return whether an error of a call proves that the process of an actor has ended.
-
-        Arguments:
-            node: id of its node.
-        """
+        """Return whether an error of a call proves that the process on a node has ended."""
         ...
 
 
@@ -91,14 +73,7 @@ class _Lost(Exception):
 
 
 class ActorLink:
-    """One actor and the calls to it.
-
-    Arguments:
-        create: asks Ray for the actor and returns its handle. A thread calls it: it may block.
-        send: sends a message to the session's process.
-        ray: the part of Ray that knows nodes and ends actors.
-        read_clock: see `Lease`.
-    """
+    """One actor and the calls to it. `create` asks Ray for it in a thread: it may block."""
 
     def __init__(
         self,
@@ -127,7 +102,6 @@ class ActorLink:
         self._node = ""
 
     def add_data(self, data: bytes) -> None:
-        """Take bytes for the actor."""
         self._outgoing += data
         self._has_outgoing.set()
 
@@ -183,7 +157,6 @@ class ActorLink:
         self._send(ActorReady(self._number, hello))
 
     async def _exchange(self) -> None:
-        """Make the calls that are needed now, and handle the replies that have come."""
         if not self._calls or (self._outgoing and len(self._calls) < _MAX_CALLS):
             await asyncio.sleep(self._next_call_at - self._read_clock())
             self._call()
@@ -230,7 +203,6 @@ class ActorLink:
             self._send(PartBytes(self._number, known))
 
     async def _is_gone(self, error: Exception) -> bool:
-        """Return whether the process of the actor has ended for certain."""
         with suppress(Exception):  # also a TimeoutError: then it is not certain
             async with time_limit(self._patience):
                 return await asyncio.to_thread(self._ray.is_gone, error, self._node)

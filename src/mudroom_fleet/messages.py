@@ -12,18 +12,13 @@ from msgspec import Struct
 
 
 class OpenPart(Struct, frozen=True, tag=True):
-    """Begin to use a part: execute runs of a session, or create an actor. The number is new.
-
-    `machine`: the only one on which an actor may start; "" for any.
-    """
+    """Begin to use a part: execute runs of a session, or create an actor. The number is new."""
 
     number: int
-    machine: str = ""
+    machine: str = ""  # the only one on which an actor may start; "" for any
 
 
 class PartBytes(Struct, frozen=True, tag=True):
-    """Bytes for a part, or from it."""
-
     number: int
     data: bytes
 
@@ -63,34 +58,22 @@ FromShared: TypeAlias = SessionReady | PartBytes | PartClosed
 
 
 class Hello(Struct, frozen=True, kw_only=True):
-    """Answer of a new actor.
-
-    Arguments:
-        node: id of its node in the cluster. host: name of that machine.
-        python: version of Python. code: see `compute_code_digest`.
-    """
+    """Answer of a new actor."""
 
     pid: int
-    host: str
-    node: str
-    python: str
-    code: str
+    host: str  # name of the machine
+    node: str  # id of the node in the cluster
+    python: str  # version
+    code: str  # see `compute_code_digest`
 
 
 class RayConfig(Struct, frozen=True, kw_only=True, tag=True):
-    """First message.
+    """First message."""
 
-    Arguments:
-        address: address of the cluster; "" starts one here that ends with the Ray process.
-        folder: for the files of such a cluster, deleted by the session's process.
-        program: see `WorkerActor`.
-        lease_seconds: see `Lease`.
-    """
-
-    address: str
-    folder: str
-    program: str
-    lease_seconds: float
+    address: str  # of the cluster; "" starts one here that ends with the Ray process
+    folder: str  # for the files of such a cluster, deleted by the session's process
+    program: str  # see `WorkerActor`
+    lease_seconds: float  # see `Lease`
 
 
 class AskLease(Struct, frozen=True, tag=True):
@@ -113,8 +96,6 @@ class RayFailed(Struct, frozen=True, tag=True):
 
 
 class ActorReady(Struct, frozen=True, tag=True):
-    """An actor has answered."""
-
     number: int
     hello: Hello
 

@@ -88,32 +88,23 @@ async def _serve(connection: socket.socket) -> None:
 
 
 class _RayCluster:
-    """The cluster to which this process is connected; see `Cluster`.
-
-    Arguments:
-        config: has the arguments of the actors.
-    """
+    """The cluster to which this process is connected; see `Cluster`."""
 
     def __init__(self, config: RayConfig) -> None:
         self._config = config
         self._ray: Any = import_module("ray")
 
     def kill(self, handle: ActorHandle) -> None:
-        """End the process of an actor."""
         self._ray.kill(handle)
 
     def is_gone(self, error: Exception, node: str) -> bool:
-        """Return whether an error proves that the process of an actor has ended.
-
-        The daemon of a node sees the end of its processes. If the daemon itself is lost, they may
-        go on.
-        """
+        # The daemon of a node sees the end of its processes. If the daemon itself is lost, they
+        # may go on.
         if not isinstance(error, self._ray.exceptions.ActorDiedError):
             return False
         return any(each["NodeID"] == node and each["Alive"] for each in self._ray.nodes())
 
     def create_actor(self, node: str) -> ActorHandle:
-        """Ask for a new actor on the node with this id."""
         strategies = import_module("ray.util.scheduling_strategies")
         # With soft=True Ray chooses a node at random, because an actor reserves no processors.
         strategy = strategies.NodeAffinitySchedulingStrategy(node, soft=False)
@@ -124,7 +115,6 @@ class _RayCluster:
         return options.remote(self._config.program, self._config.lease_seconds)
 
     def list_nodes(self) -> list[Node]:
-        """Return the nodes that Ray knows and has not declared dead."""
         return [
             Node(each["NodeID"], each["NodeManagerHostname"], each["Resources"].get("CPU", 0.0))
             for each in self._ray.nodes()
@@ -184,7 +174,7 @@ def _check_address(address: str) -> str:
 
 
 def _protect_token() -> None:
-    """Make the token of clusters on this machine a file that only its user can read."""
+    """Make sure that only its user can read the token of clusters on this machine."""
     names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
     if os.environ[_AUTH_MODE] == _NO_AUTH or any(name in os.environ for name in names):
         return
@@ -215,30 +205,17 @@ class Cluster(Protocol):
         """Return the nodes that Ray knows and has not declared dead."""
         ...
 
-    def create_actor(self, node: str) -> ActorHandle:
-        """Ask for a new actor on the node with this id."""
-        ...
+    def create_actor(self, node: str) -> ActorHandle: ...
 
-    def kill(self, handle: ActorHandle) -> None:
-        """End the process of an actor."""
-        ...
+    def kill(self, handle: ActorHandle) -> None: ...
 
     def is_gone(self, error: Exception, node: str) -> bool:
-        """Return whether an error of a call proves that the process of an actor has ended.
-
-        Arguments:
-            node: id of its node.
-        """
+        """Return whether an error of a call proves that the process on a node has ended."""
         ...
 
 
 class ActorLinks:
-    """The actors of a session that work, in the Ray process.
-
-    Arguments:
-        send: sends a message to the session's process.
-        lease_seconds: see `Lease`.
-    """
+    """The actors of a session that work, in the Ray process."""
 
     def __init__(
         self, cluster: Cluster, send: Callable[[ToTransport], None], lease_seconds: float
@@ -251,7 +228,7 @@ class ActorLinks:
         self._placement = Placement()
 
     def handle(self, message: ToRay) -> None:
-        """Handle a message of the session's process. One for an actor that has ended is dropped."""
+        # A message for an actor that has ended is dropped.
         if isinstance(message, OpenPart):
             self._open(message)
         elif link := self._links.get(message.number):
@@ -297,15 +274,12 @@ class ActorLinks:
         return self._cluster.create_actor(node)
 
     def kill(self, handle: ActorHandle) -> None:
-        """End the process of an actor."""
         self._cluster.kill(handle)
 
     def note_silence(self, number: int) -> None:
-        """Note that an actor does not answer; its node may be lost."""
         self._placement.note_silence(number)
 
     def is_gone(self, error: Exception, node: str) -> bool:
-        """Return whether an error proves that the process of an actor has ended; see `Cluster`."""
         return self._cluster.is_gone(error, node)
 
 
@@ -314,10 +288,10 @@ _AVOIDED_SECONDS = 60.0
 
 
 class Node(Struct, frozen=True):
-    """A node of the cluster. `machine`: its host name."""
+    """A node of the cluster."""
 
     id: str
-    machine: str
+    machine: str  # host name
     processors: float
 
 
@@ -325,9 +299,6 @@ class Placement:
     """The nodes of a session's actors. Threads may call the methods.
 
     Ray places actors that reserve no processors at random.
-
-    Arguments:
-        read_clock: returns the present time in seconds.
     """
 
     def __init__(self, read_clock: Callable[[], float] = read_clock) -> None:
@@ -341,9 +312,6 @@ class Placement:
 
         Nodes with processors come first, then those that answer, then the one with the fewest
         actors per processor.
-
-        Arguments:
-            number: of the actor. nodes: those on which it may start, at least one.
         """
         with self._lock:
             actors = Counter(self._nodes.values())
@@ -359,13 +327,12 @@ class Placement:
             return node.id
 
     def note_silence(self, number: int) -> None:
-        """Note that an actor does not answer: others come to other nodes for a while."""
+        # Other actors come to other nodes for a while.
         with self._lock:
             if node := self._nodes.get(number):
                 self._avoided_until[node] = self._read_clock() + _AVOIDED_SECONDS
 
     def remove(self, number: int) -> None:
-        """Note that an actor has ended or is lost."""
         with self._lock:
             self._nodes.pop(number, None)
 

@@ -35,10 +35,8 @@ from .messages import (
 
 # Without -P, Python would import modules of the current folder first, which may be a stranger's.
 _COMMAND = (sys.executable, "-P", "-m", "mudroom_fleet.ray_process")
-_LEASE_REPLY_SECONDS = 1.0
-"""Longest wait for the Ray process to tell the lease of an actor."""
-_EXIT_SECONDS = 10.0
-"""Seconds in which the Ray process must end Ray."""
+_LEASE_REPLY_SECONDS = 1.0  # longest wait for the Ray process to tell the lease of an actor
+_EXIT_SECONDS = 10.0  # seconds in which the Ray process must end Ray
 _FOLDER = "MUDROOM_RAY_FOLDER"
 """Variable by which the clean-up of orphans knows the processes of a cluster."""
 _RAY_ENDED = "the process that is connected to Ray has ended"
@@ -50,10 +48,6 @@ class RayTransport:
     Arguments:
         program: what a worker process executes; see `WorkerTransport`.
         environ: variables for the Ray process; a cluster on this machine inherits them.
-        lease_seconds: see `Lease`.
-
-    Attributes:
-        code: digest of the code that each node must have, too.
     """
 
     kind = "ray"
@@ -81,15 +75,11 @@ class RayTransport:
         self._is_closed = False
 
     def connect(self) -> RayConnection:
-        """Return a connection to a new worker process."""
         self._count += 1
         return RayConnection(self, self._count)
 
     async def start(self) -> int:
-        """Start the Ray process and return the number of processors of the cluster.
-
-        Returns 0 if it works already. Raises UsageError.
-        """
+        """Start the Ray process; return the processors of the cluster, 0 if it works already."""
         async with self._starting:
             if self._stream is not None:
                 return 0
@@ -114,7 +104,6 @@ class RayTransport:
             return processors
 
     def _list_variables(self, config: RayConfig) -> dict[str, str]:
-        """Return the variables of the Ray process."""
         # The clean-up of orphans looks for a path below the scratch directory.
         mark = {_FOLDER: f"{config.folder}/ray"} if config.folder else {}
         return {**os.environ, **self._environ, **mark}
@@ -131,18 +120,15 @@ class RayTransport:
         )
 
     async def open_actor(self, connection: RayConnection) -> None:
-        """Have the Ray process create the actor of a connection. Raises UsageError."""
         await self.start()
         self._connections[connection.number] = connection
         self.send(OpenPart(connection.number, connection.machine))
 
     def send(self, message: ToRay) -> None:
-        """Send a message to the Ray process."""
         if self._stream is not None:
             self._stream.send(message)
 
     def forget(self, number: int) -> None:
-        """Pass nothing more to a connection."""
         self._connections.pop(number, None)
 
     async def close(self) -> None:
@@ -160,7 +146,6 @@ class RayTransport:
                 await asyncio.to_thread(self._scratch.remove)
 
     async def _dispatch(self, process: ProgramLink, stream: MessageStream[ToTransport]) -> None:
-        """Pass the messages of a Ray process to the connections, until it ends."""
         try:
             # What is not a message ends the Ray process: nothing after it can be read.
             with suppress(msgspec.DecodeError):
@@ -185,14 +170,7 @@ class RayTransport:
 
 
 class RayConnection:
-    """The port WorkerConnection for an actor of Ray.
-
-    Arguments:
-        number: of the actor.
-
-    Attributes:
-        machine: see `place_on`.
-    """
+    """The port WorkerConnection for an actor of Ray."""
 
     answer_limits = None
     arrivals = 0
@@ -226,10 +204,7 @@ class RayConnection:
         """Do nothing: a shared actor counts its users elsewhere."""
 
     async def open(self) -> None:
-        """Start the actor. Raises UsageError if its node has other versions.
-
-        If that fails or is cancelled, the actor is ended.
-        """
+        """Start the actor; end it if that fails or is cancelled, or its node has other versions."""
         self._hello = asyncio.get_running_loop().create_future()
         try:
             await self._transport.open_actor(self)
@@ -246,12 +221,10 @@ class RayConnection:
             raise
 
     def send(self, data: bytes) -> None:
-        """Send bytes to the actor."""
         if not self._arrived.has_ended:
             self._transport.send(PartBytes(self.number, data))
 
     async def receive(self) -> bytes:
-        """Return the bytes that have arrived; none when the actor is lost or closed."""
         return await self._arrived.receive()
 
     async def read_lease(self) -> float | None:
@@ -284,7 +257,6 @@ class RayConnection:
         self._stopped.set()
 
     def handle(self, message: FromLink) -> None:
-        """Handle a message of the Ray process."""
         if isinstance(message, PartBytes):
             self._arrived.add(message.data)
         elif isinstance(message, ActorReady):
@@ -301,7 +273,7 @@ class RayConnection:
             self._stopped.set()
 
     def end(self, reason: str) -> None:
-        """Handle the end of the Ray process: no call renews the lease of the actor any more."""
+        # The Ray process has ended: no call renews the lease of the actor any more.
         if not self._arrived.has_ended:
             self.loss = reason
             self._end()
@@ -320,7 +292,6 @@ class RayConnection:
 
 
 def check_versions(hello: Hello, code: str) -> None:
-    """Raise UsageError if a node has other versions than this machine; `code`: of this machine."""
     python = platform.python_version()
     if hello.code != code or _get_minor(hello.python) != _get_minor(python):
         raise UsageError(
@@ -332,12 +303,10 @@ def check_versions(hello: Hello, code: str) -> None:
 
 
 def _get_minor(version: str) -> str:
-    """Return the version without its last number."""
     return version.rpartition(".")[0]
 
 
 async def _greet(stream: MessageStream[ToTransport], config: RayConfig) -> int:
-    """Send a Ray process its config and return the processors of its cluster. Raises UsageError."""
     stream.send(config)
     message = await stream.receive()
     if isinstance(message, RayReady):

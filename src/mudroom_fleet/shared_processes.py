@@ -32,8 +32,7 @@ from .messages import (
     ShareProcess,
 )
 
-_CLOSE_SECONDS = 1.5
-"""Longest wait until a process has closed the resources of a session."""
+_CLOSE_SECONDS = 1.5  # longest wait until a process has closed the resources of a session
 _ENDED = "a process that several sessions use has ended"
 _UNREADABLE = "it sent bytes that are not a message"
 
@@ -41,9 +40,7 @@ _UNREADABLE = "it sent bytes that are not a message"
 class ProcessPart(Protocol):
     """A session's part of a process."""
 
-    def handle(self, message: FromShared) -> None:
-        """Take a message of the process for the session."""
-        ...
+    def handle(self, message: FromShared) -> None: ...
 
     def end(self) -> None:
         """Note that the process is lost, and detach the part."""
@@ -57,13 +54,6 @@ class SharedProcess:
         connection: the process, not started.
         program: what the process executes for each session; see `WorkerTransport`.
         machine: name of the machine it starts on, "" if that does not matter.
-
-    Attributes:
-        send: sends a message to the process.
-        runs: runs of all sessions that the process has.
-        is_lost: it has ended, is being ended, or could not start.
-        is_draining: it gets no further runs, and ends after the last session that uses it.
-        loss: why it was lost, "" if not known.
     """
 
     def __init__(self, connection: WorkerConnection, program: str, machine: str = "") -> None:
@@ -72,10 +62,10 @@ class SharedProcess:
         self._stream = MessageStream[FromShared](connection, FromShared)
         self.send = self._stream.send
         self.machine = machine
-        self.runs = 0
-        self.is_lost = False
-        self.is_draining = False
-        self.loss = ""
+        self.runs = 0  # of all sessions
+        self.is_lost = False  # it has ended, is being ended, or could not start
+        self.is_draining = False  # it gets no further runs, and ends after its last session
+        self.loss = ""  # why it was lost
         self._parts: dict[int, ProcessPart] = {}
         self._numbers = count(1)
         self._opening: asyncio.Task[None] | None = None
@@ -90,14 +80,10 @@ class SharedProcess:
 
     @property
     def has_started(self) -> bool:
-        """True if the process has started."""
         return self._dispatching is not None
 
     async def open(self) -> None:
-        """Start the process, if that is not done. A cancel ends the wait, not the start.
-
-        Raises UsageError if it cannot execute runs.
-        """
+        """Start the process, if that is not done. A cancel ends the wait, not the start."""
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(_read_exception)
@@ -116,11 +102,9 @@ class SharedProcess:
 
     @property
     def has_stopped(self) -> bool:
-        """True if the process does nothing more."""
         return self._stopped.is_set()
 
     def attach(self, part: ProcessPart) -> int:
-        """Pass messages to a part from now on. Return its number."""
         number = next(self._numbers)
         self._parts[number] = part
         return number
@@ -136,7 +120,6 @@ class SharedProcess:
         return was_attached
 
     def drain(self) -> None:
-        """Give the process no further runs."""
         self.is_draining = True
 
     def kill(self, reason: str) -> None:
@@ -165,7 +148,6 @@ class SharedProcess:
             await self.connection.wait_until_stopped()
 
     async def close(self) -> None:
-        """End the process, which has no runs."""
         if self._opening is not None:
             await asyncio.gather(self._opening, return_exceptions=True)
         self._stream.flush()
@@ -174,7 +156,6 @@ class SharedProcess:
         await asyncio.gather(*tasks)
 
     async def _dispatch(self) -> None:
-        """Pass the messages of the process to the parts, until it ends."""
         try:
             while messages := await self._stream.receive_all():
                 for message in messages:
@@ -194,13 +175,7 @@ class SharedProcess:
 
 
 class SharedProcesses:
-    """The worker processes of several sessions.
-
-    Arguments:
-        transport: starts the processes, which execute `serve` of this package.
-        size: number of processes.
-        program: what a process executes for each session; see `WorkerTransport`.
-    """
+    """The worker processes of several sessions. They execute `serve` of this package."""
 
     def __init__(self, transport: WorkerTransport, size: int, program: str) -> None:
         self.transport = transport
@@ -219,9 +194,8 @@ class SharedProcesses:
     def choose(self, machine: str, used: Collection[SharedProcess]) -> SharedProcess:
         """Return a process with few runs; it may not have started. Raises UsageError after `close`.
 
-        Arguments:
-            machine: name of the machine it should be on, "" if that does not matter.
-            used: processes that the session uses already; chosen only if there is no other one.
+        A machine of "" does not matter. Processes that the session has `used` are chosen only if
+        there is no other one.
         """
         if self._is_closed:
             raise UsageError("the worker processes of the sessions are closed", where="worker")
@@ -233,7 +207,6 @@ class SharedProcesses:
         return min(unused or ready, key=lambda each: each.load)
 
     async def open(self) -> None:
-        """Start all processes now. Raises UsageError if one cannot execute runs."""
         await asyncio.gather(*(process.open() for process in self._list_ready()))
 
     async def close(self) -> None:
@@ -274,11 +247,7 @@ def _read_exception(task: asyncio.Task[None]) -> None:
 
 
 class SharedTransport:
-    """The port WorkerTransport for one of several sessions that share worker processes.
-
-    Arguments:
-        processes: the worker processes; they outlive `close`.
-    """
+    """The port WorkerTransport for one of several sessions that share worker processes."""
 
     is_shared = True
 
@@ -297,11 +266,7 @@ class SharedTransport:
 
 
 class SharedConnection:
-    """The port WorkerConnection for a session's part of a shared process.
-
-    Arguments:
-        used: processes that the session uses.
-    """
+    """The port WorkerConnection for a session's part of a shared process."""
 
     def __init__(self, processes: SharedProcesses, used: list[SharedProcess]) -> None:
         self._processes = processes
@@ -318,37 +283,30 @@ class SharedConnection:
 
     @property
     def pid(self) -> int | None:
-        """Id of the process, None before `open`."""
         return self._process and self._process.connection.pid
 
     @property
     def host(self) -> str:
-        """Name of its machine, "" before `open`."""
         return self._process.connection.host if self._process else ""
 
     @property
     def node(self) -> str:
-        """Id of its node in a cluster, "" if there is none."""
         return self._process.connection.node if self._process else ""
 
     @property
     def loss(self) -> str:
-        """Why the process was lost, "" if not known."""
         return self._process.loss if self._process else ""
 
     @property
     def is_draining(self) -> bool:
-        """True if the process gets no further runs of any session."""
         return bool(self._process and self._process.is_draining and not self._over.done())
 
     @property
     def other_runs(self) -> int:
-        """Number of runs of other sessions in the process."""
         return self._process.runs - self._runs if self._process and not self._over.done() else 0
 
     @property
     def answer_limits(self) -> AnswerLimits | None:
-        """How long the process may be silent; None before `open`."""
         return self._process.connection.answer_limits if self._process else None
 
     @property
@@ -357,21 +315,17 @@ class SharedConnection:
         return self._process.connection.arrivals if self._process else 0
 
     def read_activity(self) -> Activity | None:
-        """Return what the process does, None before `open`."""
         return self._process.connection.read_activity() if self._process else None
 
     def place_on(self, machine: str) -> None:
-        """Use a process on this machine, or fail to open."""
         self._machine = machine
 
     def note_runs(self, count: int) -> None:
-        """Note how many runs of the session the process has."""
         if self._process is not None and not self._over.done():
             self._process.runs += count - self._runs
         self._runs = count
 
     def drain(self) -> None:
-        """Give the process no further runs of any session."""
         if self._process is not None and not self._over.done():
             self._process.drain()
 
@@ -388,7 +342,6 @@ class SharedConnection:
             await self._begin(self._enter())
 
     def _enter(self) -> SharedProcess:
-        """Choose a process and take a part of it."""
         self._process = process = self._processes.choose(self._machine, self._used)
         self._is_closed = self._has_begun = False
         self._arrived = Arrivals()
@@ -399,7 +352,6 @@ class SharedConnection:
         return process
 
     async def _begin(self, process: SharedProcess) -> None:
-        """Start the process and the session's part of it."""
         try:
             await process.open()
             if self._over.done():  # the process was lost, or the session is closing
@@ -416,12 +368,10 @@ class SharedConnection:
         return f"no worker process: {self.loss or 'it has ended'}"
 
     def send(self, data: bytes) -> None:
-        """Send bytes of the session to the process."""
         if self._process is not None and not self._over.done():
             self._process.send(PartBytes(self._number, data))
 
     def handle(self, message: FromShared) -> None:
-        """Take a message of the process for the session."""
         if isinstance(message, PartBytes):
             self._arrived.add(message.data)
         elif isinstance(message, SessionReady):
@@ -444,11 +394,9 @@ class SharedConnection:
             self._opened.set_exception(UsageError(self._describe_loss(), where="worker"))
 
     async def receive(self) -> bytes:
-        """Return the bytes that have arrived; none when the process is lost or closed."""
         return await self._arrived.receive()
 
     async def read_lease(self) -> float | None:
-        """Return the seconds for which the process may work without a call; None for no lease."""
         return await self._process.connection.read_lease() if self._process else None
 
     def kill(self, reason: str) -> None:

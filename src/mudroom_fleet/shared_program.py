@@ -25,8 +25,7 @@ from .messages import (
 _CLOSED_PER_COLLECTION = 20
 """Closed sessions after which garbage is collected; the objects of a session refer to each other,
 and the thresholds of this process are high."""
-_FAILED = 1
-"""Exit code after an error that is none of mudroom."""
+_FAILED = 1  # exit code after an error that is none of mudroom
 
 Program: TypeAlias = Callable[[RunLink], Coroutine[Any, Any, None]]
 
@@ -59,11 +58,7 @@ class _SessionLink(Arrivals):
 
 
 class _SharedServer:
-    """Sessions of one worker process.
-
-    Arguments:
-        program: executes the runs of a session until the end of its link.
-    """
+    """Sessions of one worker process; the program executes the runs of each until its link ends."""
 
     def __init__(self, link: RunLink, stream: MessageStream[ToShared], program: Program) -> None:
         self._link = link
@@ -74,7 +69,6 @@ class _SharedServer:
         self._closed_count = 0
 
     async def serve(self) -> None:
-        """Handle messages until the process of the sessions closes the link."""
         self._link.start_beats()
         while messages := await self._stream.receive_all():
             for message in messages:
@@ -106,7 +100,7 @@ class _SharedServer:
             gc.collect()
 
     def _finish(self, task: asyncio.Task[None]) -> None:
-        """End the process after an unexpected error: nothing may continue with half a session."""
+        # After an unexpected error nothing may continue with half a session.
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:

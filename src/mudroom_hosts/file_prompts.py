@@ -10,30 +10,17 @@ from mudroom.errors import UsageError
 
 
 class FilePrompt(Struct, frozen=True, kw_only=True):
-    """A prompt of a file: a command or a skill.
-
-    Arguments:
-        name: without a slash.
-        hint: its arguments as the user writes them, "" if the file does not say.
-        format_prompt: returns the prompt of a call with these arguments, "" if it is empty.
-        find_problem: returns why it is empty.
-    """
+    """A command or a skill of a file. `name` has no slash; `hint` shows its arguments, if any."""
 
     name: str
     description: str
     hint: str = ""
-    format_prompt: Callable[[str], str]
-    find_problem: Callable[[], str]
+    format_prompt: Callable[[str], str]  # takes the arguments; "" if the prompt is empty
+    find_problem: Callable[[], str]  # why it is empty
 
 
 def fill_file_prompt(line: str, prompts: Mapping[str, FilePrompt]) -> str:
-    """Return the text of the prompt that a line calls, else the line.
-
-    Arguments:
-        prompts: by name.
-
-    Raises UsageError for a prompt without a text.
-    """
+    """Return the text of the prompt that a line calls, else the line."""
     prompt = find_file_prompt(line, prompts)
     if prompt is None:
         return line
@@ -45,6 +32,5 @@ def fill_file_prompt(line: str, prompts: Mapping[str, FilePrompt]) -> str:
 
 
 def find_file_prompt(line: str, prompts: Mapping[str, FilePrompt]) -> FilePrompt | None:
-    """Return the prompt that a line calls, None for a text."""
     name = line.strip().partition(" ")[0]
     return prompts.get(name.removeprefix("/")) if name.startswith("/") else None

@@ -15,39 +15,27 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-MAX_LINE = 16 << 20
-"""Bytes of the longest line; longer ones are skipped."""
+MAX_LINE = 16 << 20  # bytes of the longest line; longer ones are skipped
 
 _CHUNK = 1 << 16
-_MAX_UNREAD = 1_000
-"""Lines that wait for the reader; the thread reads on when there are fewer."""
+_MAX_UNREAD = 1_000  # lines that wait for the reader; the thread reads on when there are fewer
 
-MAX_WAITING = 64 << 20
-"""Bytes that may wait for a reader. With more of them the output is closed."""
+MAX_WAITING = 64 << 20  # bytes that may wait for a reader. With more of them the output is closed.
 
-_END_SECONDS = 1.0
-"""Seconds that a reader has for the last lines after `hurry`."""
+_END_SECONDS = 1.0  # seconds that a reader has for the last lines after `hurry`
 
 
 class LineInput:
-    """The lines of a file descriptor, without their line feeds.
-
-    Arguments:
-        descriptor: stays open.
-
-    Attributes:
-        skipped: number of lines that were longer than MAX_LINE.
-    """
+    """The lines of a file descriptor, without their line feeds. The descriptor stays open."""
 
     def __init__(self, descriptor: int) -> None:
-        self.skipped = 0
+        self.skipped = 0  # lines longer than MAX_LINE
         self._descriptor = descriptor
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._slots = threading.Semaphore(_MAX_UNREAD)
         self._loop = asyncio.get_running_loop()
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Yield the lines until the end of the input."""
         threading.Thread(target=self._read_all, name="line input", daemon=True).start()
         while (line := await self._queue.get()) is not None:
             self._slots.release()
@@ -96,10 +84,6 @@ class LineOutput:
         descriptor: stays open.
         on_closed: called once, in the event loop, when no more lines are written; it gets the
             reason, "" if the reader has closed its end.
-        max_waiting: bytes that may wait for the reader.
-
-    Attributes:
-        has_failed: whether lines were lost.
     """
 
     def __init__(
@@ -117,7 +101,7 @@ class LineOutput:
         self._waiting_bytes = 0
         self._waiting_lines = 0
         self._is_closed = False
-        self.has_failed = False
+        self.has_failed = False  # lines were lost
         self._drained = asyncio.Event()
         self._drained.set()
         self._hurried = asyncio.Event()
@@ -137,11 +121,9 @@ class LineOutput:
         self._lines.put(line)
 
     async def drain(self) -> None:
-        """Wait until no line waits, or the output is closed."""
         await self._drained.wait()
 
     def hurry(self) -> None:
-        """Let `close` wait only a short time, now or later."""
         self._hurried.set()
 
     async def close(self) -> None:
@@ -173,7 +155,7 @@ class LineOutput:
                 return
 
     def _write(self, line: bytes) -> str | None:
-        """Write a line; return the reason why that is not possible, None if it is written."""
+        """Return why the line cannot be written, None if it is."""
         rest = memoryview(line)
         while rest:
             try:

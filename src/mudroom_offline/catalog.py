@@ -53,13 +53,11 @@ class ManifestFormat(Struct, frozen=True):
 
 @cache
 def load_data(name: str) -> dict[str, Any]:
-    """Load one file of `data/`."""
     return tomllib.loads((Path(__file__).parent / "data" / f"{name}.toml").read_text("utf-8"))
 
 
 @cache
 def load_rows(file: str, table: str, row: type[Row]) -> tuple[Row, ...]:
-    """Load one array of tables from a file of `data/`."""
     return msgspec.convert(load_data(file)[table], tuple[row, ...])
 
 
@@ -78,7 +76,6 @@ def load_pattern(name: str) -> re.Pattern[str]:
 
 @cache
 def join_patterns(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Make a pattern that matches any of the patterns, ignoring case."""
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
 
 

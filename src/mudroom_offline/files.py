@@ -138,7 +138,6 @@ def format_block(rows: list[str], say: Translator, most: int = 60) -> str:
 
 
 def format_table(head: Iterable[str], rows: Iterable[tuple[str, ...]]) -> str:
-    """Make a Markdown table."""
     names = list(head)
     lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
     for row in rows:
@@ -148,7 +147,6 @@ def format_table(head: Iterable[str], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def describe_file(file: FileText, say: Translator) -> str:
-    """Describe a file in one line: number of lines, first words, and lines with definitions."""
     if file.problem and not file.text:
         return say("no_line_read", error=file.problem)[:_LENGTH]
     count = say.count(file.text.count("\n") + 1, "line")

@@ -29,23 +29,19 @@ class OfflineModel(Struct, kw_only=True):
     sleep: Sleep = asyncio.sleep  # waits for a number of seconds
 
     def start_conversation(self, config: RequestConfig) -> RuleConversation:
-        """Start a conversation."""
         return RuleConversation(config, self.pace, self.sleep)
 
     async def close(self) -> None:
-        """Do nothing: there is no connection to close."""
+        pass  # there is no connection
 
 
 class RuleConversation(Struct):
-    """Conversation that is answered by the rules."""
-
     config: RequestConfig
     pace: float
     sleep: Sleep
     messages: list[Message] = field(default_factory=list[Message])
 
     def append(self, message: Message) -> None:
-        """Append a message."""
         self.messages.append(message)
 
     async def request_answer(

@@ -31,7 +31,6 @@ class Translator(Struct, frozen=True):
         return f"{number:,} {self(unit)}{plural}"
 
     def join(self, items: Iterable[str]) -> str:
-        """Join a list as running text."""
         return ("、" if self.is_chinese else ", ").join(items)
 
     def join_first(self, items: Iterable[str], mark: str = "", most: int = 3) -> str:
@@ -72,7 +71,6 @@ class Request(Struct, frozen=True):
     folder: str | None = None  # the folder to look in; None for everything
 
     def name_place(self, say: Translator) -> str:
-        """Return the name of the folder that the answer is about."""
         return f"`{self.folder}/`" if self.folder else say("this_folder")
 
 
@@ -86,5 +84,4 @@ def plan_call(tool: str, **arguments: Any) -> ToolCallBlock:
 
 
 def combine(parts: Iterable[str]) -> str:
-    """Join the parts of an answer that are not empty."""
     return "\n\n".join(part.strip() for part in parts if part.strip())

@@ -100,7 +100,6 @@ def find_symbols(text: str) -> list[str]:
 
 
 def find_folders(text: str) -> list[str]:
-    """List the folders that a request names."""
     bare = re.sub(r"https?://\S+", " ", text)
     names: list[str] = []
     for pattern in load_data("intents")["folders"]:

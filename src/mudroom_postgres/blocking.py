@@ -42,11 +42,9 @@ class BlockingRows:
         self._rows = rows
 
     def fetchone(self) -> Any:  # noqa: ANN401  (its columns)
-        """Return the first row, None if there is none."""
         return self._rows[0] if self._rows else None
 
     def fetchall(self) -> list[Any]:
-        """Return all rows."""
         return list(self._rows)
 
 
@@ -55,20 +53,13 @@ class BlockingConnection:
 
     Call it from one thread at a time, never from the loop of the connections.
 
-    Arguments:
-        url: address of the database.
-
-    Attributes:
-        place: the address without its password.
-        in_transaction: whether a transaction is open. One whose connection is lost is not.
-
-    Raises UsageError for a bad address; all methods raise JournalError.
+    All methods raise JournalError.
     """
 
     def __init__(self, url: str) -> None:
         check_url(url)
         self.place = hide_password(url)
-        self.in_transaction = False
+        self.in_transaction = False  # also after the connection of a transaction was lost
         self._url = url
         self._connection: Connection | None = None
         self._rests_until = 0.0
@@ -109,7 +100,6 @@ class BlockingConnection:
         return BlockingRows(rows)
 
     def close(self) -> None:
-        """Close the connection."""
         asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
 
     def _wait(self, work: Callable[[Connection], Awaitable[_T]], *, may_connect: bool) -> _T:
@@ -145,7 +135,6 @@ class BlockingConnection:
 def make_work(
     statement: str, values: Sequence[Any]
 ) -> Callable[[Connection], Awaitable[Sequence[Any]]]:
-    """Make the work of a statement, which returns its rows."""
     numbered = number_placeholders(statement)
     cleaned = [_clean(value) for value in values]
 
@@ -166,7 +155,6 @@ def number_placeholders(statement: str) -> str:
 
 
 def _is_lost(error: Exception) -> bool:
-    """Return whether a connection cannot be used after an error."""
     state = get_state(error)
     return not state or state.startswith(_LOST_STATES)
 

@@ -50,7 +50,7 @@ class BackgroundLoop:
         atexit.register(self._close)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the thread and return its result. A cancel reaches it there."""
+        """Run a coroutine in the thread. A cancel reaches it there."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
 
     def close_at_exit(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -167,9 +167,6 @@ class WaitNotice:
     """The notice about one database, which sessions that wait together share.
 
     All methods are called in the background loop.
-
-    Arguments:
-        place: address of the database, without a password.
     """
 
     def __init__(self, place: str) -> None:
@@ -178,13 +175,7 @@ class WaitNotice:
         self._began = 0.0
 
     def start(self, writer: object, cause: str, seconds: float, tell: Tell) -> None:
-        """Report that a writer has been waiting for `NOTICE_SECONDS`.
-
-        Arguments:
-            cause: why it waits.
-            seconds: how long it waits at most.
-            tell: shows a notice.
-        """
+        """Report that a writer has waited for NOTICE_SECONDS; it waits at most `seconds`."""
         if not self._waiting:
             self._began = time.monotonic() - NOTICE_SECONDS
             tell(
@@ -194,11 +185,7 @@ class WaitNotice:
         self._waiting.add(writer)
 
     def end(self, writer: object, tell: Tell, *, is_stored: bool) -> None:
-        """Report that a writer has stopped waiting, if it was.
-
-        Arguments:
-            is_stored: false if it gave up, which its own error reports.
-        """
+        """Report that a writer waits no more. If it gave up, its own error says so."""
         if writer not in self._waiting:
             return
         self._waiting.remove(writer)
@@ -218,12 +205,7 @@ _WORK_SECONDS = 30.0
 
 
 class Database:
-    """This process's connections to a database. Create it with `get_database`.
-
-    Attributes:
-        place: its address without the password, for messages.
-        wait_notice: reports to the user that sessions are waiting for it.
-    """
+    """This process's connections to a database. Create it with `get_database`."""
 
     def __init__(self, url: str) -> None:
         check_url(url)
@@ -250,11 +232,8 @@ class Database:
     ) -> T:
         """Work with a connection, from any event loop, and return the result.
 
-        Arguments:
-            work: runs in the background loop and ends at the first failing statement.
-            is_repeatable: repeat it once if its connection was lost, so it may have effect twice.
-
-        Raises JournalError.
+        The work runs in the background loop and ends at the first failing statement. If it is
+        repeatable, it runs again once when its connection was lost, so it may have effect twice.
         """
         self._tell_of_password_file()
         return await self._background.run(self._run(work, 2 if is_repeatable else 1))
@@ -349,5 +328,4 @@ def get_database(url: str) -> Database:
 
 
 def make_work(statement: str, *values: Any) -> Callable[[Connection], Awaitable[Any]]:
-    """Make work that runs one statement and returns its rows."""
     return lambda connection: connection.fetch(statement, *values)

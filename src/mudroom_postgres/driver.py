@@ -59,9 +59,7 @@ class Connection(Protocol):
 
     def terminate(self) -> None: ...
 
-    async def close(self, *, timeout: float | None = None) -> None:
-        """Close the connection."""
-        ...
+    async def close(self, *, timeout: float | None = None) -> None: ...
 
 
 async def connect(url: str) -> Connection:
@@ -211,7 +209,6 @@ def is_temporary(error: BaseException) -> bool:
 
 
 def translate_error(error: BaseException, place: str) -> JournalError:
-    """Translate an error of a statement or connection."""
     state = get_state(error)
     text = describe_cause(error)
     if isinstance(error, ValueError):  # of asyncpg, before it connects
@@ -234,12 +231,7 @@ def translate_error(error: BaseException, place: str) -> JournalError:
 
 
 def make_unrecorded_error(error: BaseException, place: str, seconds: float) -> JournalError:
-    """Make the error for events that could not be stored.
-
-    Arguments:
-        error: the error of the last attempt.
-        seconds: how long the database was retried.
-    """
+    """Make the error for events that were retried for some seconds and could not be stored."""
     if not is_temporary(error):
         return translate_error(error, place)
     if get_state(error) == _TOO_MANY_CONNECTIONS:
@@ -267,7 +259,6 @@ def describe_cause(error: BaseException) -> str:
 
 
 def make_lost_session_error(place: str) -> JournalBusy:
-    """Make the error for a writer whose session another process has taken over."""
     return JournalBusy(
         "another process has taken this session over; this was not recorded",
         where=place,

@@ -69,7 +69,6 @@ def encode_row(session: UUID, n: int, event: StoredEvent) -> bytes:
 
 
 def make_copy_message(rows: Sequence[bytes]) -> bytearray:
-    """Join rows into one COPY message."""
     return bytearray(b"".join((_HEADER, *rows, _END)))
 
 
@@ -117,13 +116,9 @@ async def read_events(
     after: int = 0,
     types: Collection[type[StoredEvent]] = (),
 ) -> AsyncIterator[StoredEvent]:
-    """Yield the events recorded so far, oldest first, in short queries.
-
-    So no transaction stays open.
+    """Yield the events recorded so far, oldest first, in short queries: no transaction stays open.
 
     A read of all types detects missing records; a read of some types checks only those.
-
-    Raises JournalDamaged, JournalError.
     """
     place = f"{database.place}, session {session}"
     tags = ",".join(get_tag(event_type) for event_type in types)
@@ -274,26 +269,16 @@ thousands at once would hold up timers, input and cancels."""
 
 
 class _Append(NamedTuple):
-    """An append waiting for its commit.
-
-    Arguments:
-        first: number of its first event.
-        summary: summary state to save after it, "" for none.
-    """
-
-    first: int
+    first: int  # number of its first event
     rows: list[bytes]
-    summary: str
+    summary: str  # state to save after it, "" for none
     waiter: asyncio.Future[None]
 
 
 class PostgresJournal:
     """The only writer of a session. The store creates it with a lease it has taken.
 
-    It belongs to the event loop of its first append.
-
-    Arguments:
-        last: number of the last recorded event.
+    It belongs to the event loop of its first append; `last` is the number of the last event.
     """
 
     def __init__(
@@ -385,7 +370,6 @@ class PostgresJournal:
                 await self._lease.release()
 
     async def _store_waiting(self) -> int:
-        """Store the waiting appends; return how many there were."""
         batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
         if self._failure is None:
             rows = [row for each in batch for row in each.rows]

@@ -107,7 +107,6 @@ class Lease:
 
 
 async def read_holder(database: Database, session: UUID) -> Mapping[str, Any] | None:
-    """Return who holds the lease of a session, None if no one does."""
     rows = await database.run(make_work(_READ, session))
     return rows[0] if rows else None
 

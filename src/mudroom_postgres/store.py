@@ -160,7 +160,6 @@ class PostgresStore:
         return select_session(text, await self._list_ids(), await self._list_names())
 
     async def check_name(self, name: str, session: str = "") -> None:
-        """Check that a session can have this name. Raises UsageError."""
         check_session_name(name, await self._list_names(), session)
 
     async def rename(self, session: str, name: str) -> None:
@@ -183,7 +182,6 @@ class PostgresStore:
             raise
 
     async def delete(self, session: str) -> None:
-        """Delete a session. Raises UnknownName, JournalBusy."""
         key = await self._require(session)
         where = f"{self._database.place}, session {session}"
         holder = await read_holder(self._database, key)

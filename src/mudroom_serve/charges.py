@@ -15,11 +15,7 @@ from .state.sessions import Amounts, SessionRecord, SpendingRecords
 
 
 class SessionCharges:
-    """The charges of one session. Each event is charged once, also after a crash.
-
-    Arguments:
-        on_spent: called with the owner after an update.
-    """
+    """The charges of one session. Each event is charged once, also after a crash."""
 
     def __init__(
         self,
@@ -38,12 +34,11 @@ class SessionCharges:
 
     @property
     def has_limits(self) -> bool:
-        """Return whether the owner may spend only a limited amount each day."""
+        """Whether the owner may spend only a limited amount each day."""
         choices = self._record.choices
         return choices.usd_per_day is not None or choices.tokens_per_day is not None
 
     async def update(self) -> None:
-        """Charge the events since the last update. Raises JournalError, MudroomError."""
         async with self._lock:
             await self._update()
         self._on_spent(self._record.owner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 import msgspec
@@ -28,25 +28,16 @@ from .state.sessions import SessionRecord
 from .state.tokens import TokenRecords
 
 _MAX_PAGE = 1_000
-_PAGE_BYTES = 2 << 20
-"""Bytes of events after which a page ends."""
+_PAGE_BYTES = 2 << 20  # bytes of events after which a page ends
 KINDS: frozenset[str] = frozenset(str(kind.__struct_config__.tag) for kind in StoredEvent.__args__)
 
 
 class EventFilter(Struct, frozen=True):
-    """The events that a client wants.
-
-    Arguments:
-        kinds: types; an empty set is all. run: a run and those below it, "" for all.
-        deltas: streamed text, too.
-    """
-
-    kinds: frozenset[str]
-    run: str
-    deltas: bool
+    kinds: frozenset[str]  # empty for all
+    run: str  # with those below it, "" for all
+    deltas: bool  # streamed text, too
 
     def accepts(self, kind: str, run: str) -> bool:
-        """Return whether the client wants an event."""
         if kind == "delta":
             if not self.deltas:
                 return False
@@ -56,11 +47,7 @@ class EventFilter(Struct, frozen=True):
 
 
 class EventRoutes:
-    """Pages and streams of events.
-
-    Arguments:
-        closing: set when all streams must end.
-    """
+    """Pages and streams of events. `closing` is set when all streams must end."""
 
     def __init__(
         self,
@@ -80,7 +67,6 @@ class EventRoutes:
         self._faults = Faults()
 
     async def list(self, call: Call) -> web.Response:
-        """Return a page of events."""
         record = await self._sessions.find(call)
         after = parse_cursor(record.id, call.get("after"))
         wanted = parse_filter(call)
@@ -198,21 +184,15 @@ class EventRoutes:
 
 
 def parse_filter(call: Call) -> EventFilter:
-    """Return the filter of a query. Raises RequestError."""
     kinds = [name for name in call.get("kinds").split(",") if name]
-    check_kinds(kinds)
-    deltas = call.get("deltas")
-    if deltas not in ("", "0", "1"):
-        raise make_wrong_request("deltas must be 0 or 1", "deltas")
-    return EventFilter(frozenset(kinds), call.get("run"), deltas == "1")
-
-
-def check_kinds(kinds: Iterable[str]) -> None:
-    """Raise RequestError for a type of event that does not exist."""
     for kind in kinds:
         if kind not in KINDS:
             known = ", ".join(sorted(KINDS))
             raise make_wrong_request(f"there is no event {kind!r}; known: {known}", "kinds")
+    deltas = call.get("deltas")
+    if deltas not in ("", "0", "1"):
+        raise make_wrong_request("deltas must be 0 or 1", "deltas")
+    return EventFilter(frozenset(kinds), call.get("run"), deltas == "1")
 
 
 async def wait_for_change(change: asyncio.Event, keepalive_seconds: float) -> bool:
@@ -228,9 +208,7 @@ async def wait_for_change(change: asyncio.Event, keepalive_seconds: float) -> bo
 class TimedWriter:
     """Writer to a client that may read slowly.
 
-    Arguments:
-        seconds: time for one write. Then the connection is cut; the client continues with its last
-            cursor.
+    After `seconds` for one write the connection is cut; the client continues with its last cursor.
     """
 
     def __init__(self, request: web.Request, response: web.StreamResponse, seconds: float) -> None:
@@ -242,7 +220,6 @@ class TimedWriter:
     async def open(
         cls, call: Call, seconds: float, headers: Mapping[str, str] | None = None
     ) -> TimedWriter:
-        """Begin the response to a call: a stream of events."""
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", **(headers or {})}
         )
@@ -250,7 +227,6 @@ class TimedWriter:
         return cls(call.request, response, seconds)
 
     async def write(self, data: bytes) -> None:
-        """Write data. Raises TimeoutError, ConnectionError."""
         try:
             async with time_limit(self._seconds):
                 await self.response.write(data)

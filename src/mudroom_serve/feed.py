@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
@@ -24,60 +23,41 @@ MAX_BYTES = 4 << 20
 
 
 class Frame(Struct, frozen=True, gc=False):
-    """One message of a stream.
-
-    Arguments:
-        number: its place in the feed; 0 if it was read from the journal.
-        position: of the event in the journal; of a Delta, that of the event before it.
-        run: of the event. kind: type of the event.
-        data: as streams send it.
-    """
-
-    number: int
-    position: int
+    number: int  # its place in the feed; 0 if it was read from the journal
+    position: int  # of the event in the journal; of a Delta, that of the event before it
     run: str
     kind: str
-    data: bytes
+    data: bytes  # as streams send it
 
 
 class SessionFeed:
-    """The newest events of one session.
-
-    Attributes:
-        streams: number of streams. Without one, nothing is kept.
-        status_number: grows when the state of the session may have changed.
-        tail: position of the last event that is not kept, None before the first event is shown.
-            A stream that has all events up to it can join.
-    """
+    """The newest events of one session."""
 
     def __init__(self, session: str) -> None:
         self.session = session
-        self.streams = 0
-        self.status_number = 0
+        self.streams = 0  # without one, nothing is kept
+        self.status_number = 0  # grows when the state of the session may have changed
+        # Position of the last event that is not kept, None before the first event is shown. A
+        # stream that has all events up to it can join.
         self.tail: int | None = None
+        # Set by the next change. Take it before looking at the frames.
+        self.change = asyncio.Event()
         self._last: int | None = None
         self._frames: deque[Frame] = deque()
         self._bytes = 0
         self._count = 0
-        self._changed = asyncio.Event()
-
-    @property
-    def change(self) -> asyncio.Event:
-        """The event that is set by the next change. Take it before looking at the frames."""
-        return self._changed
 
     def notify(self) -> None:
-        """Wake all streams: the state of the session may have changed."""
         self.status_number += 1
         self.wake()
 
     def wake(self) -> None:
         """Wake all streams."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self.change.set()
+        self.change = asyncio.Event()
 
     def observe(self, first: int, events: Sequence[StoredEvent]) -> None:
-        """Add events that are durable. `first`: position of the first one."""
+        """Add durable events; `first` is the position of the first one."""
         last = self._last
         if last is None or first > last + 1:
             self.forget()
@@ -95,9 +75,10 @@ class SessionFeed:
         self.wake()
 
     def show_delta(self, event: Delta) -> None:
-        """Add streamed text."""
         if self.streams and self._last is not None:
-            self._add(make_delta_frame(event, self._last, self._count + 1))
+            data = b"event: delta\ndata: %b\n\n" % msgspec.json.encode(event)
+            # It has no cursor: it is never sent again.
+            self._add(Frame(self._count + 1, self._last, event.run, "delta", data))
             self.wake()
 
     def forget(self) -> None:
@@ -111,9 +92,8 @@ class SessionFeed:
     def find_start(self, position: int) -> int | None:
         """Return the number of the last frame that a stream has, None if it cannot join.
 
-        Arguments:
-            position: of the last event that the stream has. It cannot join with an event that it
-                has read from the journal and that is shown later: it would get that event twice.
+        A stream has all events up to `position`. It cannot join with an event that it has read from
+        the journal and that is shown later: it would get that event twice.
         """
         if self.tail is None or self._last is None or not self.tail <= position <= self._last:
             return None
@@ -141,7 +121,6 @@ class SessionFeed:
 
 
 def make_frame(session: str, position: int, event: StoredEvent, number: int = 0) -> Frame:
-    """Return the message for a stored event."""
     kind = get_kind(event)
     data = b"id: %b\nevent: %b\ndata: %b\n\n" % (
         make_cursor(session, position).encode(),
@@ -151,19 +130,12 @@ def make_frame(session: str, position: int, event: StoredEvent, number: int = 0)
     return Frame(number, position, event.run, kind, data)
 
 
-def make_delta_frame(event: Delta, position: int, number: int) -> Frame:
-    """Return the message for streamed text. It has no cursor: it is never sent again."""
-    data = b"event: delta\ndata: %b\n\n" % msgspec.json.encode(event)
-    return Frame(number, position, event.run, "delta", data)
-
-
 def get_kind(event: StoredEvent) -> str:
-    """Return the type of an event, as its JSON has it."""
+    """Return the type of an event as its JSON has it."""
     return str(type(event).__struct_config__.tag)
 
 
-_CHECKED = 8
-"""Characters of a session's id that a cursor has."""
+_CHECKED = 8  # characters of a session's id that a cursor has
 
 
 def make_cursor(session: str, position: int) -> str:
@@ -179,7 +151,7 @@ def parse_cursor(session: str, cursor: str) -> int:
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         text = base64.b64decode(padded, b"-_", validate=True).decode("ascii")
-    except (binascii.Error, ValueError):
+    except ValueError:
         text = ""
     start, dot, position = text.partition(".")
     is_number = position.isascii() and position.isdecimal() and len(position) < 19

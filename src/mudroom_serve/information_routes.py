@@ -26,25 +26,15 @@ from .session_routes import make_choice_error, respond
 from .setup import ListedAgent
 from .state.tokens import Token
 
-_FRESH_SECONDS = 2.0
-"""Seconds that a list of agents is used before the files are read again."""
+_FRESH_SECONDS = 2.0  # seconds that a list of agents is used before the files are read again
 
-_READY_SECONDS = 1.0
-"""Seconds that the answer to `/ready` is used, which anyone can ask for."""
-_CHECK_SECONDS = 2.0
-"""Seconds in which the store and the state of the server must answer."""
+_READY_SECONDS = 1.0  # seconds that the answer to `/ready` is used, which anyone can ask for
+_CHECK_SECONDS = 2.0  # seconds in which the store and the state of the server must answer
 _NO_SESSION = str(UUID(int=0))
 
 
 class InformationRoutes:
-    """What clients may know about the server.
-
-    Arguments:
-        is_draining: returns whether the server stops.
-
-    Attributes:
-        description: the OpenAPI description.
-    """
+    """What clients may know about the server."""
 
     def __init__(
         self,
@@ -53,7 +43,7 @@ class InformationRoutes:
         metrics: Metrics,
         is_draining: Callable[[], bool],
     ) -> None:
-        self.description: dict[str, Any] = {}
+        self.description: dict[str, Any] = {}  # the OpenAPI description
         self._parts = parts
         self._registry = registry
         self._metrics = metrics
@@ -63,9 +53,10 @@ class InformationRoutes:
         self._is_ready = False
         self._agents: dict[str, tuple[float, Sequence[ListedAgent]]] = {}
 
-    async def find_agents(self, workspace: str) -> list[str]:
-        """Return the names of the agents of a workspace."""
-        return [agent.name for agent in await self._list_agents(workspace)]
+    async def find_agents(self, token: Token, workspace: str) -> list[str]:
+        """Return the names of the agents that a token may use, the default one first."""
+        known = [DEFAULT_AGENT, *(agent.name for agent in await self._list_agents(workspace))]
+        return [name for name in known if self._may_use(token.agents, name)]
 
     async def list_agents(self, call: Call) -> web.Response:
         """Return the agents, workspaces and modes that the token can choose."""
@@ -77,18 +68,17 @@ class InformationRoutes:
             raise make_choice_error("workspace", workspace, names)
         agents = [
             AgentView(name=agent.name, description=agent.description)
-            for agent in await self._list_usable(token, workspace)
+            for agent in await self._list_agents(workspace)
+            if self._may_use(token.agents, agent.name)
         ]
         page = AgentPage(data=tuple(agents), workspaces=tuple(names), modes=token.modes)
         return respond(page)
 
     async def list_models(self, call: Call) -> web.Response:
-        """Return the agents as models."""
         models = [ModelView(id=name) for name in await self._list_models(call.token)]
         return respond(ModelPage(data=tuple(models)))
 
     async def read_model(self, call: Call) -> web.Response:
-        """Return one agent as a model."""
         name = call.request.match_info["model"]
         if name not in await self._list_models(call.token):
             raise RequestError(404, "model_not_found", f"there is no agent {name!r}", param="model")
@@ -133,23 +123,13 @@ class InformationRoutes:
         return web.Response(text=self._metrics.render(gauges))
 
     async def send_description(self, _: Call) -> web.Response:
-        """Return the OpenAPI description."""
         body = msgspec.json.encode(self.description)
         return web.Response(body=body, content_type="application/json")
 
     async def _list_models(self, token: Token) -> list[str]:
         options = self._parts.options
         names = [each for each in options.workspaces if self._may_use(token.workspaces, each)]
-        if not names:
-            return []
-        models = [agent.name for agent in await self._list_usable(token, names[0])]
-        if self._may_use(token.agents, DEFAULT_AGENT):
-            models.insert(0, DEFAULT_AGENT)
-        return models
-
-    async def _list_usable(self, token: Token, workspace: str) -> list[ListedAgent]:
-        agents = await self._list_agents(workspace)
-        return [agent for agent in agents if self._may_use(token.agents, agent.name)]
+        return await self.find_agents(token, names[0]) if names else []
 
     async def _list_agents(self, workspace: str) -> Sequence[ListedAgent]:
         now = time.monotonic()

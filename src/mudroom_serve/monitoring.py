@@ -18,7 +18,6 @@ class Metrics:
         self._counts: dict[tuple[str, _Labels], float] = {}
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
-        """Add to a count."""
         key = (name, tuple(sorted(labels.items())))
         self._counts[key] = self._counts.get(key, 0.0) + amount
 
@@ -46,11 +45,8 @@ def _escape(value: str) -> str:
 class Faults:
     """Faults that are told, so that each one is told once while it lasts.
 
-    Clients open their streams again every second, and the server repeats failed work.
-
-    Arguments:
-        limit: number of faults that are kept; with more, the oldest one is forgotten.
-        seconds: time after which a fault is told again.
+    Clients open their streams again every second, and the server repeats failed work. If
+    there are more than `limit`, the oldest is forgotten; after `seconds`, one is told again.
     """
 
     def __init__(self, limit: int = 1_000, seconds: float = 600.0) -> None:
@@ -59,11 +55,7 @@ class Faults:
         self._told: dict[str, tuple[str, float]] = {}
 
     def add(self, subject: str, message: str) -> bool:
-        """Note a fault, and return whether it must be told.
-
-        Arguments:
-            subject: the failed part, such as the id of a session. It has one fault at a time.
-        """
+        """Return whether a fault must be told. A subject has one at a time."""
         now = time.monotonic()
         known, when = self._told.get(subject, ("", 0.0))
         if known == message and now < when + self._seconds:
@@ -75,16 +67,11 @@ class Faults:
         return True
 
     def remove(self, subject: str) -> None:
-        """Note that a subject works."""
         self._told.pop(subject, None)
 
 
 class _NoticeHandler(logging.Handler):
-    """Handler without tracebacks: clients that send anything must not fill stderr.
-
-    Arguments:
-        notify: takes a line for stderr.
-    """
+    """Handler without tracebacks: clients that send anything must not fill stderr."""
 
     def __init__(self, metrics: Metrics, notify: Callable[[str], object]) -> None:
         super().__init__(logging.ERROR)

@@ -48,38 +48,29 @@ class Question(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Asking(Struct, frozen=True):
-    """The open questions of a session, for other processes. `run`: root run that works."""
+    """The open questions of a session, for other processes."""
 
-    run: str
+    run: str  # root run that works
     questions: tuple[Question, ...]
 
 
-class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An answer to a question.
-
-    Arguments:
-        question: its id.
-        allow: true if the call may run.
-        always: similar calls of the session may run, too, until it is closed.
-        why: text for the model if the call is denied.
-        arguments: arguments to use in place of those of the model.
-        values: answers to a form.
-    """
+class QuestionAnswer(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="question.answer"
+):
+    """An answer to a question about a tool call."""
 
     question: str
     allow: bool
-    always: bool = False
-    why: str = ""
-    arguments: dict[str, Any] | None = None
-    values: dict[str, Any] | None = None
+    always: bool = False  # similar calls may run, too, until the session is closed
+    why: str = ""  # for the model if the call is denied
+    arguments: dict[str, Any] | None = None  # to use in place of those of the model
+    values: dict[str, Any] | None = None  # answers to a form
 
 
 def make_questions(seconds: float, on_change: Callable[[], object]) -> Questions:
     """Return the approver of a session, whose clients read its questions and answer by id.
 
-    Arguments:
-        seconds: time for an answer; then the call is denied.
-        on_change: called when a question is asked or withdrawn.
+    Without an answer within `seconds`, the call is denied.
     """
     return Questions(
         seconds=seconds,
@@ -95,7 +86,7 @@ def _refuse_address(request: ApprovalRequest) -> str | None:
     return None
 
 
-def use_answer(questions: Questions, answer: Answer) -> bool:
+def use_answer(questions: Questions, answer: QuestionAnswer) -> bool:
     """Take an answer. Return False if there is no such question. Raises RequestError."""
     question = questions.find(answer.question)
     if question is None:
@@ -113,12 +104,7 @@ def use_answer(questions: Questions, answer: Answer) -> bool:
 
 
 class QuestionNotes:
-    """Notes of the open questions of a session, which other processes read.
-
-    Arguments:
-        describe: returns the questions, "" for none.
-        notify: takes a line for stderr.
-    """
+    """Notes of the open questions of a session, which other processes read."""
 
     def __init__(
         self,
@@ -135,7 +121,6 @@ class QuestionNotes:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Begin to write a note."""
         task = asyncio.create_task(self._try_to_write())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -149,7 +134,6 @@ class QuestionNotes:
                 await self._records.note_questions(self._session, text)
 
     async def finish(self) -> None:
-        """Wait for the notes that have begun."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _try_to_write(self) -> None:
@@ -161,7 +145,6 @@ class QuestionNotes:
 
 
 def list_questions(questions: Questions) -> tuple[Question, ...]:
-    """Return the open questions as clients read them, the oldest first."""
     return tuple(_describe(question) for question in questions.list())
 
 
@@ -184,6 +167,6 @@ def _describe(question: driving.Question) -> Question:
 
 
 def _make_id(request: ApprovalRequest) -> str:
-    """Return the id of a question: the same again after a restart of the server."""
+    """Make an id that is the same again after a restart of the server."""
     place = f"{request.run_id}\n{request.call_id}\n{request.tool}\n{request.command_part}"
     return "q_" + blake2b(place.encode("utf-8", "replace"), digest_size=8).hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from hashlib import blake2b
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -13,13 +13,12 @@ from mudroom import Budget, ImageBlock, TextBlock
 from mudroom.driving import check_outputs, check_prompt, explain_mismatch
 from mudroom.errors import UsageError
 
-from .questions import Answer
+from .questions import QuestionAnswer
 from .request_errors import make_wrong_request
 
 _T = TypeVar("_T")
 _MAX_INTEGER = 2**62
-DEFAULT_AGENT = "mudroom"
-"""Name of the default agent for clients that must name one."""
+DEFAULT_AGENT = "mudroom"  # name of the default agent for clients that must name one
 
 Text = Annotated[str, Meta(min_length=1)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -52,17 +51,6 @@ class BudgetFields(Struct, frozen=True, forbid_unknown_fields=True):
     usd: Amount | None = None
     children: Annotated[int, Meta(ge=0, le=_MAX_INTEGER)] | None = None
     depth: Annotated[int, Meta(ge=0, le=100)] | None = None
-
-    def make_budget(self) -> Budget:
-        """Return the limits."""
-        return Budget(
-            turns=self.turns,
-            total_tokens=self.tokens,
-            seconds=self.seconds,
-            usd=self.usd,
-            children=self.children,
-            depth=self.depth,
-        )
 
 
 class NewSession(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -118,12 +106,6 @@ class RunWrapUp(Struct, frozen=True, forbid_unknown_fields=True, tag="run.wrap_u
     run: Name | None = None
 
 
-class QuestionAnswer(
-    Answer, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="question.answer"
-):
-    """An answer to a question about a tool call."""
-
-
 ClientEvent = UserMessage | UserInterrupt | RunSteer | RunCancel | RunWrapUp | QuestionAnswer
 
 
@@ -133,7 +115,6 @@ def _make_decoder(kind: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401  (a t
 
 
 def parse_body(kind: type[_T], data: bytes) -> _T:
-    """Return the body of a request. Raises RequestError."""
     try:
         return _make_decoder(kind).decode(data or b"{}")
     except msgspec.ValidationError as error:
@@ -144,13 +125,11 @@ def parse_body(kind: type[_T], data: bytes) -> _T:
 
 
 def parse_event(data: bytes) -> ClientEvent:
-    """Return the event that a request has. Raises RequestError."""
     kind: Any = ClientEvent
     return parse_body(kind, data)
 
 
-def parse_answer(body: dict[str, Any]) -> Answer:
-    """Return the answer of a stored event."""
+def parse_answer(body: dict[str, Any]) -> QuestionAnswer:
     return msgspec.convert(body, QuestionAnswer)
 
 
@@ -160,12 +139,10 @@ def get_type(event: ClientEvent) -> str:
 
 
 def read_message(body: dict[str, Any]) -> UserMessage:
-    """Return the prompt of a stored event."""
     return msgspec.convert(body, UserMessage)
 
 
 def make_prompt(body: PromptBody) -> str | list[TextBlock | ImageBlock]:
-    """Return a prompt of a client as a run takes it."""
     if isinstance(body, str):
         return body
     return [
@@ -195,19 +172,16 @@ def compute_digest(*values: object) -> bytes:
 
 def limit_budget(requested: BudgetFields, limits: Budget) -> Budget:
     """Return a budget whose limits are the smaller ones of the request and of the server."""
-    wanted = requested.make_budget()
+    wanted = Budget(
+        turns=requested.turns,
+        total_tokens=requested.tokens,
+        seconds=requested.seconds,
+        usd=requested.usd,
+        children=requested.children,
+        depth=requested.depth,
+    )
     smaller: dict[str, Any] = {}
     for name in wanted.__struct_fields__:
         amounts = (getattr(wanted, name), getattr(limits, name))
         smaller[name] = min((each for each in amounts if each is not None), default=None)
     return Budget(**smaller)
-
-
-EventType = Literal[
-    "user.message",
-    "user.interrupt",
-    "run.steer",
-    "run.cancel",
-    "run.wrap_up",
-    "question.answer",
-]

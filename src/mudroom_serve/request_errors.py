@@ -42,11 +42,7 @@ class ErrorBody(Struct, frozen=True):
 class RequestError(Exception):
     """A request that cannot be answered as the client wants.
 
-    Arguments:
-        code: short name, such as "not_found".
-        message: the fault and its remedy.
-        param: the field or parameter that is wrong, "" for none.
-        headers: more headers of the response.
+    The code is a short name, the message has the fault and its remedy, `param` is the wrong field.
     """
 
     def __init__(
@@ -72,7 +68,6 @@ def make_not_found(kind: str, name: str) -> RequestError:
 
 
 def make_wrong_request(message: str, param: str = "") -> RequestError:
-    """Return the error for a request that never works."""
     return RequestError(400, "wrong_request", message, param=param)
 
 
@@ -103,7 +98,6 @@ def may_work_later(error: Exception) -> bool:
 
 
 def make_error_response(error: RequestError) -> web.Response:
-    """Return the response for an error."""
     kind = "invalid_request_error" if error.status < 500 else "server_error"
     if error.status == 401:
         kind = "authentication_error"

@@ -145,7 +145,6 @@ class Health(Struct, frozen=True, kw_only=True):
 
 
 def make_input_view(item: Input) -> InputView:
-    """Return an event of a client as clients read it."""
     result = item.result
     return InputView(
         id=f"in_{item.number}",

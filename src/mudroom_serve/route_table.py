@@ -43,12 +43,7 @@ def _limit(maximum: int) -> Parameter:
     return Parameter(name="limit", description="Longest page.", schema=schema)
 
 
-def make_session_routes(sessions: SessionRoutes, events: EventRoutes) -> list[Route]:
-    """Return the paths of sessions and their events."""
-    return [*_make_paths_of_sessions(sessions), *_make_paths_of_events(sessions, events)]
-
-
-def _make_paths_of_sessions(sessions: SessionRoutes) -> list[Route]:
+def make_session_routes(sessions: SessionRoutes) -> list[Route]:
     return [
         Route(
             method="POST",
@@ -63,7 +58,6 @@ def _make_paths_of_sessions(sessions: SessionRoutes) -> list[Route]:
             parameters=(_KEY,),
         ),
         Route(
-            method="GET",
             path="/v1/sessions",
             summary="List your sessions, the newest first.",
             action=sessions.list,
@@ -71,7 +65,6 @@ def _make_paths_of_sessions(sessions: SessionRoutes) -> list[Route]:
             parameters=(_AFTER, _limit(500)),
         ),
         Route(
-            method="GET",
             path=_SESSION,
             summary="Return a session.",
             action=sessions.read,
@@ -88,7 +81,7 @@ def _make_paths_of_sessions(sessions: SessionRoutes) -> list[Route]:
     ]
 
 
-def _make_paths_of_events(sessions: SessionRoutes, events: EventRoutes) -> list[Route]:
+def make_event_routes(sessions: SessionRoutes, events: EventRoutes) -> list[Route]:
     return [
         Route(
             method="POST",
@@ -101,7 +94,6 @@ def _make_paths_of_events(sessions: SessionRoutes, events: EventRoutes) -> list[
             parameters=(_KEY,),
         ),
         Route(
-            method="GET",
             path=f"{_SESSION}/events",
             summary="Return recorded events.",
             action=events.list,
@@ -109,7 +101,6 @@ def _make_paths_of_events(sessions: SessionRoutes, events: EventRoutes) -> list[
             parameters=(_AFTER, _KINDS, _RUN, _limit(1000)),
         ),
         Route(
-            method="GET",
             path=f"{_SESSION}/stream",
             summary="Stream recorded events, and new ones as they come.",
             action=events.stream,
@@ -132,7 +123,6 @@ def _make_paths_of_events(sessions: SessionRoutes, events: EventRoutes) -> list[
 
 
 def make_openai_routes(chat: ChatRoutes, responses: ResponseRoutes) -> list[Route]:
-    """Return the paths of OpenAI's API."""
     return [
         Route(
             method="POST",
@@ -157,7 +147,6 @@ def make_openai_routes(chat: ChatRoutes, responses: ResponseRoutes) -> list[Rout
             parameters=(_KEY,),
         ),
         Route(
-            method="GET",
             path="/v1/responses/{response}",
             summary="Return a response again, or its state.",
             action=responses.read,
@@ -167,10 +156,8 @@ def make_openai_routes(chat: ChatRoutes, responses: ResponseRoutes) -> list[Rout
 
 
 def make_information_routes(information: InformationRoutes) -> list[Route]:
-    """Return the paths about the server."""
     return [
         Route(
-            method="GET",
             path="/v1/agents",
             summary="List the agents, workspaces and modes that you may choose.",
             action=information.list_agents,
@@ -178,21 +165,18 @@ def make_information_routes(information: InformationRoutes) -> list[Route]:
             parameters=(Parameter(name="workspace", description="Name of a workspace."),),
         ),
         Route(
-            method="GET",
             path="/v1/models",
             summary="List the agents as models of OpenAI's API.",
             action=information.list_models,
             answer=ModelPage,
         ),
         Route(
-            method="GET",
             path="/v1/models/{model}",
             summary="Return an agent as a model of OpenAI's API.",
             action=information.read_model,
             answer=ModelView,
         ),
         Route(
-            method="GET",
             path="/health",
             summary="Return the state of the server.",
             action=information.send_health,
@@ -201,7 +185,6 @@ def make_information_routes(information: InformationRoutes) -> list[Route]:
             more_statuses={503: "The server stops."},
         ),
         Route(
-            method="GET",
             path="/ready",
             summary="Return whether the server can record prompts.",
             action=information.send_readiness,
@@ -210,7 +193,6 @@ def make_information_routes(information: InformationRoutes) -> list[Route]:
             more_statuses={503: "The server stops, or its store cannot be used."},
         ),
         Route(
-            method="GET",
             path="/metrics",
             summary="Return metrics for Prometheus.",
             action=information.send_metrics,
@@ -218,7 +200,6 @@ def make_information_routes(information: InformationRoutes) -> list[Route]:
             media="text/plain",
         ),
         Route(
-            method="GET",
             path="/openapi.json",
             summary="Return this description.",
             action=information.send_description,

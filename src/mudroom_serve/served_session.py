@@ -38,12 +38,7 @@ Status = Literal["idle", "waiting", "working", "asking"]
 
 
 class ServerParts(Struct, frozen=True):
-    """Parts of the server that all sessions use.
-
-    Arguments:
-        slots: places of prompts.
-        notify: takes a line for stderr.
-    """
+    """Parts of the server that all sessions use."""
 
     options: ServiceOptions
     command_line: CommandLine
@@ -51,21 +46,12 @@ class ServerParts(Struct, frozen=True):
     sessions: SessionRecords
     inputs: InputRecords
     spending: SpendingRecords
-    slots: FairSlots
+    slots: FairSlots  # places of prompts
     notify: Callable[[str], object]
 
 
 class ServedSession:
-    """One session.
-
-    Arguments:
-        on_spent: called with the owner after charges.
-
-    Attributes:
-        watchers: called with each event, streamed text included.
-        woken: set when there may be a new prompt.
-        driver: None while the session is not open.
-    """
+    """One session. `on_spent` is called with the owner after charges."""
 
     def __init__(
         self,
@@ -76,9 +62,9 @@ class ServedSession:
     ) -> None:
         self.record = record
         self.feed = feed
-        self.driver: SessionDriver[ServedSessionPlan] | None = None
-        self.watchers: list[Callable[[AnyEvent], None]] = []
-        self.woken = asyncio.Event()
+        self.driver: SessionDriver[ServedSessionPlan] | None = None  # while the session is open
+        self.watchers: list[Callable[[AnyEvent], None]] = []  # they get streamed text, too
+        self.woken = asyncio.Event()  # there may be a new prompt
         self.questions = make_questions(parts.options.answer_seconds, self._show_questions)
         self.charges = SessionCharges(record, parts.store, parts.spending, on_spent)
         self._parts = parts
@@ -94,7 +80,6 @@ class ServedSession:
 
     @property
     def status(self) -> Status:
-        """State of the session, as clients read it."""
         if self.questions.list():
             return "asking"
         if self._current is None:
@@ -166,7 +151,7 @@ class ServedSession:
             self.driver.pause()
 
     async def update_budget(self) -> None:
-        """Limit the runs to what the owner may spend today."""
+        """Limit the runs to what the owner may still spend today."""
         if self.driver and self.charges.has_limits:
             budget = await self.charges.make_budget()
             if self.driver:
@@ -192,7 +177,6 @@ class ServedSession:
 
     @asynccontextmanager
     async def _open(self) -> AsyncGenerator[None]:
-        """Open the session in the `async with` block. Raises UsageError, JournalError."""
         options = self._parts.options
         choices = self.record.choices
         folder = options.workspaces.get(choices.workspace, "")
@@ -282,7 +266,7 @@ class ServedSession:
         return await self._parts.inputs.cancel_waiting(self.record.id) or is_applied
 
     def _show_questions(self) -> None:
-        """Tell clients of the questions, those of other processes, too."""
+        # Clients of other processes see the questions, too.
         self.feed.notify()
         self._notes.start()
 
@@ -308,7 +292,6 @@ class ServedSession:
             watch(event)
 
     async def _charge(self) -> None:
-        """Charge turns as they end."""
         while True:
             await self._spent.wait()
             self._spent.clear()
@@ -319,10 +302,9 @@ class ServedSession:
 
 
 def _is_wrong(error: MudroomError, *, is_open: bool) -> bool:
-    """Return whether the error is one of the prompt, or of the agent that its client chose.
+    """Tell whether the prompt is wrong, or the agent that its client chose.
 
-    Arguments:
-        is_open: false if the session could not be opened, such as without a key for the model.
+    A session that could not be opened, such as without a key for the model, proves neither.
     """
     if isinstance(error, UnknownName) and error.kind == "agent":
         return True
@@ -330,7 +312,6 @@ def _is_wrong(error: MudroomError, *, is_open: bool) -> bool:
 
 
 async def is_recorded(store: SessionStore, session: str) -> bool:
-    """Return whether a store has a session."""
     try:
         await store.read_info(session)
     except UnknownName:
@@ -339,7 +320,6 @@ async def is_recorded(store: SessionStore, session: str) -> bool:
 
 
 async def count_prompts(store: SessionStore, session: str) -> int:
-    """Return the number of prompts that the record of a session has."""
     count = 0
     try:
         async for event in stream_events(store, session, (RunStarted,)):
@@ -351,7 +331,6 @@ async def count_prompts(store: SessionStore, session: str) -> int:
 
 
 async def read_last_report(store: SessionStore, session: str) -> Report[Any]:
-    """Return the report of the last prompt of a session. Raises JournalError."""
     last: Report[Any] | None = None
     async for event in stream_events(store, session, (RunFinished,)):
         if isinstance(event, RunFinished) and not is_child_id(event.run):
@@ -362,27 +341,22 @@ async def read_last_report(store: SessionStore, session: str) -> Report[Any]:
 
 
 Observe = Callable[[int, Sequence[StoredEvent]], None]
-"""Function that takes the position of the first event and the events, in their order."""
+"""Takes the position of the first event and the events, in their order."""
 
 
 class ObservedJournal:
     """The journal of a session that this process writes.
 
-    Arguments:
-        observe: called after each append. on_gap: called if events are durable that were not shown.
-
-    Attributes:
-        last_end: id of the last root run that has ended, and the position of its report.
+    After each append `observe` is called, and `on_gap` if events are durable that were not shown.
     """
 
     def __init__(self, journal: Journal, observe: Observe, on_gap: Callable[[], None]) -> None:
         self._journal = journal
         self._observe = observe
         self._on_gap = on_gap
-        self.last_end = ("", 0)
+        self.last_end = ("", 0)  # last root run that has ended, and the position of its report
 
     async def append(self, *events: StoredEvent) -> int:
-        """Append events and show them. Raises JournalError."""
         try:
             position = await self._journal.append(*events)
         except asyncio.CancelledError:
@@ -390,27 +364,21 @@ class ObservedJournal:
             raise
         if events:
             first = position - len(events) + 1
-            self._note_end(first, events)
+            for at, event in enumerate(events, first):
+                if isinstance(event, RunFinished) and not is_child_id(event.run):
+                    self.last_end = (event.run, at)
             self._observe(first, events)
         return position
-
-    def _note_end(self, first: int, events: Sequence[StoredEvent]) -> None:
-        for position, event in enumerate(events, first):
-            if isinstance(event, RunFinished) and not is_child_id(event.run):
-                self.last_end = (event.run, position)
 
     def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
     ) -> AsyncIterator[StoredEvent]:
-        """Yield the events recorded so far."""
         return self._journal.read(after, types=types)
 
     def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
-        """Yield the events after a position, then each new one."""
         return self._journal.follow(after)
 
     async def close(self) -> None:
-        """Close the journal."""
         await self._journal.close()
 
 
@@ -432,11 +400,9 @@ class ObservedStore:
         self.find_writer = store.find_writer
 
     async def create(self, session: str) -> Journal:
-        """Create the journal of a new session and open it for writing."""
         return self._watch(await self._store.create(session))
 
     async def open(self, session: str, *, read_only: bool = False) -> Journal:
-        """Open the journal of a session."""
         journal = await self._store.open(session, read_only=read_only)
         return journal if read_only else self._watch(journal)
 

@@ -27,6 +27,7 @@ from .request_bodies import parse_body
 from .request_errors import ErrorBody, RequestError, convert_error, make_error_response
 from .route import Call, Route
 from .route_table import (
+    make_event_routes,
     make_information_routes,
     make_openai_routes,
     make_session_routes,
@@ -42,15 +43,7 @@ from .state.tokens import Token, TokenRecords, is_owner_name, is_token
 
 
 class HttpServer:
-    """The server.
-
-    Arguments:
-        store: has the sessions. notify: takes a line for stderr.
-        state: has what clients sent; the server closes it.
-
-    Attributes:
-        routes: all paths.
-    """
+    """The server. `store` has the sessions, `state` what clients sent; the server closes it."""
 
     def __init__(
         self,
@@ -71,7 +64,16 @@ class HttpServer:
         self._tokens = TokenRecords(self._state)
         self._slots = FairSlots(options.parallel, options.per_owner)
         records = SessionRecords(self._state)
-        self._parts = parts = self._make_parts(command_line, store, records)
+        self._parts = parts = ServerParts(
+            options=options,
+            command_line=command_line,
+            store=store,
+            sessions=records,
+            inputs=InputRecords(state),
+            spending=SpendingRecords(state),
+            slots=self._slots,
+            notify=notify,
+        )
         self._registry = SessionRegistry(parts, self._state, records)
         is_draining = self._stopping.is_set
         information = InformationRoutes(parts, self._registry, self._metrics, is_draining)
@@ -82,7 +84,8 @@ class HttpServer:
             sessions, parts, self._registry, self._tokens, self._metrics, self._closing
         )
         self.routes: list[Route] = [
-            *make_session_routes(sessions, events),
+            *make_session_routes(sessions),
+            *make_event_routes(sessions, events),
             *make_openai_routes(
                 ChatRoutes(sessions, parts, self._registry, self._closing),
                 ResponseRoutes(sessions, parts, self._registry, self._closing),
@@ -90,20 +93,6 @@ class HttpServer:
             *make_information_routes(information),
         ]
         information.description = make_openapi(self.routes)
-
-    def _make_parts(
-        self, command_line: CommandLine, store: SessionStore, records: SessionRecords
-    ) -> ServerParts:
-        return ServerParts(
-            options=self._options,
-            command_line=command_line,
-            store=store,
-            sessions=records,
-            inputs=InputRecords(self._state),
-            spending=SpendingRecords(self._state),
-            slots=self._slots,
-            notify=self._notify,
-        )
 
     def stop(self) -> bool:
         """Start no more prompts, let those that work end, and end. Return False if it does."""
@@ -167,7 +156,6 @@ _TOKEN: list[dict[str, list[str]]] = [{"token": []}]
 
 
 def make_openapi(routes: Sequence[Route]) -> dict[str, Any]:
-    """Return the description as OpenAPI 3.1."""
     types: list[Any] = [ErrorBody]
     for route in routes:
         types += [each for each in (route.body, route.answer) if each is not None]
@@ -221,7 +209,7 @@ def _describe(route: Route, known: dict[int, Any]) -> dict[str, Any]:
 
 
 def _accepts_nothing(kind: Any) -> bool:  # noqa: ANN401  (a type, or a union of types)
-    """Return whether a request without a body is accepted."""
+    """Tell whether a request without a body is accepted."""
     try:
         parse_body(kind, b"")
     except RequestError:
@@ -292,7 +280,6 @@ def make_access_middleware(
 
 
 async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
-    """Add the security headers to a response before it is sent."""
     response.headers.update(_HEADERS)
 
 
@@ -305,7 +292,6 @@ def check_host(request: web.Request, listener: Listener) -> None:
 
 
 def convert_http_error(request: web.Request, error: web.HTTPException) -> RequestError:
-    """Return the error of the web framework in the form of the server."""
     match error.status:
         case 404:
             return RequestError(404, "not_found", f"there is no path {request.path}")
@@ -324,8 +310,7 @@ def make_endpoint(
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """Return the function for the web framework that checks a token and calls the route.
 
-    Arguments:
-        login: logins of a proxy, which count for requests without a token; None for none.
+    Logins of a proxy count for requests without a token.
     """
 
     async def respond(request: web.Request) -> web.StreamResponse:
@@ -361,7 +346,6 @@ def make_endpoint(
 
 
 def read_secret(request: web.Request) -> str:
-    """Return the text of the token that a request has, "" if none."""
     kind, _, secret = request.headers.get("Authorization", "").partition(" ")
     return secret.strip() if kind.lower() == "bearer" else ""
 
@@ -373,15 +357,7 @@ Network = IPv4Network | IPv6Network
 
 
 class ProxyLogin:
-    """Logins of one proxy.
-
-    Arguments:
-        header: name of the header with the owner.
-        networks: addresses of the proxy, or ranges such as 10.0.0.0/24.
-        usd_per_day, tokens_per_day: limits of each owner's spending each day; None for none.
-
-    Raises UsageError for a header or a network that cannot be used.
-    """
+    """Logins of one proxy, which names the owner in a header, from its addresses or ranges."""
 
     def __init__(
         self,
@@ -396,7 +372,6 @@ class ProxyLogin:
         self._tokens_per_day = tokens_per_day
 
     def is_trusted(self, address: str) -> bool:
-        """Return whether an address may name owners."""
         try:
             found = ip_address(address.partition("%")[0])
         except ValueError:
@@ -456,7 +431,6 @@ def make_proxy_login(options: ServiceOptions) -> ProxyLogin | None:
 
 
 def parse_networks(texts: Sequence[str]) -> tuple[Network, ...]:
-    """Return addresses and ranges. Raises UsageError."""
     networks: list[Network] = []
     for text in texts:
         try:

@@ -20,8 +20,7 @@ from .state.sessions import SessionRecord, SessionRecords
 _T = TypeVar("_T")
 
 _LOOK = "looking for prompts of other processes"
-_BUSY_SECONDS = 1.0
-"""Seconds until a session is opened again that another process had open."""
+_BUSY_SECONDS = 1.0  # seconds until a session is opened again that another process had open
 _CLOSED_PER_COLLECTION = 20
 """Fewest closed sessions after which garbage is collected. The objects of a session refer to each
 other, and the thresholds of a command (`own_process`) are not reached for thousands of
@@ -31,14 +30,10 @@ _OPEN_PER_CLOSED = 50
 
 
 class SessionRegistry:
-    """The sessions of one server process.
-
-    Attributes:
-        elsewhere: ids of sessions at which another process works.
-    """
+    """The sessions of one server process."""
 
     def __init__(self, parts: ServerParts, state: ServerState, records: SessionRecords) -> None:
-        self.elsewhere: set[str] = set()
+        self.elsewhere: set[str] = set()  # ids of sessions at which another process works
         self._parts = parts
         self._state = state
         self._records = records
@@ -53,11 +48,9 @@ class SessionRegistry:
         self._closed_count = 0
 
     def find(self, session: str) -> ServedSession | None:
-        """Return a session at work in this process."""
         return self._served.get(session)
 
     def count_open(self) -> int:
-        """Return the number of open sessions."""
         return sum(served.driver is not None for served in self._served.values())
 
     def start(self, record: SessionRecord) -> ServedSession | None:
@@ -78,8 +71,7 @@ class SessionRegistry:
         """Act as an event says that is no prompt; None if another process must."""
         if served := self._served.get(record.id):
             return await served.apply(item)
-        is_elsewhere = bool(await self._parts.store.find_writer(record.id))
-        if is_elsewhere:
+        if await self._parts.store.find_writer(record.id):
             return None
         cancels_all = item.type == "run.cancel" and not item.body.get("run")
         is_applied = cancels_all and await self._parts.inputs.cancel_waiting(record.id)
@@ -89,7 +81,6 @@ class SessionRegistry:
 
     @asynccontextmanager
     async def follow(self, session: str) -> AsyncGenerator[SessionFeed]:
-        """Return the feed of a session for a stream in the `async with` block."""
         feed = self._feeds.setdefault(session, SessionFeed(session))
         feed.streams += 1
         try:
@@ -99,7 +90,6 @@ class SessionRegistry:
             self._drop_feed(feed)
 
     def count_streams(self) -> int:
-        """Return the number of streams."""
         return sum(feed.streams for feed in self._feeds.values())
 
     async def watch_others(self) -> None:

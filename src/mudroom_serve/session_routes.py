@@ -20,7 +20,6 @@ from .feed import make_cursor, parse_cursor
 from .questions import Asking, list_questions
 from .request_bodies import (
     DEFAULT_AGENT,
-    BudgetFields,
     ClientEvent,
     NewSession,
     UserMessage,
@@ -55,19 +54,14 @@ _KEY_PREFIX = "key:"
 
 
 class SessionRoutes:
-    """The sessions of all owners; each request sees those of its own.
-
-    Arguments:
-        find_agents: returns the names of the agents of a workspace.
-        is_draining: returns whether the server stops.
-    """
+    """The sessions of all owners; each request sees those of its own."""
 
     def __init__(
         self,
         parts: ServerParts,
         records: SessionRecords,
         registry: SessionRegistry,
-        find_agents: Callable[[str], Awaitable[list[str]]],
+        find_agents: Callable[[Token, str], Awaitable[list[str]]],
         is_draining: Callable[[], bool],
     ) -> None:
         self._parts = parts
@@ -77,7 +71,6 @@ class SessionRoutes:
         self._is_draining = is_draining
 
     async def create(self, call: Call) -> web.Response:
-        """Create a session, and start its first prompt if it has one."""
         body = parse_body(NewSession, call.body)
         record, item, is_new = await self.add_session(call, body)
         view = await self.describe(record)
@@ -90,8 +83,7 @@ class SessionRoutes:
     ) -> tuple[SessionRecord, Input | None, bool]:
         """Store a session and its first prompt; return them, and whether the session is new.
 
-        Arguments:
-            kind: of the request, so that its keys differ from those of other paths.
+        The keys of requests of one kind differ from those of another.
         """
         self.check_ready()
         choices = self.make_choices(call.token, body)
@@ -129,7 +121,6 @@ class SessionRoutes:
         return record, await self._add_input(record, message, FIRST_KEY, digest), is_new
 
     async def list(self, call: Call) -> web.Response:
-        """Return the sessions of the owner."""
         limit = parse_count(call, "limit", _DEFAULT_PAGE, _MAX_PAGE)
         before = parse_cursor("", call.get("after"))
         records = await self._records.list(call.token.owner, before, limit + 1)
@@ -139,11 +130,9 @@ class SessionRoutes:
         return respond(SessionPage(data=tuple(views), next=cursor))
 
     async def read(self, call: Call) -> web.Response:
-        """Return one session."""
         return respond(await self.describe(await self.find(call)))
 
     async def delete(self, call: Call) -> web.Response:
-        """Stop the work of a session and delete it with its record."""
         record = await self.find(call)
         await self._registry.complete(self._delete(record))
         return respond(Deleted(id=record.id))
@@ -168,7 +157,6 @@ class SessionRoutes:
         await self._records.delete(record.id)
 
     async def add_event(self, call: Call) -> web.Response:
-        """Take an event for a session."""
         record = await self.find(call)
         event = parse_event(call.body)
         needed = "answer" if get_type(event) == _ANSWER_EVENT else "run"
@@ -215,7 +203,6 @@ class SessionRoutes:
         return await self._parts.inputs.find(item.number) or item
 
     async def find(self, call: Call, session: str = "") -> SessionRecord:
-        """Return a session of the owner. Raises RequestError if there is none."""
         name = session or call.session
         record = await self._records.find(name, call.token.owner)
         if record is None:
@@ -223,11 +210,9 @@ class SessionRoutes:
         return record
 
     async def exists(self, session: str) -> bool:
-        """Return whether a session exists that no one has deleted."""
         return await self._records.read(session) is not None
 
     async def describe(self, record: SessionRecord) -> SessionView:
-        """Return a session as clients read it."""
         served = self._registry.find(record.id)
         record = await self._records.read(record.id) or record
         last = await self._parts.inputs.find_last_prompt(record.id)
@@ -303,24 +288,18 @@ class SessionRoutes:
         if mode and (mode not in token.modes or mode not in list(Mode)):
             raise make_choice_error("mode", mode, token.modes)
         agent = "" if body.agent in (None, DEFAULT_AGENT) else str(body.agent)
-        budget: BudgetFields = body.budget
         return SessionChoices(
             agent=agent,
             workspace=workspace,
             mode=mode,
-            budget=limit_budget(budget, options.limits),
+            budget=limit_budget(body.budget, options.limits),
             usd_per_day=token.usd_per_day,
             tokens_per_day=token.tokens_per_day,
         )
 
-    async def list_agents(self, token: Token, workspace: str) -> list[str]:
-        """Return the names of the agents that a token may use, the default one first."""
-        known = [DEFAULT_AGENT, *await self._find_agents(workspace)]
-        return [name for name in known if not token.agents or name in token.agents]
-
     async def _check_agent(self, token: Token, choices: SessionChoices) -> None:
         agent = choices.agent or DEFAULT_AGENT
-        known = await self.list_agents(token, choices.workspace)
+        known = await self._find_agents(token, choices.workspace)
         if agent not in known:
             raise make_choice_error("agent", agent, known)
 
@@ -330,32 +309,26 @@ class SessionRoutes:
 
 
 def make_choice_error(kind: str, name: str, known: Any) -> RequestError:  # noqa: ANN401  (names)
-    """Return the error for a name that does not exist or that the token may not use."""
     names = ", ".join(known) or "none"
     message = f"the token has no {kind} {name!r}; it may use: {names}"
     return RequestError(400, f"unknown_{kind}", message, param=kind)
 
 
 def make_conflict(key: str) -> RequestError:
-    """Return the error for a key that another request had."""
     shown = key.removeprefix(_KEY_PREFIX)
     message = f"another request had the Idempotency-Key {shown!r}. Use a new key"
     return RequestError(409, "key_used", message)
 
 
 def make_session_id(owner: str, kind: str, key: str) -> str:
-    """Return the id of a new session; the same again for the same key of an owner.
-
-    Arguments:
-        kind: of the request. key: idempotency key, "" for none.
-    """
+    """Return the id of a new session; the same again for the same key of an owner."""
     if not key:
         return str(uuid.uuid4())
     return str(uuid.uuid5(_NAMESPACE, f"{owner}\n{kind}\n{key}"))
 
 
 def read_idempotency_key(call: Call) -> str:
-    """Return the idempotency key of a request, "" without one. Raises RequestError."""
+    """Return the idempotency key of a request, "" without one."""
     key = call.request.headers.get("Idempotency-Key", "")
     if len(key) > 255 or not key.isprintable():
         raise make_wrong_request("Idempotency-Key must have at most 255 printable characters")
@@ -363,7 +336,6 @@ def read_idempotency_key(call: Call) -> str:
 
 
 def parse_count(call: Call, name: str, default: int, maximum: int) -> int:
-    """Return a number of the query. Raises RequestError."""
     text = call.get(name)
     if not text:
         return default
@@ -374,7 +346,6 @@ def parse_count(call: Call, name: str, default: int, maximum: int) -> int:
 
 
 def respond(value: object, status: int = 200) -> web.Response:
-    """Return a response with JSON."""
     return web.Response(
         status=status,
         body=msgspec.json.encode(value, enc_hook=repr),

@@ -7,5 +7,5 @@ from typing import Any
 
 
 def collect_checks(names: Mapping[str, Any]) -> tuple[Callable[..., Any], ...]:
-    """Return the functions `check_...` of a module in their order. `names`: its `globals()`."""
+    """Return the functions `check_...` of a module in their order, from its `globals()`."""
     return tuple(value for name, value in names.items() if name.startswith("check_"))

@@ -39,21 +39,18 @@ class Violation(Struct, frozen=True):
 
 
 class CallRecord:
-    """The recorded facts of one tool call.
-
-    `process`: number of the process that started it, from 1.
-    """
+    """The recorded facts of one tool call."""
 
     def __init__(self, started: ToolCallStarted | None, process: int) -> None:
         self.started = started
-        self.process = process
+        self.process = process  # number of the process that started it, from 1
         self.result: ToolResult | None = None
         self.has_child = False
         self.is_cut_off_by_user = False
 
     @property
     def is_interrupted(self) -> bool:
-        """True if the result only says that the call was interrupted."""
+        """Whether the result only says that the call was interrupted."""
         result = self.result
         return result is not None and result.error and is_cut_off_result(result.text)
 
@@ -71,10 +68,7 @@ class ActiveTime:
         self._seconds_before_last = 0.0
 
     def add(self, event: StoredEvent, *, is_own: bool) -> None:
-        """Add the time since the last event.
-
-        `is_own`: the event is of the run itself, not of a run below.
-        """
+        """Add the time since the last event; `is_own` is False for an event of a run below."""
         if event.at > self.last:
             self._seconds_before_last = self.seconds
             if not (is_own and isinstance(event, RunResumed)):
@@ -90,47 +84,33 @@ class ActiveTime:
 
 
 class RunRecord:
-    """The recorded facts of one run.
-
-    Attributes:
-        processes: number of processes that worked on the run.
-        turn: number of the current turn. turn_is_open: true while its answer is missing.
-        in_grace: true in the grace turn, the last one, which asks for a summary.
-        answered: numbers of the turns with an answer. counted_turns: the same without the grace
-            turn.
-        requested: ids of the calls in the last answer. used_ids: ids of all calls.
-        runs_below: number of runs below this one.
-        messages: texts of the messages to the run by id, None until it reads them.
-    """
+    """The recorded facts of one run."""
 
     def __init__(self, started: RunStarted) -> None:
         self.brief: Brief = started.brief
         self.time = ActiveTime(started.at)
         self.events: list[StoredEvent] = []
-        self.processes = 1
+        self.processes = 1  # processes that worked on the run
         self.turn = 0
-        self.turn_is_open = False
-        self.in_grace = False
-        self.answered: set[int] = set()
-        self.counted_turns = 0
-        self.requested: set[str] = set()
-        self.used_ids: set[str] = set()
+        self.turn_is_open = False  # its answer is missing
+        self.in_grace = False  # in the grace turn, the last one, which asks for a summary
+        self.answered: set[int] = set()  # turns with an answer
+        self.counted_turns = 0  # number of these without the grace turn
+        self.requested: set[str] = set()  # ids of the calls in the last answer
+        self.used_ids: set[str] = set()  # of all calls
         self.calls: dict[str, CallRecord] = {}
         self.runs_below = 0
-        self.messages: dict[str, str | None] = {}
+        self.messages: dict[str, str | None] = {}  # by id, None until the run reads them
         self.usage = Usage()
         self.finished: RunFinished | None = None
 
     @property
     def is_returned(self) -> bool:
-        """True if the run begins with work that comes back without a call of the parent."""
+        """Whether the run begins with work that comes back without a call of its parent."""
         return bool(self.brief.workspace.tree) and is_next_run(self.brief.run_id)
 
     def allows_write(self, call_id: str) -> bool:
-        """Return whether a call may change files now.
-
-        The files of a background child are merged after its call, or without one.
-        """
+        # The files of a background child are merged after its call, or without one.
         call = self.calls.get(call_id)
         return call.result is None or call.has_child if call else not call_id
 
@@ -156,10 +136,7 @@ def get_delivered_words(report: Report) -> str:
 
 
 def check_notification(run_id: str, text: str, parent: RunRecord) -> Iterator[Violation]:
-    """Yield violations of S4: a background child whose parent did not get its report.
-
-    `text`: text of the report.
-    """
+    """Yield violations of S4: a background child whose parent did not get its report's text."""
     assert parent.finished is not None
     notification = parent.messages.get(make_end_id(run_id))
     if notification is None:
@@ -190,18 +167,13 @@ def conversation_errors(run_id: str, run: RunRecord) -> Iterator[Violation]:
 
 
 def has_own_files(run: RunRecord) -> bool:
-    """Return whether a run has an isolated workspace that is its own."""
     workspace = run.brief.workspace
     is_own = workspace.owner == run.brief.run_id
     return workspace.kind is WorkspaceKind.ISOLATED and is_own
 
 
 def check_work(run_id: str, runs: Mapping[str, RunRecord]) -> Iterator[Violation]:
-    """Yield violations of S13: work of a child, in files or in git, that is not accounted for.
-
-    Arguments:
-        run_id: of a child with an isolated workspace, which has ended, as has its parent.
-    """
+    """Yield violations of S13: work of an ended child, in files or git, not accounted for."""
     run = runs[run_id]
     merges = [e for e in runs[run.brief.parent].events if isinstance(e, WorkMerged)]
     last = next((event for event in reversed(merges) if event.child == run_id), None)

@@ -19,11 +19,9 @@ _Ts = TypeVarTuple("_Ts")
 SOCKET_GRACE = 0.003
 """Seconds of real time to wait for sockets of other processes before virtual time jumps."""
 
-_THREAD_GRACE = 10.0
-"""Seconds of real time to wait for threads before virtual time jumps."""
+_THREAD_GRACE = 10.0  # seconds of real time to wait for threads before virtual time jumps
 
-_DELIVERY_LIMIT = 1.0
-"""Seconds of real time to wait for the probe of the loopback device."""
+_DELIVERY_LIMIT = 1.0  # seconds of real time to wait for the probe of the loopback device
 
 _EPOCH = 1_700_000_000.0
 
@@ -116,7 +114,6 @@ class _JumpingSelector(selectors.DefaultSelector):
         return []
 
     def close(self) -> None:
-        """Close the selector and its probe."""
         if self.probe:
             self.probe.close()
         super().close()

@@ -47,8 +47,7 @@ from ._run_records import (
 
 __all__ = ["Violation", "find_violations"]
 
-_MAX_UNDER = 0.1
-"""Seconds by which the time in a report may be less than the time of its events."""
+_MAX_UNDER = 0.1  # seconds by which the time in a report may be less than the time of its events
 
 _MAX_OVER = 1.0
 """Seconds by which the time in a report may exceed the time of its events, per process."""
@@ -93,7 +92,6 @@ class _SessionChecker:
         self._first_at = math.inf
 
     def add(self, event: StoredEvent) -> None:
-        """Check the next event."""
         self._first_at = min(self._first_at, event.at)
         name = type(event).__name__
         if isinstance(event, RunStarted):
@@ -273,10 +271,7 @@ class _SessionChecker:
             self._report("S10", event, f"its time was up after {reported:.3f} s of {limit:.3f} s")
 
     def _is_session_time_up(self, event: RunFinished) -> bool:
-        """Return whether the run can have ended by a time limit of the session.
-
-        The session's clock starts before its first event.
-        """
+        # The clock of the session starts before its first event.
         state = event.report.limit
         if state is None or state.spent < state.maximum:
             return False
@@ -312,7 +307,6 @@ class _SessionChecker:
         parent.calls[brief.call_id].has_child = True
 
     def _check_return(self, event: RunStarted) -> None:
-        """Check that a run with work that comes back follows the end of the run that did it."""
         self._returned.add(event.brief.continues)
         parent = self.runs.get(event.brief.parent)
         merges = [each for each in parent.events if isinstance(each, WorkMerged)] if parent else []

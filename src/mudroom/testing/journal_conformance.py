@@ -36,8 +36,7 @@ from .sample_events import every_event
 OpenJournal = Callable[[], Awaitable[Journal]]
 Check = Callable[[OpenJournal], Awaitable[None]]
 
-_PATIENCE = 10.0
-"""Seconds that a follower may take to see an event."""
+_PATIENCE = 10.0  # seconds that a follower may take to see an event
 
 
 async def read_all(journal: Journal, after: int = 0) -> list[StoredEvent]:

@@ -15,8 +15,7 @@ from .wire_formats import Block, WireAnswer
 
 DIALECTS = tuple(wire_formats.WRITERS)
 _STREAM = "text/event-stream"
-_PLACEHOLDER = "~"
-"""Text in a stream that a case replaces with other bytes."""
+_PLACEHOLDER = "~"  # text in a stream that a case replaces with other bytes
 
 _NOT_THE_PROTOCOL = "does not speak the protocol"
 
@@ -66,7 +65,6 @@ def _error(text: str) -> bytes:
 
 
 def _fails(answer: ServerAnswer, error: str) -> FaultCase:
-    """Return a case in which one answer ends the run with an error."""
     return FaultCase([answer], Reason.ERROR, error, 1)
 
 

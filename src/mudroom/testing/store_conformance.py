@@ -29,8 +29,7 @@ _A = "aaaaaaaa-1111-4111-8111-111111111111"
 _B = "aaaaaaaa-2222-4222-8222-222222222222"
 _C = "cccccccc-3333-4333-8333-333333333333"
 _MISSING = "dddddddd-4444-4444-8444-444444444444"
-_PATIENCE = 10.0
-"""Seconds that a follower may take to see an event."""
+_PATIENCE = 10.0  # seconds that a follower may take to see an event
 
 
 async def check_a_session_is_created_and_read(open_store: OpenStore) -> None:

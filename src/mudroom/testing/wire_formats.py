@@ -12,8 +12,7 @@ from .._projections.anthropic_shapes import to_anthropic_block, to_anthropic_usa
 
 Block = TextBlock | ThinkingBlock | ToolCallBlock
 _encode = msgspec.json.encode
-_CHUNK = 24
-"""Characters of text in one event of a stream."""
+_CHUNK = 24  # characters of text in one event of a stream
 
 
 class WireAnswer(msgspec.Struct, frozen=True):

@@ -43,8 +43,7 @@ from .worker_stage import WorkerStage
 OpenWorker = Callable[[SessionServices], AbstractAsyncContextManager[Worker]]
 Check = Callable[[OpenWorker, Path], Awaitable[None]]
 
-_DEADLINE = 20.0
-"""Seconds that one check may take."""
+_DEADLINE = 20.0  # seconds that one check may take
 
 
 class _FailingJournal(MemoryJournal):

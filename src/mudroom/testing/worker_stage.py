@@ -33,8 +33,7 @@ from .._engine.run_tools.send_message import SEND_MESSAGE
 from .._engine.session_context import SessionServices, SingleEnvironment, Watchers
 from .clock import LoopClock
 
-_POLL_SECONDS = 0.005
-"""Seconds between two checks of a condition that another process may change."""
+_POLL_SECONDS = 0.005  # seconds between two checks of a condition that another process may change
 
 _AGENTS = {"general": Agent(name="general", description="does any work")}
 

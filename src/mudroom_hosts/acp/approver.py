@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from mudroom import ApprovalDecision, ApprovalRequest, Session
 from mudroom.driving import Question, Questions
@@ -13,6 +13,7 @@ from mudroom.permissions import Rule
 from mudroom.ports import InputForm
 from mudroom.views import sanitize_line
 
+from ..json_values import as_object
 from .json_rpc import RequestError
 from .params import ClientAbilities
 from .tool_calls import (
@@ -28,19 +29,11 @@ from .updates import SessionUpdates
 _ONCE, _ALWAYS, _REJECT = "allow", "allow_always", "reject"
 
 AskClient = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
-"""Function that sends a request with its parameters. Raises RequestError."""
+"""Sends a request with its parameters. Raises RequestError."""
 
 
 class EditorApprover:
-    """Asks the user of the editor, at every depth, and keeps the rules of the answers.
-
-    Arguments:
-        abilities: those of the client, which may not show the forms of MCP servers.
-        notify: takes a line for stderr.
-
-    Attributes:
-        questions: the approver of the sessions.
-    """
+    """Asks the user of the editor, at every depth, and keeps the rules of the answers."""
 
     def __init__(
         self, ask: AskClient, abilities: ClientAbilities, notify: Callable[[str], object]
@@ -56,7 +49,6 @@ class EditorApprover:
         self._cwd = "."
 
     def start_session(self, updates: SessionUpdates, session: Session) -> None:
-        """Ask for the calls of this session from now on."""
         self.questions.mode = session.permissions.mode
         self._updates = updates
         self._session = session.id
@@ -109,9 +101,7 @@ class EditorApprover:
         call_id = found[1].id if found else f"{request.run_id}/{request.call_id}"
         if not found:
             title = sanitize_line(f"{request.name or request.agent} {request.run_id}: {title}")
-        reason = (
-            request.why if not request.command_part else f"{request.why}: {request.command_part}"
-        )
+        reason = f"{request.why}: {request.command_part}" if request.command_part else request.why
         content = [*make_proposed(request, self._cwd), make_content(make_text(reason))]
         return {
             "sessionId": found[0] if found else self._session,
@@ -135,9 +125,7 @@ class EditorApprover:
     def _use_answer(
         self, request: ApprovalRequest, rules: tuple[Rule, ...], answer: dict[str, Any]
     ) -> ApprovalDecision:
-        outcome = answer.get("outcome")
-        fields = cast("dict[str, Any]", outcome) if isinstance(outcome, dict) else {}
-        choice = fields.get("optionId")
+        choice = as_object(answer.get("outcome")).get("optionId")
         if choice == _ONCE:
             return ApprovalDecision(True, "the user said yes")
         if choice == _ALWAYS:
@@ -166,11 +154,6 @@ def _describe_rules(rules: tuple[Rule, ...]) -> str:
 
 
 def make_input_question(form: InputForm, session: str) -> dict[str, Any]:
-    """Return the parameters of the request.
-
-    Arguments:
-        session: id of the session that the question belongs to.
-    """
     question: dict[str, Any] = {
         "sessionId": session,
         "message": f"MCP server {form.server} asks: {form.message}",
@@ -184,6 +167,5 @@ def read_input_answer(answer: Mapping[str, Any]) -> ApprovalDecision:
     """Return the decision that an answer states; anything but an accept declines."""
     if answer.get("action") != "accept":
         return ApprovalDecision(False, "the user declined")
-    content = answer.get("content")
-    values = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+    values = as_object(answer.get("content"))
     return ApprovalDecision(True, "the user answered", arguments=values)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from base64 import b64decode
-from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
@@ -20,6 +18,7 @@ from mudroom.events import StoredEvent
 from mudroom.views import quote, wrap
 
 from ..file_prompts import FilePrompt, fill_file_prompt
+from ..json_values import as_bytes, as_object
 from .approver import EditorApprover
 from .json_rpc import INVALID_PARAMS, Connection, RequestError
 from .params import ClientAbilities
@@ -30,11 +29,7 @@ CANCELLED = {"stopReason": "cancelled"}
 
 
 class EditorSession:
-    """One conversation. It is opened again when the user chooses another mode or model.
-
-    Arguments:
-        notify: takes a line for stderr.
-    """
+    """One conversation. It is opened again when the user chooses another mode or model."""
 
     def __init__(
         self,
@@ -68,20 +63,14 @@ class EditorSession:
 
     @property
     def id(self) -> str:
-        """The id of the session."""
         return self._get_session().id
 
     @property
     def is_busy(self) -> bool:
-        """Whether a prompt works or waits."""
         return bool(self._driver.current or self._driver.waiting)
 
     async def open(self, *, shows_history: bool = False) -> None:
-        """Open the session. Raises UsageError, JournalError, RequestError.
-
-        Arguments:
-            shows_history: send what the record of the session has.
-        """
+        """Open the session, and with `shows_history` send what its record has."""
         self._shows_history = shows_history
         await self._stack.enter_async_context(self._driver)
 
@@ -104,11 +93,10 @@ class EditorSession:
         session.watch(self._updates.apply)
 
     def describe(self) -> dict[str, Any]:
-        """Return the modes and options with their values."""
-        return {"modes": make_modes(self._mode), "configOptions": self.list_options()}
+        modes = {"currentModeId": self._mode.value, "availableModes": _list_modes("id")}
+        return {"modes": modes, "configOptions": self.list_options()}
 
     def list_options(self) -> list[dict[str, Any]]:
-        """Return the options with their values."""
         model = self._driver.plan.model or self._get_session().model
         return make_options(self._mode, model, self._command_line.list_models())
 
@@ -139,10 +127,7 @@ class EditorSession:
         return self._driver.submit(lambda turn: self._run(turn, blocks))
 
     async def finish(self, turn: Turn[dict[str, Any]]) -> dict[str, Any]:
-        """Wait for a prompt, and return the answer to the client. A cancel stops the prompt.
-
-        Raises RequestError, MudroomError.
-        """
+        """Wait for a prompt, and return the answer to the client. A cancel stops the prompt."""
         try:
             return await turn.wait() or CANCELLED
         except asyncio.CancelledError:
@@ -166,10 +151,7 @@ class EditorSession:
     async def _fill_server_prompt(
         self, turn: Turn[Any], session: Session, blocks: Sequence[Block]
     ) -> Sequence[Block]:
-        """Return the blocks with the text of the MCP server's prompt that they call.
-
-        Raises MudroomError.
-        """
+        """Return the blocks with the text of the MCP server's prompt that they call."""
         line = str(blocks[0].get("text", "")).strip() if blocks else ""
         name, _, words = line.partition(" ")
         if not name.startswith("/"):
@@ -179,7 +161,6 @@ class EditorSession:
         return blocks if text is None else [{"type": "text", "text": text}, *blocks[1:]]
 
     def cancel(self) -> None:
-        """Stop the prompts that the client has sent, and all their children."""
         self._driver.cancel()
 
     def pause(self) -> None:
@@ -224,17 +205,14 @@ class EditorSession:
         return self._approver.questions.mode or Mode.DEFAULT
 
     def send_mode(self) -> None:
-        """Send the current mode to the client."""
         mode = self._mode.value
         self._send(self.id, {"sessionUpdate": "current_mode_update", "currentModeId": mode})
 
     def send_options(self) -> None:
-        """Send the options to the client."""
         options = self.list_options()
         self._send(self.id, {"sessionUpdate": "config_option_update", "configOptions": options})
 
     async def close(self) -> None:
-        """Stop all work and close the session."""
         self.cancel()
         await self._driver.drain()
         await self._stack.aclose()
@@ -275,7 +253,6 @@ class EditorSession:
         self._connection.send_notification("session/update", params)
 
     def _get_session(self) -> Session:
-        """Return the session, which may not be open yet."""
         assert self._session
         return self._session
 
@@ -293,31 +270,21 @@ _MODES = {
 """Name and description of each mode, in the order of the menu."""
 
 
-def make_modes(mode: Mode) -> dict[str, Any]:
-    """Return the permission modes and the current one."""
-    listed = [
-        {"id": each.value, "name": name, "description": description}
-        for each, (name, description) in _MODES.items()
-    ]
-    return {"currentModeId": mode.value, "availableModes": listed}
-
-
 def make_options(mode: Mode, model: str, models: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the options of a session with their values.
-
-    Arguments:
-        model: current model string. models: those that work here.
-    """
-    modes = [
-        {"value": each.value, "name": name, "description": description}
-        for each, (name, description) in _MODES.items()
-    ]
+    """Return the options of a session with their values; `models` are those that work here."""
     names = dict.fromkeys([model, *models])
     return [
-        _make_select(MODE, "Permission mode", MODE, mode.value, modes),
+        _make_select(MODE, "Permission mode", MODE, mode.value, _list_modes("value")),
         _make_select(
             MODEL, "Model", MODEL, model, [{"value": name, "name": name} for name in names]
         ),
+    ]
+
+
+def _list_modes(key: str) -> list[dict[str, Any]]:
+    return [
+        {key: mode.value, "name": name, "description": description}
+        for mode, (name, description) in _MODES.items()
     ]
 
 
@@ -340,11 +307,7 @@ Block = Mapping[str, Any]
 def parse_prompt(
     blocks: Sequence[Block], prompts: Mapping[str, FilePrompt]
 ) -> str | list[TextBlock | ImageBlock]:
-    """Return a prompt for the model.
-
-    Arguments:
-        prompts: prompts of files, by name. A prompt that begins with the slash and the name of
-            one becomes its text.
+    """Return a prompt for the model; one that calls a prompt of a file becomes its text.
 
     Raises RequestError for content that a model cannot get, UsageError for an empty file.
     """
@@ -363,7 +326,7 @@ def _parse_block(block: Block) -> TextBlock | ImageBlock:
         case "image":
             return _parse_image(block)
         case "resource_link":
-            return TextBlock(_describe_link(block))
+            return TextBlock(f"Attached: {_find_place(block)}")
         case "resource":
             return TextBlock(_format_resource(block))
         case kind:
@@ -371,23 +334,14 @@ def _parse_block(block: Block) -> TextBlock | ImageBlock:
 
 
 def _parse_image(block: Block) -> ImageBlock:
-    try:
-        data = b64decode(str(block.get("data", "")), validate=True)
-    except (Base64Error, ValueError):
-        data = b""
+    data = as_bytes(block.get("data"))
     if not data:
         raise RequestError(INVALID_PARAMS, "an image of the prompt has no data in base64")
     return ImageBlock(str(block.get("mimeType", "")), data)
 
 
-def _describe_link(block: Block) -> str:
-    """Return the path or address of a resource, which the model can open with its tools."""
-    return f"Attached: {_find_place(block)}"
-
-
 def _format_resource(block: Block) -> str:
-    value = block.get("resource")
-    resource = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    resource = as_object(block.get("resource"))
     place = _find_place(resource)
     text = resource.get("text")
     if not isinstance(text, str):

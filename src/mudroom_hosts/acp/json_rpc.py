@@ -13,6 +13,7 @@ from msgspec import Struct
 from mudroom.driving import Peer, PeerGone
 from mudroom.errors import MudroomError, UsageError
 
+from ..json_values import as_object
 from ..line_streams import encode_json_line
 
 PARSE_ERROR = -32700
@@ -26,16 +27,11 @@ NOT_FOUND = -32002
 
 Params = Mapping[str, Any]
 CANCEL_METHOD = "$/cancel_request"
-_MAX_SHOWN = 200
-"""Characters shown of a line that is not understood."""
+_MAX_SHOWN = 200  # characters shown of a line that is not understood
 
 
 class RequestError(Exception):
-    """A request failed; the other side gets code and message.
-
-    Arguments:
-        details: further JSON values for the other side, None for none.
-    """
+    """A request failed; the other side gets code, message and details."""
 
     def __init__(self, code: int, message: str, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -43,38 +39,22 @@ class RequestError(Exception):
         self.details = details
 
     def to_json(self) -> dict[str, Any]:
-        """Return the error as a JSON-RPC error object."""
         error: dict[str, Any] = {"code": self.code, "message": str(self)}
         return error | ({"data": self.details} if self.details else {})
 
 
-class ClientGone(RequestError):
-    """The client has closed its end before it answered."""
-
-    def __init__(self, method: str) -> None:
-        super().__init__(INTERNAL_ERROR, f"the editor closed its end before it answered {method}")
-
-
 class Reply(Struct, frozen=True):
-    """Result of a request.
-
-    Arguments:
-        follow: called when the result has been sent.
-    """
-
     result: dict[str, Any]
-    follow: Callable[[], object] | None = None
+    follow: Callable[[], object] | None = None  # called when the result has been sent
 
 
 class Connection:
     """Messages to and from one client.
 
     Arguments:
-        write: writes one whole line.
         answer: begins a request, by method; called in the order of the lines. The result is
             awaited in a task of its own. Raises RequestError.
         receive: takes a notification; called in the order of the lines.
-        notify: takes a line for stderr.
     """
 
     def __init__(
@@ -91,7 +71,6 @@ class Connection:
         self._peer = Peer[Mapping[str, Any], dict[str, Any]](self._send)
 
     async def serve(self, lines: AsyncIterator[bytes]) -> None:
-        """Handle the lines of the client until their end."""
         async for line in lines:
             if line.strip():
                 self._handle_line(line)
@@ -102,14 +81,10 @@ class Connection:
         await self._peer.finish()
 
     def send_notification(self, method: str, params: Params) -> None:
-        """Send a message that has no answer."""
         self._send({"method": method, "params": params})
 
     async def request(self, method: str, params: Params) -> dict[str, Any]:
-        """Send a request and return its result.
-
-        If the caller is cancelled, a later answer is ignored. Raises RequestError.
-        """
+        """Send a request and return its result. After a cancel, a later answer is ignored."""
         # It is not withdrawn with `$/cancel_request`: no capability says whether a client knows
         # that notification, and the official Python client reports it as an unknown method. A
         # client ends its own questions of a prompt that it cancels.
@@ -118,13 +93,14 @@ class Connection:
                 lambda number: {"id": number, "method": method, "params": params}
             )
         except PeerGone:
-            raise ClientGone(method) from None
+            text = f"the editor closed its end before it answered {method}"
+            raise RequestError(INTERNAL_ERROR, text) from None
 
     def _send(self, message: Mapping[str, Any]) -> None:
         self._write(encode_json_line({"jsonrpc": "2.0", **message}))
 
     def _handle_line(self, line: bytes) -> None:
-        """Handle one line. One that is not understood gets an error, and stderr a notice."""
+        # A line that is not understood gets an error, and stderr a notice.
         try:
             message = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -138,8 +114,7 @@ class Connection:
     def _handle(self, message: dict[str, Any]) -> None:
         method = message.get("method")
         identifier = message.get("id")
-        value = message.get("params")
-        params = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        params = as_object(message.get("params"))
         if isinstance(method, str) and "id" not in message:
             self._receive_notification(method, params)
         elif isinstance(method, str) and type(identifier) in (str, int):
@@ -162,16 +137,14 @@ class Connection:
         self._receive(method, params)
 
     def _receive_response(self, number: int, message: Mapping[str, Any]) -> None:
-        if isinstance(error := message.get("error"), dict):
-            fields = cast("dict[str, Any]", error)
+        if isinstance(message.get("error"), dict):
+            fields = as_object(message["error"])
             code = fields.get("code")
             text = str(fields.get("message") or "no reason was given")
             code = code if isinstance(code, int) else INTERNAL_ERROR
             self._peer.fail(number, RequestError(code, text))
-            return
-        result = message.get("result")
-        fields = cast("dict[str, Any]", result) if isinstance(result, dict) else {}
-        self._peer.settle(number, fields)
+        else:
+            self._peer.settle(number, as_object(message.get("result")))
 
     def _start_answer(self, identifier: str | int, method: str, params: Params) -> None:
         if self._peer.is_serving(identifier):

@@ -19,21 +19,13 @@ _ORIGIN = "the editor"
 
 
 class NameValue(Struct):
-    """A variable or a header."""
-
     name: str
     value: str
 
 
 class ServerEntry(Struct):
-    """An MCP server of the client.
-
-    Arguments:
-        type: "http" for an address, "" for a program.
-    """
-
     name: str
-    type: str = ""
+    type: str = ""  # "http" for an address, "" for a program
     command: str = ""
     args: tuple[str, ...] = ()
     env: tuple[NameValue, ...] = ()
@@ -51,84 +43,56 @@ class FolderParams(Struct, rename="camel"):
 
 
 class SessionParams(Struct, rename="camel"):
-    """Parameters that only name a session."""
-
     session_id: str
 
 
 class PromptParams(Struct, rename="camel"):
-    """Parameters of session/prompt."""
-
     session_id: str
     prompt: tuple[dict[str, Any], ...]
 
 
 class ModeParams(Struct, rename="camel"):
-    """Parameters of session/set_mode."""
-
     session_id: str
     mode_id: str
 
 
 class OptionParams(Struct, rename="camel"):
-    """Parameters of session/set_config_option."""
-
     session_id: str
     config_id: str
     value: str | bool
 
 
 class ListParams(Struct, rename="camel"):
-    """Parameters of session/list."""
-
     cwd: str | None = None
     cursor: str | None = None
 
 
 class AuthenticateParams(Struct, rename="camel"):
-    """Parameters of authenticate."""
-
     method_id: str
 
 
 class SessionAbilities(Struct):
-    """What the client can show of a session; None stands for no."""
-
     notices: dict[str, Any] | None = None
     compaction: dict[str, Any] | None = None
 
 
 class AuthAbilities(Struct):
-    """Ways to log in that the client supports."""
-
     terminal: bool = False
 
 
 class ElicitationAbilities(Struct):
-    """Questions that the client can show; None stands for no."""
-
     form: dict[str, Any] | None = None
     url: dict[str, Any] | None = None
 
 
 class FileAbilities(Struct, rename="camel"):
-    """What the client does with files.
-
-    Arguments:
-        read_text_file: it gives the text of a file, with changes that are not saved.
-    """
-
-    read_text_file: bool = False
+    read_text_file: bool = False  # it gives the text of a file, with changes that are not saved
 
 
 class ClientAbilities(Struct):
-    """Abilities of the client, from initialize; a field of another type is not used.
+    """Abilities of the client, from initialize; None is a no, and so is another type."""
 
-    Arguments:
-        subagents: it shows children as sessions of their own; None if it does not.
-    """
-
-    subagents: dict[str, Any] | None = None
+    subagents: dict[str, Any] | None = None  # it shows children as sessions of their own
     session: SessionAbilities | None = None
     auth: AuthAbilities | None = None
     elicitation: ElicitationAbilities | None = None
@@ -136,44 +100,35 @@ class ClientAbilities(Struct):
 
     @property
     def reads_files(self) -> bool:
-        """Whether the client gives the texts of files, with changes that are not saved."""
         return self.fs is not None and self.fs.read_text_file
 
     @property
     def shows_forms(self) -> bool:
-        """Whether the client shows forms of MCP servers."""
         return self.elicitation is not None and self.elicitation.form is not None
 
     @property
     def shows_addresses(self) -> bool:
-        """Whether the client shows addresses that MCP servers want to be opened."""
         return self.elicitation is not None and self.elicitation.url is not None
 
     @property
     def shows_children(self) -> bool:
-        """Whether children are sessions of their own."""
         return self.subagents is not None
 
     @property
     def shows_notices(self) -> bool:
-        """Whether the client shows notices."""
         return self.session is not None and self.session.notices is not None
 
     @property
     def shows_compaction(self) -> bool:
-        """Whether the client shows compactions."""
         return self.session is not None and self.session.compaction is not None
 
 
 class InitializeParams(Struct, rename="camel"):
-    """Parameters of initialize."""
-
     protocol_version: int
     client_capabilities: dict[str, Any] | None = None
 
     @property
     def abilities(self) -> ClientAbilities:
-        """The abilities of the client."""
         values = self.client_capabilities or {}
         abilities = ClientAbilities()
         for name in ClientAbilities.__struct_fields__:
@@ -195,14 +150,12 @@ def parse_params(params: Mapping[str, Any], kind: type[_T]) -> _T:
 
 
 def require_absolute(folder: str) -> str:
-    """Return a folder that is named by an absolute path. Raises RequestError."""
     if not os.path.isabs(folder):
         raise RequestError(INVALID_PARAMS, f"cwd must be an absolute path, not {folder!r}")
     return folder
 
 
 def make_servers(entries: tuple[ServerEntry, ...] | None) -> tuple[ServerSpec, ...]:
-    """Return the MCP servers of the client. Raises RequestError for one that cannot be used."""
     return tuple(map(_make_server, entries or ()))
 
 

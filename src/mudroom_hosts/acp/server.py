@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -49,17 +50,11 @@ _NO_MODEL = (
     "no model is set up. Set a key, such as ANTHROPIC_API_KEY, in the environment of the editor, "
     "or choose a model with: mudroom config set model NAME. mudroom models lists the providers"
 )
-_PAGE = 50
-"""Sessions of one answer to session/list."""
+_PAGE = 50  # sessions of one answer to session/list
 
 
 class AcpServer:
-    """One client and its sessions.
-
-    Arguments:
-        write: writes one whole line to the client.
-        notify: takes a line for stderr.
-    """
+    """One client and its sessions."""
 
     def __init__(
         self,
@@ -77,8 +72,8 @@ class AcpServer:
             "initialize": self._initialize,
             "authenticate": self._authenticate,
             "session/new": self._new_session,
-            "session/load": self._load_session,
-            "session/resume": self._resume_session,
+            "session/load": partial(self._continue, shows_history=True),
+            "session/resume": partial(self._continue, shows_history=False),
             "session/list": self._list_sessions,
             "session/close": self._close_session,
             "session/delete": self._delete_session,
@@ -109,7 +104,6 @@ class AcpServer:
         return self.stop()
 
     def stop(self) -> bool:
-        """Stop all work and the server."""
         self._reading.cancel()
         return True
 
@@ -162,10 +156,8 @@ class AcpServer:
             },
             "authMethods": methods,
         }
-        return Reply(result, follow=self._preload)
-
-    def _preload(self) -> None:
-        self._start(asyncio.to_thread(self._command_line.preload))
+        preload = self._command_line.preload
+        return Reply(result, follow=lambda: self._start(asyncio.to_thread(preload)))
 
     def _start(self, work: Any) -> None:  # noqa: ANN401  (an awaitable)
         task = asyncio.ensure_future(work)
@@ -186,12 +178,6 @@ class AcpServer:
     async def _new_session(self, params: Params) -> Reply:
         session = await self._open(self._make_plan(parse_params(params, FolderParams)))
         return self._describe_opened(session, {"sessionId": session.id})
-
-    async def _load_session(self, params: Params) -> Reply:
-        return await self._continue(params, shows_history=True)
-
-    async def _resume_session(self, params: Params) -> Reply:
-        return await self._continue(params, shows_history=False)
 
     async def _continue(self, params: Params, *, shows_history: bool) -> Reply:
         fields = parse_params(params, FolderParams)
@@ -228,10 +214,9 @@ class AcpServer:
         return session
 
     def _describe_opened(self, session: EditorSession, fields: dict[str, Any]) -> Reply:
-        def send_commands() -> None:
-            self._start(session.send_commands())
-
-        return Reply(fields | session.describe(), follow=send_commands)
+        return Reply(
+            fields | session.describe(), follow=lambda: self._start(session.send_commands())
+        )
 
     async def _list_sessions(self, params: Params) -> Reply:
         fields = parse_params(params, ListParams)
@@ -284,7 +269,6 @@ class AcpServer:
         return Reply({"configOptions": session.list_options()}, follow=follow)
 
     def _find(self, params: Params) -> EditorSession:
-        """Return the open session of a request. Raises RequestError."""
         identifier = parse_params(params, SessionParams).session_id
         session = self._sessions.get(identifier)
         if session is None:

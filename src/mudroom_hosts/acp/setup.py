@@ -14,50 +14,30 @@ if TYPE_CHECKING:
 
 
 class EditorSessionPlan(Struct, frozen=True, kw_only=True):
-    """The session to open.
+    """The session to open. Model and mode are "" for those of the settings."""
 
-    Arguments:
-        cwd: absolute path of its folder.
-        servers: MCP servers of the client.
-        model: model string, "" for that of the settings.
-        mode: permission mode, "" for that of the settings.
-        resume: id of the session to continue, "" for a new one.
-        id: id of a new session, "" for any.
-        tools: tools in place of built-in ones.
-    """
-
-    cwd: str
-    servers: tuple[ServerSpec, ...] = ()
+    cwd: str  # absolute
+    servers: tuple[ServerSpec, ...] = ()  # of the client
     model: str = ""
     mode: str = ""
-    resume: str = ""
-    id: str = ""
-    tools: tuple[Tool, ...] = ()
+    resume: str = ""  # id of the session to continue, "" for a new one
+    id: str = ""  # of a new session, "" for any
+    tools: tuple[Tool, ...] = ()  # in place of built-in ones
 
 
 class ServerCommand(Struct, frozen=True):
-    """A prompt of an MCP server as a command.
+    """A prompt of an MCP server as a command. `hint` shows its arguments."""
 
-    Arguments:
-        name: without a slash. hint: its arguments as the user writes them.
-    """
-
-    name: str
+    name: str  # without a slash
     description: str
     hint: str
 
 
 class RecordedSession(Struct, frozen=True, kw_only=True):
-    """A session in a list.
-
-    Arguments:
-        written: time of the last write, seconds since 1970.
-    """
-
     id: str
     cwd: str
     title: str
-    written: float
+    written: float  # seconds since 1970
 
 
 class CommandLine(Struct, frozen=True, kw_only=True):
@@ -65,14 +45,9 @@ class CommandLine(Struct, frozen=True, kw_only=True):
 
     Arguments:
         prepare: makes the session of a plan, which is not open. Raises UsageError, RequestError.
-        load_prompts: returns the prompts of the files of an open session.
-        list_server_prompts: returns the prompts of MCP servers that an open session knows.
         fetch_server_prompt: returns the text of such a prompt, of its slash command and the words
             after it; None for another command. Raises MudroomError.
-        list_models: returns the model strings that work here.
         list_sessions: returns the last sessions of a folder; None for all folders.
-        delete_session: deletes a recorded session. Raises MudroomError.
-        has_model: returns whether a model is set up for a folder.
         preload: imports what sessions need; called in a thread.
         reads_unsaved: whether `read` shows texts that are not saved in the editor.
     """

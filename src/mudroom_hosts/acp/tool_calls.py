@@ -24,8 +24,9 @@ from mudroom.views import (
     sanitize_line,
 )
 
-MAX_TEXT = 50_000
-"""Characters of a result that are sent; the rest is counted."""
+from ..json_values import as_object
+
+MAX_TEXT = 50_000  # characters of a result that are sent; the rest is counted
 
 _KINDS = {
     ToolCategory.READ: "read",
@@ -37,11 +38,7 @@ _KINDS = {
 
 
 def find_kind(name: str, view: str = "", category: ToolCategory | None = None) -> str:
-    """Return the kind of a call.
-
-    Arguments:
-        category: of a tool that is not built in, if it is known.
-    """
+    """Return the kind of a call; `category` is that of a tool that is not built in."""
     tool = find_builtin_tool(name)
     if tool and tool.is_search:
         return "search"
@@ -54,7 +51,6 @@ def find_kind(name: str, view: str = "", category: ToolCategory | None = None) -
 
 
 def describe_title(name: str, arguments: Mapping[str, Any], title: str = "") -> str:
-    """Return a call as one line: the tool and what the call is about."""
     about = title or make_call_title(arguments, find_builtin_tool(name))
     return sanitize_line(f"{name} {about}")
 
@@ -69,13 +65,11 @@ def make_text(text: str) -> dict[str, Any]:
 
 
 def make_image(image: ImageBlock) -> dict[str, Any]:
-    """Return an image block."""
     data = b64encode(image.data).decode()
     return {"type": "image", "mimeType": image.media_type, "data": data}
 
 
 def make_content(block: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a block as content of a call."""
     return {"type": "content", "content": block}
 
 
@@ -100,7 +94,6 @@ def list_locations(name: str, arguments: Mapping[str, Any], cwd: str) -> list[di
 def list_edits(
     name: str, view: str, arguments: Mapping[str, Any], cwd: str
 ) -> list[dict[str, Any]]:
-    """Return the replacements that a call asks for."""
     tool = find_builtin_tool(name)
     path = _get_path(tool, arguments)
     if view != "diff" or not tool or not path:
@@ -112,21 +105,15 @@ def list_edits(
     return [
         make_diff(full, old, new)
         for edit in edits
-        if isinstance(edit, dict)
-        and isinstance(old := cast("dict[str, Any]", edit).get("old_string"), str)
-        and isinstance(new := cast("dict[str, Any]", edit).get("new_string"), str)
+        if isinstance(old := as_object(edit).get("old_string"), str)
+        and isinstance(new := as_object(edit).get("new_string"), str)
     ]
 
 
 def make_written(
     name: str, arguments: Mapping[str, Any], path: str, before: bytes | None
 ) -> list[dict[str, Any]]:
-    """Return the change of a call that writes a whole file.
-
-    Arguments:
-        path: absolute path of the file.
-        before: its content before; b"" for no file, None if it is not known.
-    """
+    """Return the change of a whole file; `before` is b"" for no file, None if it is not known."""
     tool = find_builtin_tool(name)
     content = tool.rename_arguments(arguments).get("content") if tool else None
     if not isinstance(content, str) or before is None:
@@ -149,7 +136,6 @@ def make_proposed(request: ApprovalRequest, cwd: str) -> list[dict[str, Any]]:
 
 
 def make_result(result: ToolResult) -> list[dict[str, Any]]:
-    """Return the content of a finished call."""
     blocks = [make_text(result.text)] if result.text else []
     blocks += map(make_image, result.images)
     return list(map(make_content, blocks))
@@ -180,45 +166,27 @@ def _get_path(tool: Tool | None, arguments: Mapping[str, Any]) -> str:
 
 _CHUNKS = {"text": "agent_message_chunk", "thinking": "agent_thought_chunk"}
 """Updates by the kind of the text."""
-_OUTPUT_SECONDS = 0.2
-"""Seconds between two updates with the output of a call."""
+_OUTPUT_SECONDS = 0.2  # seconds between two updates with the output of a call
 
 
 class OpenCall(Struct):
-    """A tool call that has not finished.
-
-    Arguments:
-        id: unique in the session. block: the call as the model sent it, or as it runs.
-        content: what the client shows of it.
-        write: the write of a whole file that it makes, None for no write.
-        is_detached: it has returned, and the child that it started works on.
-        shown_at: when its output so far was sent last, seconds since 1970.
-    """
-
-    id: str
-    block: ToolCallBlock
+    id: str  # unique in the session
+    block: ToolCallBlock  # the call as the model sent it, or as it runs
     view: str = ""
     content: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     write: FileWriteIntended | None = None
-    is_detached: bool = False
-    shown_at: float = 0.0
+    is_detached: bool = False  # it has returned, and the child that it started works on
+    shown_at: float = 0.0  # when its output so far was sent last, seconds since 1970
 
 
 class RunStream:
-    """What one run writes to its session.
-
-    Arguments:
-        session: id of the session in the protocol.
-
-    Attributes:
-        calls: the calls that have not finished, by their ids in the record.
-    """
+    """What one run writes to its session, which is named by its id in the protocol."""
 
     def __init__(
         self, run_id: str, session: str, send: Callable[[str, dict[str, Any]], None]
     ) -> None:
         self.session = session
-        self.calls: dict[str, OpenCall] = {}
+        self.calls: dict[str, OpenCall] = {}  # not finished, by their ids in the record
         self._run_id = run_id
         self._send = send
         self._streamed = {"text": "", "thinking": ""}
@@ -226,11 +194,9 @@ class RunStream:
         self._last: dict[str, OpenCall] = {}
 
     def send(self, update: str, /, **fields: Any) -> None:
-        """Send an update."""
         self._send(self.session, {"sessionUpdate": update, **fields})
 
     def add_delta(self, event: Delta) -> None:
-        """Send streamed text, or the output of a call that works."""
         if event.kind == "output":
             self._show_output(event)
         if event.kind not in _CHUNKS or not event.text:
@@ -264,7 +230,6 @@ class RunStream:
             self._send_chunk(kind, rest, turn)
 
     def open_call(self, block: ToolCallBlock, turn: int) -> OpenCall:
-        """Note a call of the model."""
         call = OpenCall(f"{self._run_id}/{turn}/{block.id}", block)
         self.calls[block.id] = call
         self._last[block.id] = call
@@ -275,22 +240,18 @@ class RunStream:
         return self._last.get(call_id)
 
     def send_call(self, call: OpenCall, **fields: Any) -> None:
-        """Send a change of a call."""
         self.send("tool_call_update", toolCallId=call.id, **fields)
 
     def close_call(self, call: OpenCall, **fields: Any) -> None:
-        """Send the end of a call."""
         self.calls.pop(call.block.id, None)
         self.send_call(call, **fields)
 
     def end_calls(self) -> None:
-        """End the calls that the end of the run stopped."""
         for call in list(self.calls.values()):
             self.close_call(call, status="failed")
         self._last.clear()
 
     def send_compaction(self, event: Compacted) -> None:
-        """Send that the conversation was replaced with a summary."""
         identifier = f"{self._run_id}/{event.turn}/compaction"
         text = f"About {event.before:,} tokens became {event.after:,} ({event.cause})."
         self.send(

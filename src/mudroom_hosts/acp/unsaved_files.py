@@ -21,8 +21,7 @@ from .json_rpc import RequestError
 READ_METHOD = "fs/read_text_file"
 MAX_BYTES = 1 << 20
 """Size of a file on the disk up to which the editor is asked; its answer is one line."""
-SECONDS = 2.0
-"""Seconds to wait for the editor."""
+SECONDS = 2.0  # seconds to wait for the editor
 UNSAVED_NOTE = (
     "(these lines are not saved: the editor has a text of {path} that differs from the file, and "
     "edit, write, grep and bash see the file. Ask the user to save it before you change it.)"
@@ -32,14 +31,7 @@ AskClient = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class UnsavedFiles:
-    """Texts of the editor for one session.
-
-    Arguments:
-        ask: sends a request with its parameters to the editor. Raises RequestError.
-        find_session: returns the id of the session.
-        notify: takes a line for stderr.
-        seconds: time for an answer. An editor that exceeds it is not asked again.
-    """
+    """Texts of the editor for one session. An editor that is too slow is not asked again."""
 
     def __init__(
         self,
@@ -53,12 +45,13 @@ class UnsavedFiles:
         self._find_session = find_session
         self._notify = notify
         self._seconds = seconds
-        self._tool = _get_read_tool()
+        tool = find_builtin_tool("read")
+        assert tool
+        self._tool = tool
         self._is_silent = False
         self._saved_texts: dict[str, set[bytes]] = {}
 
     def make_tool(self) -> Tool:
-        """Return the tool."""
         return replace(self._tool, run=self._read)
 
     async def _read(self, ctx: ToolContext, arguments: Any) -> ToolResult:  # noqa: ANN401
@@ -79,7 +72,6 @@ class UnsavedFiles:
         return await self._tool.run(ctx, arguments)
 
     async def _fetch(self, path: str) -> str | None:
-        """Return the text that the editor has for a file, None if it gives none."""
         try:
             async with time_limit(self._seconds):
                 params = {"sessionId": self._find_session(), "path": path}
@@ -95,12 +87,6 @@ class UnsavedFiles:
             return None
         text = answer.get("content")
         return text if isinstance(text, str) else None
-
-
-def _get_read_tool() -> Tool:
-    tool = find_builtin_tool("read")
-    assert tool
-    return tool
 
 
 class _WithText:

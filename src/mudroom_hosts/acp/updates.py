@@ -60,10 +60,6 @@ class ChildSessions:
     """The subagent sessions: announced before all else, and idle exactly once for each run.
 
     All runs of a named child are one session.
-
-    Arguments:
-        session: id of the session of the conversation.
-        send: sends an update to a session.
     """
 
     def __init__(
@@ -77,14 +73,13 @@ class ChildSessions:
         self._waiting: dict[str, int] = {}
 
     def find_session(self, run_id: str) -> str:
-        """Return the id of the session that shows a run."""
         run = self._tree.runs.get(run_id)
         if run is None or not run.depth:
             return self._session
         return f"{self._session}/{find_first_id(run_id)}"
 
     def find_run(self, session: str) -> str:
-        """Return the run of a child that works, by the id of its session; "" if there is none."""
+        """Return the run of a child that works; "" if there is none."""
         return next((run for run, each in self._working.items() if each == session), "")
 
     def start(self, event: RunStarted) -> str:
@@ -118,7 +113,7 @@ class ChildSessions:
             self._send_message(child, event.message_id, sender, event.text)
 
     def finish(self, event: RunFinished) -> None:
-        """Send the end of a run of a child, after all else of it."""
+        """Send the end of a child's run, after all else of it."""
         if self._working.pop(event.run, None):
             self._waiting.pop(event.run, None)
             self._update(event.run, state=make_child_end(event.report))
@@ -165,7 +160,7 @@ def describe_child(brief: Brief) -> str:
 
 
 Send = Callable[[str, dict[str, Any]], None]
-"""Function that sends an update: id of the session in the protocol, and the update."""
+"""Sends an update: id of the session in the protocol, and the update."""
 
 
 class SessionUpdates:
@@ -175,13 +170,8 @@ class SessionUpdates:
     piece.
 
     Arguments:
-        session: id of the session.
-        cwd: its folder.
         read_version: returns the earlier content of a file by its hash, None if it is not kept.
         find_window: returns the tokens that the context of a model can hold, 0 if unknown.
-
-    Attributes:
-        is_silent: nothing is sent. shows_prompts: prompts of the user are sent, too.
     """
 
     def __init__(
@@ -194,8 +184,8 @@ class SessionUpdates:
         read_version: Callable[[str], bytes | None],
         find_window: Callable[[str], int],
     ) -> None:
-        self.is_silent = False
-        self.shows_prompts = False
+        self.is_silent = False  # nothing is sent
+        self.shows_prompts = False  # prompts of the user are sent, too
         self._session = session
         self._cwd = cwd
         self._abilities = abilities
@@ -213,7 +203,6 @@ class SessionUpdates:
         )
 
     def apply(self, event: AnyEvent) -> None:
-        """Send the updates of the next event, often none."""
         self.tree.apply(event)
         if isinstance(event, RunStarted):
             self._start_run(event)
@@ -303,11 +292,10 @@ class SessionUpdates:
             self._send_user(make_text(event.text), event.message_id)
 
     def _is_from_user(self, event: MessageDelivered) -> bool:
-        """Return whether a message is one of the user to the conversation, which is sent back."""
+        """Tell whether the user wrote a message to the conversation, which is sent back."""
         return self.shows_prompts and event.origin == "user" and not is_child_id(event.run)
 
     def _retry(self, stream: RunStream, event: ModelCallRetried) -> None:
-        """Begin the answer again, and say why."""
         stream.discard_streamed()
         if self._abilities.shows_notices:
             stream.send(
@@ -318,7 +306,6 @@ class SessionUpdates:
             )
 
     def _finish_turn(self, stream: RunStream, event: TurnFinished) -> None:
-        """Send what has not streamed of an answer, and its calls."""
         blocks = event.message.content
         thoughts = "\n".join(block.text for block in blocks if isinstance(block, ThinkingBlock))
         stream.complete_text("thinking", thoughts, event.turn)
@@ -360,7 +347,7 @@ class SessionUpdates:
         )
 
     def _list_written(self, call: OpenCall) -> list[dict[str, Any]]:
-        """Return the change of a call that wrote a whole file, if the earlier content was kept."""
+        """List the change of a call that wrote a whole file, if the earlier content was kept."""
         if call.write is None or call.view != "content":
             return []
         path = os.path.join(self._cwd, call.write.path)
@@ -386,32 +373,19 @@ class SessionUpdates:
             stream.send("plan", entries=entries)
 
 
-_SECONDS = 0.25
-"""Seconds between two updates of one child."""
+_SECONDS = 0.25  # seconds between two updates of one child
 
 
 class _ChildCall(Struct):
-    """The call that shows a child.
-
-    Arguments:
-        shown_at: time of the last update, seconds since 1970.
-        started_by: the shown call that started the child and is this call. It ends with its own
-            result, unless it is detached. None for a call of the child alone.
-    """
-
     id: str
-    shown_at: float
+    shown_at: float  # time of the last update, seconds since 1970
+    # The shown call that started the child and is this call. It ends with its own result, unless
+    # it is detached. None for a call of the child alone.
     started_by: OpenCall | None = None
 
 
 class ChildCalls:
-    """The calls that show the state of each child while it works.
-
-    Arguments:
-        send: sends an update to the session of the conversation.
-        find_call: returns the shown call of a run that started a child, None if there is none.
-        compute_cost: returns the US dollars of a run and all below it, None if not known.
-    """
+    """The calls that show the state of each child while it works."""
 
     def __init__(
         self,
@@ -427,7 +401,6 @@ class ChildCalls:
         self._calls: dict[str, _ChildCall] = {}
 
     def apply(self, event: AnyEvent) -> None:
-        """Show what an event changes of a child."""
         if isinstance(event, RunStarted):
             self._start(event)
             return
@@ -444,7 +417,6 @@ class ChildCalls:
             self._update(call, status="in_progress", content=[make_content(self._describe(run))])
 
     def is_working(self, run_id: str) -> bool:
-        """Return whether a call shows a child that works."""
         return run_id in self._calls and self._tree.runs[run_id].report is None
 
     def end_history(self) -> None:
@@ -477,7 +449,7 @@ class ChildCalls:
         )
 
     def _finish(self, run: RunView, call: _ChildCall, report: Report) -> None:
-        """Show the end of a child, unless the call that waits for it shows it with its result."""
+        # The call that waits for a child shows its end with the result.
         if call.started_by and not call.started_by.is_detached:
             return
         text = report.text if report.ok else f"{describe_end(report)}\n\n{report.text}"
@@ -489,7 +461,6 @@ class ChildCalls:
         self._send({"sessionUpdate": "tool_call_update", "toolCallId": call.id, **fields})
 
     def _describe(self, run: RunView) -> dict[str, Any]:
-        """Return the state of a child as a text: what it does, its calls, tokens and costs."""
         action = sanitize_line(run.last_action) or "starting"
         calls = run.tool_call_count
         tokens = run.total_usage.total_tokens
@@ -500,15 +471,7 @@ class ChildCalls:
 
 
 class UsageFold:
-    """Fold of events into `usage_update`, sent after each answer of the conversation.
-
-    Arguments:
-        send: sends an update to the session of the conversation.
-        find_window: returns the tokens that the context of a model can hold, 0 if unknown.
-
-    Attributes:
-        stop: why the model stopped its last answer in the conversation.
-    """
+    """Fold of events into `usage_update`, sent after each answer of the conversation."""
 
     def __init__(
         self,
@@ -516,7 +479,7 @@ class UsageFold:
         send: Callable[[dict[str, Any]], None],
         find_window: Callable[[str], int],
     ) -> None:
-        self.stop = StopReason.END
+        self.stop = StopReason.END  # why the model stopped its last answer in the conversation
         self._tree = tree
         self._send = send
         self._find_window = find_window
@@ -542,7 +505,6 @@ class UsageFold:
             self.send()
 
     def send(self) -> None:
-        """Send the totals of the session."""
         update: dict[str, Any] = {
             "sessionUpdate": "usage_update",
             "used": self._context_tokens,
@@ -565,7 +527,6 @@ class UsageFold:
         return total
 
     def describe_totals(self) -> dict[str, int]:
-        """Return the number of children, and the tokens of all runs and of the children."""
         runs = self._tree.runs.values()
         return {
             "children": sum(1 for run in runs if run.depth),
@@ -591,7 +552,6 @@ _MODEL_STOPS = {StopReason.LENGTH: "max_tokens", StopReason.REFUSAL: "refusal"}
 
 
 def make_child_end(report: Report) -> dict[str, Any]:
-    """Return the state of a child whose run has ended."""
     state: dict[str, Any] = {"state": "idle", "stopReason": find_stop_reason(report) or "error"}
     if state["stopReason"] == "error":
         state["error"] = RequestError(INTERNAL_ERROR, describe_end(report)).to_json()
@@ -599,11 +559,7 @@ def make_child_end(report: Report) -> dict[str, Any]:
 
 
 def make_prompt_end(report: Report, stop: StopReason) -> dict[str, Any]:
-    """Return the answer to a prompt. Raises RequestError if the run failed.
-
-    Arguments:
-        stop: why the model stopped its last answer.
-    """
+    """Return the answer to a prompt, for which `stop` is why the model stopped its last answer."""
     reason = find_stop_reason(report)
     if reason in ("", "end_turn"):
         reason = _MODEL_STOPS.get(stop, reason)
@@ -631,7 +587,6 @@ def make_reason_meta(report: Report) -> dict[str, Any]:
 
 
 def make_usage(usage: Usage) -> dict[str, Any]:
-    """Return tokens in the terms of the protocol."""
     return {
         "totalTokens": usage.total_tokens,
         "inputTokens": usage.input_tokens,

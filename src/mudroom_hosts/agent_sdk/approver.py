@@ -13,7 +13,8 @@ from mudroom.permissions import Rule, Verdict, parse_rule
 from mudroom.ports import InputForm, ToolCategory
 from mudroom.views import get_claude_name, is_child_id
 
-from .channel import ControlChannel, HostError, as_list, as_object
+from ..json_values import as_list, as_object
+from .channel import ControlChannel, HostError
 from .output import to_host_arguments
 
 _ORIGIN = "the program that started mudroom"
@@ -25,15 +26,7 @@ _VERDICTS = (Verdict.ALLOW, Verdict.ASK, Verdict.DENY)
 class HostApprover:
     """Asks the host, and uses what comes with its answers: rules, a mode, an interrupt.
 
-    Arguments:
-        change_mode: takes a permission mode of the host.
-        add_rules: takes deny and ask rules, which hold from the next prompt on.
-        interrupt: stops the turn.
-        show_waiting: takes the number of open questions.
-        notify: takes a line for stderr.
-
-    Attributes:
-        questions: the approver of the sessions.
+    Deny and ask rules hold from the next prompt on.
     """
 
     def __init__(
@@ -56,7 +49,6 @@ class HostApprover:
         self._cwd = "."
 
     def start_session(self, session: Session) -> None:
-        """Ask for the calls of this session from now on."""
         self.questions.mode = session.permissions.mode
         self._cwd = session.cwd
 
@@ -126,7 +118,6 @@ class HostApprover:
         )
 
     def _apply_update(self, update: Mapping[str, Any]) -> None:
-        """Apply a change of the permissions that came with an answer."""
         kind = update.get("type")
         if kind == "setMode":
             self._change_mode(str(update.get("mode", "")))
@@ -167,14 +158,16 @@ def _make_suggestions(request: ApprovalRequest, rules: tuple[Rule, ...]) -> list
     suggestions: list[dict[str, Any]] = []
     if rules:
         values = [
-            {"toolName": get_claude_name(rule.tool), "ruleContent": rule.pattern or None}
+            {
+                "toolName": get_claude_name(rule.tool),
+                **({"ruleContent": rule.pattern} if rule.pattern else {}),
+            }
             for rule in rules
         ]
-        shortened = [{key: item for key, item in value.items() if item} for value in values]
         suggestions.append(
             {
                 "type": "addRules",
-                "rules": shortened,
+                "rules": values,
                 "behavior": "allow",
                 "destination": "localSettings",
             }

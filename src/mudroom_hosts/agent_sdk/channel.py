@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from mudroom.driving import Peer, PeerGone
 from mudroom.errors import MudroomError
 
+from ..json_values import as_list, as_object
 from ..line_streams import encode_json_line
 
 
@@ -16,11 +17,7 @@ class HostError(MudroomError):
 
 
 class ControlChannel:
-    """Requests to the program that started mudroom, and responses to its requests.
-
-    Arguments:
-        write: writes one whole line.
-    """
+    """Requests to the program that started mudroom, and responses to its requests."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
@@ -28,28 +25,21 @@ class ControlChannel:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the host answers no more."""
         return self._peer.is_gone
 
     def send(self, line: Mapping[str, Any]) -> None:
-        """Write a line; long texts are cut."""
         self._write(encode_line(line))
 
     def answer(self, request_id: str, response: Mapping[str, Any], **more: object) -> None:
-        """Answer a request of the host. `more`: fields beside the response."""
         body = {"subtype": "success", "request_id": request_id, "response": response, **more}
         self.send({"type": "control_response", "response": body})
 
     def answer_error(self, request_id: str, error: str) -> None:
-        """Answer a request of the host with an error."""
         body = {"subtype": "error", "request_id": request_id, "error": error}
         self.send({"type": "control_response", "response": body})
 
     async def request(self, subtype: str, **fields: object) -> dict[str, Any]:
-        """Send a request to the host and return its response.
-
-        If the caller is cancelled, the request is withdrawn. Raises HostError.
-        """
+        """Send a request and return its response. If the caller is cancelled, withdraw it."""
         request = {"subtype": subtype, **fields}
 
         def make_line(number: int) -> Mapping[str, Any]:
@@ -82,26 +72,22 @@ class ControlChannel:
             self._peer.settle(number, as_object(response.get("response")))
 
     def close(self) -> None:
-        """End all requests: the host answers no more."""
         self._peer.end()
 
 
-_ID_PREFIX = "mudroom_"
-"""Tells our requests from those of the host, which share the lines."""
+_ID_PREFIX = "mudroom_"  # tells our requests from those of the host, which share the lines
 
 
 def _make_id(number: int) -> str:
     return f"{_ID_PREFIX}{number}"
 
 
-MAX_LINE = 900_000
-"""Bytes of a line. The SDKs end the session at a line of more than 1 MiB."""
+MAX_LINE = 900_000  # bytes of a line. The SDKs end the session at a line of more than 1 MiB.
 
 _CAPS = (100_000, 10_000, 1_000, 100)
 """Characters of the longest text, one cap after the other until the line fits."""
 
-_LISTS = ("reports", "permission_denials")
-"""Fields that are left out if no cap suffices."""
+_LISTS = ("reports", "permission_denials")  # fields that are left out if no cap suffices
 
 
 def encode_line(line: Mapping[str, Any]) -> bytes:
@@ -118,12 +104,12 @@ def encode_line(line: Mapping[str, Any]) -> bytes:
 
 
 def fits(line: Mapping[str, Any]) -> bool:
-    """Return whether a line is short enough without a cut."""
+    """Tell whether a line needs no cut."""
     return len(encode_json_line(line)) <= MAX_LINE
 
 
 def _cut_texts(value: Any, cap: int) -> Any:  # noqa: ANN401  (any JSON value)
-    """Return a JSON value with texts of at most `cap` characters and a note."""
+    """Cut the texts of a JSON value to `cap` characters and a note."""
     if isinstance(value, str):
         left_out = len(value) - cap
         return f"{value[:cap]}\n[… {left_out:,} characters left out …]" if left_out > 0 else value
@@ -132,18 +118,3 @@ def _cut_texts(value: Any, cap: int) -> Any:  # noqa: ANN401  (any JSON value)
     if items := as_list(value):
         return [_cut_texts(item, cap) for item in items]
     return value
-
-
-def as_object(value: object) -> dict[str, Any]:
-    """Return a JSON object, or an empty one if the value is none."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def as_list(value: object) -> list[Any]:
-    """Return a JSON list, or an empty one if the value is none."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-def as_text(value: object) -> str:
-    """Return a text, or "" if the value is none."""
-    return value if isinstance(value, str) else ""

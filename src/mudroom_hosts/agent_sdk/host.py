@@ -13,8 +13,9 @@ from mudroom.errors import MudroomError, UnknownName, UsageError
 from mudroom.permissions import Rule
 from mudroom.ports import HookCallback
 
+from ..json_values import as_list, as_object, as_text
 from .approver import HostApprover
-from .channel import ControlChannel, HostError, as_list, as_object, as_text
+from .channel import ControlChannel, HostError
 from .host_tools import HostToolSource
 from .hosted_session import HostedSession
 from .output import PROTOCOL_LEVEL, HostOutput
@@ -23,11 +24,7 @@ from .setup import HostSetup, PrepareSession, SdkOptions, SdkSessionPlan
 
 
 class Host:
-    """The session of a host, its prompts, and the answers to its requests.
-
-    Arguments:
-        notify: takes a line for stderr.
-    """
+    """The session of a host, its prompts, and the answers to its requests."""
 
     def __init__(
         self,
@@ -45,7 +42,7 @@ class Host:
             channel,
             change_mode=self._change_mode,
             add_rules=self._add_rules,
-            interrupt=self._interrupt,
+            interrupt=lambda: self.prompts.interrupt(),
             show_waiting=lambda count: output.set_state("requires_action" if count else "running"),
             notify=notify,
         )
@@ -62,7 +59,7 @@ class Host:
         )
 
     def _change_mode(self, mode: str) -> None:
-        """Use a mode that came with a decision; a wrong one is not used."""
+        # A wrong mode in a decision is not used.
         try:
             self.hosted.set_mode(mode)
         except UsageError as error:
@@ -70,9 +67,6 @@ class Host:
 
     def _add_rules(self, rules: tuple[Rule, ...]) -> None:
         self.hosted.add_rules(rules)
-
-    def _interrupt(self) -> None:
-        self.prompts.interrupt()
 
     def stop_all(self) -> bool:
         """Stop the prompt and all background work. Return False if nothing works."""
@@ -115,8 +109,7 @@ class Host:
 _EVENT = "PreToolUse"
 """Event whose failed hooks block, unless the host says that the action continues."""
 
-ShowHook = Callable[..., None]
-"""Function that takes the subtype of a line about a hook, and its fields."""
+ShowHook = Callable[..., None]  # takes the subtype of a line about a hook, and its fields
 
 
 def make_host_hooks(
@@ -126,13 +119,7 @@ def make_host_hooks(
     show: ShowHook,
     notify: Callable[[str], object],
 ) -> dict[str, list[HookCallback]]:
-    """Return the hooks of `initialize` by event.
-
-    Arguments:
-        events: names of those that mudroom has.
-        show: takes the lines about hooks that start and end.
-        notify: takes a line for stderr for each event that never fires here.
-    """
+    """Return the hooks of `initialize` by event; `events` are those that mudroom has."""
     callbacks: dict[str, list[HookCallback]] = {}
     for event, matchers in hooks.items():
         if event not in events:
@@ -160,12 +147,6 @@ def _make_callbacks(
 
 
 class HostHook:
-    """One function of the host that is a hook.
-
-    Arguments:
-        callback_id: by which the host finds its function.
-    """
-
     def __init__(
         self, event: str, callback_id: str, channel: ControlChannel, show: ShowHook
     ) -> None:
@@ -210,12 +191,7 @@ Answer = Mapping[str, Any]
 
 
 class RequestTable:
-    """The requests that mudroom answers once the session is open.
-
-    Arguments:
-        servers: those about MCP servers.
-        list_models: returns the model strings that work here.
-    """
+    """The requests that mudroom answers once the session is open."""
 
     def __init__(
         self,
@@ -320,7 +296,6 @@ class RequestTable:
 
 
 def describe_models(names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the models that work here, as the SDKs list them."""
     known = ["default", *names]
     return [{"value": name, "displayName": name, "description": ""} for name in known]
 
@@ -329,12 +304,6 @@ class ServerRequests:
     """The requests about MCP servers that mudroom answers once the session is open.
 
     A change holds from the next prompt on, if one runs.
-
-    Arguments:
-        make_source: makes the tools of an in-process server of the host, of its name.
-
-    Attributes:
-        actions: the function of each request, by subtype.
     """
 
     def __init__(
@@ -368,7 +337,7 @@ class ServerRequests:
         return {}
 
     async def _reconnect_server(self, request: Mapping[str, Any]) -> Answer:
-        """Connect to a server again; other servers than those of the host start again."""
+        # Servers that are not those of the host start again.
         name = _read_name(request)
         source = self._hosted.find_source(name)
         if source is None:
@@ -383,7 +352,8 @@ class ServerRequests:
         """Replace the servers of earlier requests, and all in-process servers of the host."""
         entries = as_object(request.get("servers"))
         hosted = self._hosted
-        before = {**{source.name: None for source in hosted.next_sources}, **hosted.set_entries}
+        in_host = {source.name: None for source in hosted.next_sources}
+        before = {**in_host, **hosted.driver.plan.servers}
         own = [name for name, entry in entries.items() if as_object(entry).get("type") == "sdk"]
         after = {**entries, **dict.fromkeys(own)}
         added = [name for name, entry in after.items() if before.get(name, ...) != entry]
@@ -397,7 +367,7 @@ class ServerRequests:
         return {"added": added, "removed": removed, "errors": errors}
 
     async def _start(self, names: list[str]) -> dict[str, str]:
-        """Start servers; return why some do not work, by name."""
+        """Return why some do not work, by name."""
         states = await asyncio.gather(*map(self._start_server, names))
         return {name: state for name, state in zip(names, states, strict=True) if state}
 
@@ -424,5 +394,4 @@ class ServerRequests:
 
 
 def _read_name(request: Mapping[str, Any]) -> str:
-    """Return the name of the MCP server that a request is about."""
     return str(request.get("serverName") or request.get("server_name") or "")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from base64 import b64decode
-from binascii import Error as Base64Error
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import count
@@ -14,7 +12,8 @@ from typing import Any
 from mudroom import Effect, ImageBlock, Tool, ToolResult, __version__
 from mudroom.ports import parse_sendable_image, time_limit
 
-from .channel import ControlChannel, HostError, as_list, as_object, as_text
+from ..json_values import as_bytes, as_list, as_object, as_text
+from .channel import ControlChannel, HostError
 
 PROTOCOL_VERSION = "2025-11-25"
 """Revision of MCP that the agent SDKs speak with their in-process servers."""
@@ -26,8 +25,7 @@ _MAX_PAGES = 100
 class HostToolSource:
     """The port ToolSource for one in-process server of the host.
 
-    Arguments:
-        manifest: results of its `initialize` and `tools/list`, if the host sent them ahead.
+    The host may send ahead what it answers to `initialize` and `tools/list`: its manifest.
     """
 
     def __init__(self, channel: ControlChannel, name: str, manifest: object = None) -> None:
@@ -44,17 +42,14 @@ class HostToolSource:
 
     @property
     def tool_names(self) -> list[str]:
-        """Names of the tools as the server lists them."""
         prefix = len(f"mcp__{self.name}__")
         return [tool.name[prefix:] for tool in self._tools or ()]
 
     async def open(self) -> None:
-        """Greet the server, unless it is known. Raises HostError or TimeoutError."""
         if self._tools is None:
             await self.connect()
 
     async def connect(self) -> None:
-        """Greet the server and list its tools. Raises HostError or TimeoutError."""
         self.fault = ""
         try:
             async with time_limit(_HANDSHAKE_SECONDS):
@@ -78,17 +73,15 @@ class HostToolSource:
         return self._tools or () if self.is_enabled else ()
 
     async def wait_for_change(self) -> None:
-        """Wait until the server says that its tools have changed."""
         self._settled = self._settled or asyncio.Event()
         if not self._changed.is_set():
             self._settled.set()
         await self._changed.wait()
 
     async def close(self) -> None:
-        """Do nothing: the host ends its servers itself."""
+        pass  # the host ends its servers itself
 
     def mark_changed(self) -> None:
-        """List the tools again."""
         self._changed.set()
         if self._settled:
             self._settled.clear()
@@ -102,7 +95,7 @@ class HostToolSource:
                 await self._settled.wait()
 
     def _use_manifest(self, manifest: Mapping[str, Any]) -> bool:
-        """Take the greeting and the tools from a manifest. Return False if it is not complete."""
+        """Take greeting and tools from a manifest. Return False if it is not complete."""
         greeting = as_object(manifest.get("initializeResult"))
         tools = as_object(manifest.get("toolsListResult")).get("tools")
         if not greeting or tools is None:
@@ -135,8 +128,7 @@ class HostToolSource:
 
     def _make_tools(self, entries: Sequence[Any]) -> tuple[Tool, ...]:
         described = [entry for entry in map(as_object, entries) if as_text(entry.get("name"))]
-        tools = {entry["name"]: self._make_tool(entry) for entry in described}
-        return tuple(tools.values())
+        return tuple({entry["name"]: self._make_tool(entry) for entry in described}.values())
 
     def _make_tool(self, entry: Mapping[str, Any]) -> Tool:
         name = str(entry["name"])
@@ -157,9 +149,12 @@ class HostToolSource:
         )
 
     async def _call(self, method: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Call a method of the server and return its result. Raises HostError."""
-        number = next(self._numbers)
-        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": dict(parameters)}
+        message = {
+            "jsonrpc": "2.0",
+            "id": next(self._numbers),
+            "method": method,
+            "params": dict(parameters),
+        }
         response = await self._channel.request(
             "mcp_message", server_name=self.name, message=message
         )
@@ -173,7 +168,6 @@ class HostToolSource:
 
 
 def convert_result(result: Mapping[str, Any]) -> ToolResult:
-    """Return the result of a call of an MCP tool."""
     texts: list[str] = []
     images: list[ImageBlock] = []
     for block in as_list(result.get("content")):
@@ -202,11 +196,7 @@ def _add_block(block: dict[str, Any], texts: list[str], images: list[ImageBlock]
 
 
 def _add_image(block: dict[str, Any], texts: list[str], images: list[ImageBlock]) -> None:
-    try:
-        data = b64decode(str(block.get("data", "")), validate=True)
-    except (Base64Error, ValueError):
-        data = b""
-    image = parse_sendable_image(data)
+    image = parse_sendable_image(as_bytes(block.get("data")))
     if image:
         images.append(image)
     else:

@@ -27,11 +27,7 @@ from .setup import PlannedSession, PrepareSession, SdkOptions, SdkSessionPlan, S
 class HostedSession:
     """One conversation, over all sessions that it is opened as, and the choices of its host.
 
-    Arguments:
-        notify: takes a line for stderr.
-
-    Attributes:
-        driver: runs the prompts; its plan has the choices, which hold from the next prompt on.
+    The plan of the driver has the choices, which hold from the next prompt on.
     """
 
     def __init__(
@@ -78,19 +74,15 @@ class HostedSession:
         return self._get_planned().outputs
 
     def load_prompts(self) -> dict[str, FilePrompt]:
-        """Return the prompts of files by name, as they are now."""
         return {prompt.name: prompt for prompt in self._get_planned().load_prompts()}
 
     def list_styles(self) -> Sequence[str]:
-        """Return the names of the output styles of files."""
         return self._get_planned().list_styles()
 
     async def open(self) -> None:
-        """Open the session. Raises UsageError, JournalError; then it is closed again."""
         await self._stack.enter_async_context(self.driver)
 
     async def close(self) -> None:
-        """Close the session, if it is open."""
         await self._stack.aclose()
 
     def _make_session(self, plan: SdkSessionPlan, start: SessionStart) -> Session:
@@ -138,10 +130,7 @@ class HostedSession:
         self._change_plan(model="" if model == "default" else model)
 
     def set_mode(self, mode: str) -> None:
-        """Use a permission mode; a wider one at once for the calls that the host decides.
-
-        Raises UnknownName, or UsageError if settings forbid the mode.
-        """
+        """Use a permission mode; a wider one at once for the calls that the host decides."""
         if mode not in list(Mode):
             raise UnknownName("permission mode", mode, [each.value for each in Mode])
         plan = replace(self.driver.plan, mode=mode)
@@ -149,20 +138,12 @@ class HostedSession:
         self.driver.plan = plan
         self._approver.questions.mode = Mode(mode)
 
-    @property
-    def set_entries(self) -> Mapping[str, Any]:
-        """The MCP servers of the last `mcp_set_servers`, without those in the host, by name."""
-        return self.driver.plan.servers
-
     def set_servers(
         self, sources: Sequence[HostToolSource], others: Mapping[str, Any]
     ) -> dict[str, str]:
-        """Use other MCP servers from the next prompt on.
+        """Use servers in the host, and others as in `.mcp.json`, from the next prompt on.
 
         Return why some cannot be used, by name.
-
-        Arguments:
-            sources: those in the host. others: entries in the form of `.mcp.json`, by name.
         """
         plan = self.driver.plan
         names = [*plan.replaced_servers, *(each.name for each in sources), *others]
@@ -175,10 +156,7 @@ class HostedSession:
         return dict(errors)
 
     def enable_server(self, name: str, *, is_enabled: bool) -> None:
-        """Use an MCP server outside the host, or do not, from the next prompt on.
-
-        Raises UnknownName.
-        """
+        """Use an MCP server outside the host, or do not, from the next prompt on."""
         plan = self.driver.plan
         known = self._prepare(plan, self._parts).servers.scopes
         if name not in known:
@@ -201,17 +179,14 @@ class HostedSession:
         self.driver.plan = replace(self.driver.plan, **changes)
 
     def list_servers(self) -> list[dict[str, Any]]:
-        """Return names and states of all MCP servers, as `system/init` lists them."""
         fields = ("name", "status")
         servers = self._describe_servers(self.driver.session)
         return [{field: server[field] for field in fields} for server in servers]
 
     async def describe_servers(self) -> list[dict[str, Any]]:
-        """Return all that is known about the MCP servers, when the session is open."""
         return self._describe_servers(await self.driver.get_session())
 
     async def restart_server(self, name: str) -> None:
-        """Start an MCP server again. Raises UnknownName, and MudroomError if it cannot be used."""
         session = await self.driver.get_session()
         known = [status.name for status in session.mcp.servers]
         if name not in known:
@@ -235,7 +210,6 @@ _SCOPES = {"option": "dynamic", "": "dynamic"}
 
 
 def describe_source(source: HostToolSource) -> dict[str, Any]:
-    """Return the state of an in-process server of the host."""
     return {
         "name": source.name,
         "status": _find_source_state(source),
@@ -252,16 +226,14 @@ def describe_servers(
 ) -> list[dict[str, Any]]:
     """Return the states of the other servers.
 
-    Their configuration is left out: its headers and variables are often secrets.
-
-    Arguments:
-        tools: those that are known, of all servers.
-        scopes: where each server is configured; one without a status is turned off.
+    Their configuration is left out: its headers and variables are often secrets. A server that has
+    a scope, where it is configured, but no status is turned off.
     """
     if not (statuses or scopes):
         return []
     names = [status.name for status in statuses]
-    prefixes = {_make_tool_prefix(name): name for name in names}
+    # The names that the session gives the tools of a server begin like this.
+    prefixes = {f"mcp__{re.sub('[^A-Za-z0-9_-]', '_', name)}__": name for name in names}
     tools_by_server: dict[str, list[dict[str, str]]] = {}
     for tool in tools:
         prefix = max(filter(tool.name.startswith, prefixes), key=len, default="")
@@ -282,11 +254,6 @@ def describe_servers(
         }
         for status in statuses
     ]
-
-
-def _make_tool_prefix(server: str) -> str:
-    """Return the beginning of the names that the session gives the tools of a server."""
-    return f"mcp__{re.sub('[^A-Za-z0-9_-]', '_', server)}__"
 
 
 def _find_source_state(source: HostToolSource) -> str:

@@ -41,12 +41,7 @@ _CHILD_BLOCKS = ("tool_use", "tool_result")
 
 
 class HostOutput:
-    """Fold of the events of a session, over all its prompts, into lines for the host.
-
-    Arguments:
-        send: writes one line.
-        shows_child_text: whether text and thinking of children are sent.
-    """
+    """Fold of the events of a session, over all its prompts, into lines for the host."""
 
     def __init__(
         self,
@@ -127,13 +122,11 @@ class HostOutput:
         self._send(self._translate(line))
 
     def send_user(self, raw: Mapping[str, Any]) -> None:
-        """Send a line of the user back, if the flags ask for it."""
         if self._options.repeats_prompts and self._session:
             more = {"session_id": self._session.id, "uuid": raw.get("uuid") or str(uuid.uuid4())}
             self._send({**raw, **more, "isReplay": True})
 
     def send_hook(self, subtype: str, **fields: object) -> None:
-        """Send a line about a hook that starts or ends, if the flags ask for it."""
         if self._options.shows_hooks and self._session:
             self._send_line("system", subtype=subtype, **fields)
 
@@ -193,9 +186,6 @@ class PartialMessages:
     """Fold of the events of root runs into `stream_event` lines.
 
     Text and thinking are streamed; a tool call follows in one part when the answer is complete.
-
-    Arguments:
-        session: id of the session.
     """
 
     def __init__(self, session: str, model: str) -> None:
@@ -293,11 +283,7 @@ class PartialMessages:
 
 
 def to_host_arguments(tool: str, arguments: Mapping[str, Any], cwd: str) -> dict[str, Any]:
-    """Return the arguments of a call as the host knows them, without those that are not set.
-
-    Arguments:
-        cwd: folder of the session.
-    """
+    """Return the arguments of a call as the host knows them, without those that are not set."""
     result = to_claude_arguments(tool, arguments, cwd)
     if result.get("run_in_background") is False:
         del result["run_in_background"]
@@ -305,7 +291,6 @@ def to_host_arguments(tool: str, arguments: Mapping[str, Any], cwd: str) -> dict
 
 
 def to_host_line(line: dict[str, Any], cwd: str) -> dict[str, Any]:
-    """Return a line of output with the names and arguments of the host."""
     for block in _list_blocks(line):
         if block.get("type") == "tool_use":
             block["input"] = to_host_arguments(block["name"], block["input"], cwd)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from base64 import b64decode
-from binascii import Error as Base64Error
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,28 +14,18 @@ from mudroom.driving import Turn
 from mudroom.errors import JournalError, MudroomError, UsageError
 
 from ..file_prompts import FilePrompt, fill_file_prompt, find_file_prompt
-from .channel import as_list, as_object, as_text
+from ..json_values import as_bytes, as_list, as_object, as_text
 from .hosted_session import HostedSession
 from .output import HostOutput
 
 
 class UserLine(Struct, frozen=True, kw_only=True):
-    """One line of the user.
-
-    Arguments:
-        uuid: id that the host gave it, or "".
-        waits: the line waits for the end of the prompt that runs.
-        starts_turn: false for context that the next line brings to the model.
-        raw: the line as it came.
-        error: why a model cannot get the line, or "".
-    """
-
     blocks: tuple[TextBlock | ImageBlock, ...] = ()
-    uuid: str = ""
-    waits: bool = False
-    starts_turn: bool = True
+    uuid: str = ""  # given by the host
+    waits: bool = False  # for the end of the prompt that runs
+    starts_turn: bool = True  # False for context that the next line brings to the model
     raw: Mapping[str, Any]
-    error: str = ""
+    error: str = ""  # why a model cannot get the line
 
     @property
     def text(self) -> str:
@@ -47,12 +35,10 @@ class UserLine(Struct, frozen=True, kw_only=True):
 
     @property
     def prompt(self) -> str | tuple[TextBlock | ImageBlock, ...]:
-        """The line as a prompt."""
         return self.text or self.blocks
 
 
 def parse_user_line(line: Mapping[str, Any]) -> UserLine:
-    """Return the content of a line, or the reason why a model cannot get it."""
     uuid = str(line.get("uuid") or "")
     try:
         blocks = _parse_content(as_object(line.get("message")).get("content"))
@@ -88,10 +74,7 @@ def _parse_block(block: object) -> TextBlock | ImageBlock:
 
 
 def _parse_image(source: Mapping[str, Any]) -> ImageBlock:
-    try:
-        data = b64decode(str(source.get("data", "")), validate=True)
-    except (Base64Error, ValueError):
-        data = b""
+    data = as_bytes(source.get("data"))
     if source.get("type") != "base64" or not data:
         raise UsageError("an image is not in base64", remedy="Send its bytes as base64.")
     return ImageBlock(str(source.get("media_type", "")), data)
@@ -102,9 +85,6 @@ class PromptLoop:
 
     A line that comes while a prompt runs becomes a message to its run. It waits for the next turn
     if it has an image, if it calls a prompt of a file, or if it says so.
-
-    Arguments:
-        keeps_background: whether an interrupt leaves background work alone.
     """
 
     def __init__(
@@ -120,7 +100,6 @@ class PromptLoop:
         self._context: list[TextBlock | ImageBlock] = []
 
     def add(self, line: UserLine) -> None:
-        """Take a line of the user."""
         if not line.starts_turn:
             self._context.extend(line.blocks)
             return
@@ -133,11 +112,7 @@ class PromptLoop:
         self._has_ended.set()
 
     def interrupt(self, *, cancels_waiting: bool = False) -> dict[str, list[str]]:
-        """Stop the turn; return the ids of the lines that still wait, and of those that do not.
-
-        Arguments:
-            cancels_waiting: remove the lines that wait, too.
-        """
+        """Stop the turn; return the ids of the lines that still wait, and of those that do not."""
         waiting = [turn.key for turn in self._driver.waiting if turn.key]
         self._driver.interrupt(keeps_background=self._keeps_background)
         if not cancels_waiting:
@@ -210,7 +185,6 @@ class PromptLoop:
 
 
 def _fill_line(line: UserLine, prompts: Mapping[str, FilePrompt]) -> UserLine:
-    """Return a line with the text of the prompt that it calls. Raises UsageError."""
     if not (line.blocks and isinstance(first := line.blocks[0], TextBlock)):
         return line
     text = fill_file_prompt(first.text, prompts)

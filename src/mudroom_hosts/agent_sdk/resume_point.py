@@ -19,11 +19,7 @@ def make_message_id(event: TurnFinished) -> str:
 
 
 class ResumePoint:
-    """The prompt of the conversation that has the message. It is the last one that is kept.
-
-    Arguments:
-        message_id: `uuid` of an answer in the conversation.
-    """
+    """The prompt of the conversation that has the message. It is the last one that is kept."""
 
     def __init__(self, message_id: str) -> None:
         self._message_id = message_id
@@ -33,7 +29,6 @@ class ResumePoint:
         self._is_inside = False
 
     def observe(self, event: StoredEvent) -> None:
-        """Take the next event of the record."""
         if isinstance(event, ConversationRewound):
             self._latest_run = event.latest_run
         elif is_child_id(event.run):
@@ -73,7 +68,6 @@ class ResumePoint:
         return "; ".join(notices)
 
     def _find_interrupted(self, unfinished: Collection[str]) -> str:
-        """Return the interrupted prompt that follows the message, "" for none."""
         later = (run for run in self._next_runs.values() if run != self._run)
         return next((run for run in later if run in unfinished), "")
 

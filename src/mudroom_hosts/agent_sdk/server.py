@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from mudroom.errors import MudroomError, UsageError
 
+from ..json_values import as_object
 from .channel import ControlChannel
 from .host import Host
 from .prompt_loop import UserLine, parse_user_line
@@ -20,13 +21,7 @@ _CHECK_SECONDS = 0.5
 
 
 class AgentSdkServer:
-    """One host, the requests that it sends, and the session that it drives.
-
-    Arguments:
-        prepare: makes the session of a plan.
-        write: writes one whole line to the host.
-        notify: takes a line for stderr.
-    """
+    """One host, the requests that it sends, and the session that it drives."""
 
     def __init__(
         self,
@@ -49,10 +44,8 @@ class AgentSdkServer:
     async def serve(self, lines: AsyncIterator[bytes], output: int | None = None) -> None:
         """Serve the host until its input ends and the prompts have run.
 
-        Arguments:
-            output: descriptor of the pipe to the host; work stops when no one reads it.
-
-        Raises MudroomError if the session cannot be opened or recorded.
+        Work stops when no one reads `output`, the descriptor of the pipe to the host. Raises
+        MudroomError if the session cannot be opened or recorded.
         """
         reading = asyncio.create_task(self._read(lines, output))
         try:
@@ -90,7 +83,6 @@ class AgentSdkServer:
             self.stop()
 
     def _end_input(self) -> None:
-        """Note that the host sends no more lines."""
         self._has_ended = True
         self._channel.close()
         if self._host:
@@ -99,7 +91,7 @@ class AgentSdkServer:
             self._opened.set_result(None)
 
     def _dispatch(self, data: bytes) -> None:
-        """Handle one line of the host. A line that is not understood is skipped with a notice."""
+        """Handle a line of the host. One that is not understood is skipped with a notice."""
         if not data.strip():
             return
         try:
@@ -137,8 +129,7 @@ class AgentSdkServer:
 
     def _start_answer(self, line: Mapping[str, Any]) -> None:
         request_id = str(line.get("request_id", ""))
-        value = line.get("request")
-        request = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        request = as_object(line.get("request"))
         if request.get("subtype") == "initialize" and not self._is_opening:
             self._is_opening = True
             self._start_task(request_id, self._initialize(request_id, request))
@@ -151,7 +142,6 @@ class AgentSdkServer:
         task.add_done_callback(lambda _: self._tasks.pop(key, None))
 
     async def _initialize(self, request_id: str, request: Mapping[str, Any]) -> None:
-        """Open the session with the settings of the host."""
         try:
             host = await self._open(request)
         except MudroomError as error:
@@ -160,7 +150,7 @@ class AgentSdkServer:
         self._channel.answer(request_id, host.describe(), pending_permission_requests=[])
 
     async def _open(self, request: Mapping[str, Any]) -> Host:
-        """Open the session. An error ends the server, too."""
+        # An error ends the server, too.
         setup = parse_setup(request, self._options.servers)
         for name in setup.unused:
             self._notify(f"not used by mudroom: {name} of the SDK's initialize")
@@ -197,7 +187,6 @@ class AgentSdkServer:
 
 
 async def _wait_until_abandoned(output: int) -> None:
-    """Wait until the other end of a pipe or socket is closed."""
     poll = select.poll()
     poll.register(output, 0)
     while not poll.poll(0):  # noqa: ASYNC110  (no event reports it)

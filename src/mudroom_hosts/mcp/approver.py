@@ -11,11 +11,9 @@ from mudroom.views import escape_line, format_arguments, sanitize_line
 
 from .host_tasks import HostTasks
 
-ANSWER_SECONDS = 120.0
-"""Seconds until a question without an answer counts as answered with no."""
+ANSWER_SECONDS = 120.0  # seconds until a question without an answer counts as answered with no
 
-MAX_TEXT = 50_000
-"""Characters of a call in a question; the rest is counted."""
+MAX_TEXT = 50_000  # characters of a call in a question; the rest is counted
 
 ONCE = "allow once"
 ALWAYS = "always allow"
@@ -34,11 +32,7 @@ CANNOT_ASK = ApprovalDecision(False, "the MCP host cannot ask its user")
 
 
 class McpApprover:
-    """The approver of the session: each owner of tasks has questions and approved rules.
-
-    Arguments:
-        seconds: time for an answer.
-    """
+    """The approver of the session: each owner of tasks has questions and approved rules."""
 
     def __init__(self, host_tasks: HostTasks, seconds: float = ANSWER_SECONDS) -> None:
         self._host_tasks = host_tasks
@@ -47,7 +41,6 @@ class McpApprover:
         self._by_owner: dict[str, Questions] = {}
 
     async def start_session(self, session: Session) -> None:
-        """Ask for the calls of this session."""
         self._session = session
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
@@ -75,7 +68,6 @@ class McpApprover:
         return questions
 
     def _show(self, question: Question) -> None:
-        """Add a question to its task, or remove it from there."""
         task = self._host_tasks.find_by_run(question.request.run_id)
         if task is None:
             return
@@ -93,7 +85,6 @@ def _refuse_address(request: ApprovalRequest) -> str | None:
 
 
 def describe_question(question: Question) -> str:
-    """Return the text of a question for the user."""
     request = question.request
     if request.form:
         return f"MCP server {request.form.server} asks: {request.form.message}"
@@ -118,11 +109,7 @@ def get_form(question: Question) -> dict[str, Any]:
 def read_answer(
     question: Question, action: str, content: Mapping[str, Any] | None
 ) -> ApprovalDecision:
-    """Return the decision that a filled form states.
-
-    Arguments:
-        action: "accept", "decline" or "cancel".
-    """
+    """Return the decision of a filled form. `action`: "accept", "decline" or "cancel"."""
     if question.request.form and action == "accept":
         return ApprovalDecision(True, "the user answered", arguments=dict(content or {}))
     answer = str((content or {}).get(ANSWER_FIELD, NO))

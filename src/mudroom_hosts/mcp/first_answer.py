@@ -22,19 +22,13 @@ from mudroom.driving import replace_private_file
 from ..line_streams import LineInput, LineOutput
 from .tool_definitions import INSTRUCTIONS, TOOLS
 
-FILE = "mcp/first-answers.json"
-"""File of the answers, in mudroom's state folder."""
+FILE = "mcp/first-answers.json"  # file of the answers, in mudroom's state folder
 _METHODS = ("initialize", "server/discover")
-_MAX_KEPT = 20
-"""Answers of different requests that are kept."""
+_MAX_KEPT = 20  # answers of different requests that are kept
 
 
 class FirstAnswer:
-    """The lines of a host, the first of which may be answered at once.
-
-    Arguments:
-        home: mudroom's state folder.
-    """
+    """The lines of a host, the first of which may be answered at once."""
 
     def __init__(self, lines: LineInput, output: LineOutput, home: str) -> None:
         self.lines = lines
@@ -72,7 +66,7 @@ class FirstAnswer:
             yield line
 
     def suppresses(self, message: bytes) -> bool:
-        """Return whether a message of the package must not be sent: the host has the answer."""
+        """Tell whether a message of the package must not be sent: the host has the answer."""
         return self._sent is not None and self._read_answer(message) is not None
 
     def keep(self, message: bytes) -> None:

@@ -22,8 +22,7 @@ from .host_tasks import OWNER_KEY, HostTask, Owner
 
 DEFAULT_WAIT = 45.0
 """Seconds that a call waits if its host gets no progress: hosts give up after 60."""
-_SHORTEST_PAUSE = 0.25
-"""Seconds between two messages about progress at least."""
+_SHORTEST_PAUSE = 0.25  # seconds between two messages about progress at least
 
 Context = ServerRequestContext[Any, Any]
 
@@ -31,10 +30,7 @@ Context = ServerRequestContext[Any, Any]
 class Following:
     """One call of a host that waits for tasks.
 
-    Arguments:
-        wait: seconds until it stops waiting; None for no end with progress, else DEFAULT_WAIT.
-        heartbeat: seconds between two messages about progress if nothing happens.
-        can_answer: the user of the host may answer questions.
+    Without a time to wait it has no end if the host gets progress, else that of DEFAULT_WAIT.
     """
 
     def __init__(
@@ -61,14 +57,12 @@ class Following:
         self._asking: set[asyncio.Task[None]] = set()
 
     async def run(self) -> list[Question]:
-        """Wait for the end of the tasks, or for the deadline.
-
-        Return the questions that the host must answer before it repeats the call; often none.
-        """
+        """Wait for the tasks. Return the questions to answer before the host repeats the call."""
         for task in self._tasks:
             task.watchers.add(self._changed)
         try:
-            while self._has_open_tasks and not self._is_over:
+            loop = asyncio.get_running_loop()
+            while self._has_open_tasks and loop.time() < self._deadline:
                 self._changed.clear()
                 if questions := await self._ask():
                     return questions
@@ -84,10 +78,6 @@ class Following:
     @property
     def _has_open_tasks(self) -> bool:
         return not all(task.has_ended for task in self._tasks)
-
-    @property
-    def _is_over(self) -> bool:
-        return asyncio.get_running_loop().time() >= self._deadline
 
     async def _wait_for_change(self) -> None:
         loop = asyncio.get_running_loop()
@@ -149,10 +139,7 @@ class Following:
 
 
 def get_owner(context: Context) -> Owner:
-    """Return who has sent a request: the owner of its token, or of the server.
-
-    Raises MCPError if there is none.
-    """
+    """Return who has sent a request: the owner of its token, or of the server."""
     request = context.request
     owner = context.lifespan_context if request is None else request.scope.get(OWNER_KEY)
     if not isinstance(owner, Owner):
@@ -161,7 +148,7 @@ def get_owner(context: Context) -> Owner:
 
 
 def can_ask(capabilities: mcp_types.ClientCapabilities | None) -> bool:
-    """Return whether a host can show a form to its user."""
+    """Tell whether a host can show a form to its user."""
     elicitation = capabilities.elicitation if capabilities else None
     if elicitation is None:
         return False
@@ -177,7 +164,6 @@ def make_input_request(question: Question) -> mcp_types.ElicitRequest:
 
 
 def answer_question(question: Question, response: object) -> None:
-    """Take the answer of a host to a question."""
     if isinstance(response, mcp_types.ElicitResult):
         question.answer(read_answer(question, response.action, response.content))
     else:

@@ -19,10 +19,8 @@ from mudroom.errors import MudroomError, UnknownName, UsageError
 from mudroom.events import PermissionDecided, RunStarted, TurnFinished
 from mudroom.views import RunTree, calculate_cost, find_root_id
 
-MAX_TASKS = 1_000
-"""Tasks of one call of `task_many`."""
-MAX_WAIT = 86_400.0
-"""Seconds."""
+MAX_TASKS = 1_000  # tasks of one call of `task_many`
+MAX_WAIT = 86_400.0  # seconds
 
 _T = TypeVar("_T", bound=Struct)
 _Text = Annotated[str, Meta(min_length=1)]
@@ -41,66 +39,50 @@ class BudgetArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One task, as a host requests it.
-
-    Arguments:
-        files: paths that the prompt names.
-        schema: JSON Schema of the answer.
-        wait: seconds until the call returns while the task goes on; None for the default.
-    """
+    """One task, as a host requests it."""
 
     prompt: _Text
     agent: str = ""
     description: str = ""
     model: str = ""
     budget: BudgetArguments = BudgetArguments()
-    files: tuple[_Text, ...] = ()
-    schema: dict[str, Any] | None = None
-    wait: Wait | None = None
+    files: tuple[_Text, ...] = ()  # paths that the prompt names
+    schema: dict[str, Any] | None = None  # JSON Schema of the answer
+    wait: Wait | None = None  # seconds until the call returns while the task goes on
 
     @property
     def text(self) -> str:
-        """The prompt with the names of the files."""
         if not self.files:
             return self.prompt
         return "\n".join([self.prompt, "", "Files:", *(f"- {path}" for path in self.files)])
 
 
 class ManyArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of `task_many`. `limit`: tasks that run at the same time."""
-
     tasks: Annotated[tuple[TaskArguments, ...], Meta(min_length=1, max_length=MAX_TASKS)]
-    limit: _Count | None = None
+    limit: _Count | None = None  # tasks that run at the same time
     wait: Wait | None = None
 
 
 class LookArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of `look`."""
-
     prompt: _Text
     files: tuple[_Text, ...] = ()
     wait: Wait | None = None
 
 
 class ResultArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of `task_result`. `task`: None lists all tasks."""
-
-    task: str | None = None
+    task: str | None = None  # None lists all tasks
     wait: Wait | None = None
 
 
 class CancelArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of `task_cancel`."""
-
     task: _Text
 
 
 class NoArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of a tool that has none."""
+    pass
 
 
 def parse_arguments(kind: type[_T], arguments: dict[str, Any], tool: str) -> _T:
-    """Return the arguments of a call. Raises UsageError if one is wrong."""
     try:
         return msgspec.convert(arguments, kind)
     except msgspec.ValidationError as error:
@@ -111,14 +93,12 @@ def parse_arguments(kind: type[_T], arguments: dict[str, Any], tool: str) -> _T:
 
 
 def check_files(files: tuple[str, ...], folder: str) -> None:
-    """Raise UsageError if a file that a prompt names does not exist in the folder."""
     for path in files:
         if not os.path.exists(os.path.join(folder, path)):
             raise UsageError("no such file", where=path, remedy=f"Name files relative to {folder}.")
 
 
 def limit_budget(requested: BudgetArguments, limits: Budget) -> Budget:
-    """Return a budget whose limits are the smaller ones of the request and of the server."""
     wanted = Budget(
         turns=requested.turns,
         total_tokens=requested.tokens,
@@ -126,91 +106,61 @@ def limit_budget(requested: BudgetArguments, limits: Budget) -> Budget:
         usd=requested.usd,
     )
     pairs: Any = zip(astuple(wanted), astuple(limits), strict=True)
-    return Budget(*[_choose_smaller(own, limit) for own, limit in pairs])
-
-
-def _choose_smaller(own: Any, limit: Any) -> Any:  # noqa: ANN401  (numbers of any kind, or None)
-    return min((each for each in (own, limit) if each is not None), default=None)
+    given = ([each for each in pair if each is not None] for pair in pairs)
+    return Budget(*[min(amounts, default=None) for amounts in given])
 
 
 State = Literal["waiting", "working", "asking", "ended"]
-_MAX_DENIALS = 50
-"""Refused calls that a result lists."""
+_MAX_DENIALS = 50  # refused calls that a result lists
 
 
 class Owner(Struct, frozen=True, kw_only=True):
-    """Who gives tasks; owners do not see the tasks of others.
+    """Who gives tasks; owners do not see the tasks of others."""
 
-    Arguments:
-        name: "" for the host at stdin.
-        agents: names of the agents that it may use; () for all.
-        can_answer: it may answer questions about tool calls.
-    """
-
-    name: str = ""
-    agents: tuple[str, ...] = ()
-    can_answer: bool = True
+    name: str = ""  # "" for the host at stdin
+    agents: tuple[str, ...] = ()  # those that it may use; () for all
+    can_answer: bool = True  # it may answer questions about tool calls
 
 
 LOCAL_OWNER = Owner()
-OWNER_KEY = "mudroom.owner"
-"""Key of the owner in the scope of an HTTP request (ASGI)."""
+OWNER_KEY = "mudroom.owner"  # key of the owner in the scope of an HTTP request (ASGI)
 
 
 class Denial(Struct, frozen=True):
-    """A tool call that was refused. `run`: the run that wanted it."""
-
-    run: str
+    run: str  # the run that wanted it
     tool: str
     why: str
 
 
 class ChildEnd(Struct, frozen=True):
-    """A run below the task. `reason`: "" while it works."""
-
     run: str
     agent: str
-    reason: str
+    reason: str  # "" while it works
 
 
 class HostTask:
-    """One task.
-
-    Arguments:
-        id: names the task in later calls of the host.
-        arguments: as the host sent them.
-        owner: of the host.
-
-    Attributes:
-        run_id: "" before the task has started.
-        report: of the task that has ended.
-        error: why there is no report, such as an unknown agent.
-        turns: model calls of the task and of the runs below it.
-        watchers: set after each change.
-        can_ask: the host that has given it shows questions to its user.
-    """
+    """One task. `id` names it in later calls of the host."""
 
     def __init__(self, id: str, arguments: TaskArguments, owner: Owner = LOCAL_OWNER) -> None:
         self.id = id
         self.arguments = arguments
         self.owner = owner
-        self.run_id = ""
+        self.run_id = ""  # until the task has started
         self.report: Report[Any] | None = None
-        self.error = ""
-        self.turns = 0
+        self.error = ""  # why there is no report, such as an unknown agent
+        self.turns = 0  # model calls of the task and of the runs below it
         self.usd: float | None = 0.0
         self.denials: list[Denial] = []
         self.children: tuple[ChildEnd, ...] = ()
         self.questions: dict[str, Question] = {}
-        self.watchers: set[asyncio.Event] = set()
+        self.watchers: set[asyncio.Event] = set()  # set after each change
         self.has_ended = False
-        self.can_ask = False
+        self.can_ask = False  # the host that has given it shows questions to its user
         self.is_cancelled = False
         self._tree: RunTree | None = None
 
     @property
     def state(self) -> State:
-        """What the task does."""
         if self.has_ended:
             return "ended"
         if self.questions:
@@ -218,7 +168,6 @@ class HostTask:
         return "working" if self.run_id else "waiting"
 
     def apply(self, event: AnyEvent) -> None:
-        """Add the next event of the task or of a run below it."""
         if self._tree is None:
             self._tree = RunTree()
         self._tree.apply(event)
@@ -241,7 +190,6 @@ class HostTask:
         self.usd = None if cost is None or self.usd is None else self.usd + cost
 
     def finish(self, report: Report[Any] | None, error: str = "") -> None:
-        """Note the end of the task."""
         self.children = self.list_children()
         self._tree = None  # the report has what a result needs
         self.report = report
@@ -253,7 +201,6 @@ class HostTask:
         self.notify()
 
     def notify(self) -> None:
-        """Wake those who wait for a change."""
         for watcher in self.watchers:
             watcher.set()
 
@@ -268,7 +215,6 @@ class HostTask:
         )
 
     def describe_progress(self) -> str:
-        """Return what the task has done so far, in one line."""
         if not self.run_id or self._tree is None:
             return self.state
         root = self._tree.runs[self.run_id]
@@ -290,26 +236,18 @@ def _count(number: int, noun: str) -> str:
 DEFAULT_AGENT = "general"
 READING_AGENT = "explore"
 DEFAULT_PARALLEL = 16
-DEFAULT_KEPT = 1_000
-"""Tasks of each owner that have ended whose results are kept."""
-HEARTBEAT = 10.0
-"""Seconds between two messages about progress if nothing happens."""
-MAX_NESTING = 3
-"""Servers of mudroom that may work for each other, one inside the other."""
-DEFAULT_DEPTH = 1
-"""Levels of children below a task if its agent sets none."""
-_CANCEL_SECONDS = 5.0
-"""Longest time that a call waits for the end of a task that it cancelled."""
+DEFAULT_KEPT = 1_000  # tasks of each owner that have ended whose results are kept
+HEARTBEAT = 10.0  # seconds between two messages about progress if nothing happens
+MAX_NESTING = 3  # servers of mudroom that may work for each other, one inside the other
+DEFAULT_DEPTH = 1  # levels of children below a task if its agent sets none
+_CANCEL_SECONDS = 5.0  # longest time that a call waits for the end of a task that it cancelled
 
 
 class HostTasks:
-    """The tasks of one server.
+    """The tasks of one server, of which some run at the same time; owners get fair shares.
 
-    Arguments:
-        limits: of each task. Those of all tasks together are the budget of the session.
-        parallel: tasks that run at the same time; more wait. Owners get fair shares.
-        nesting: servers of mudroom above this one.
-        kept: tasks of each owner that have ended whose results are kept.
+    The limits are those of each task; the budget of the session is that of all together. `nesting`
+    counts the servers of mudroom above this one.
     """
 
     def __init__(
@@ -338,11 +276,9 @@ class HostTasks:
         return self._driver
 
     def open(self, driver: SessionDriver[None]) -> None:
-        """Run the tasks in the open session of a driver."""
         self._driver = driver
 
     def list_agents(self, owner: Owner = LOCAL_OWNER) -> list[Agent]:
-        """Return the agents that an owner may use."""
         names = owner.agents
         return [agent for agent in self.driver.session.agents if not names or agent.name in names]
 
@@ -352,11 +288,7 @@ class HostTasks:
         owner: Owner = LOCAL_OWNER,
         slots: asyncio.Semaphore | None = None,
     ) -> HostTask:
-        """Start a task. Raises MudroomError for wrong arguments.
-
-        Arguments:
-            slots: tasks of the same call that run at the same time; None for no such limit.
-        """
+        """Start a task. `slots` limits the tasks of the same call that run at the same time."""
         return self._start(arguments, self._select_agent(arguments.agent, owner), owner, slots)
 
     def start_many(
@@ -376,7 +308,6 @@ class HostTasks:
         return self._start(request, replace(agent, mode=Mode.PLAN), owner, None)
 
     def find(self, id: str, owner: Owner = LOCAL_OWNER) -> HostTask:
-        """Return a task of an owner. Raises UnknownName."""
         task = self._tasks.get(id)
         if task is None or task.owner.name != owner.name:
             known = [task.id for task in self.list_tasks(owner)]
@@ -384,7 +315,6 @@ class HostTasks:
         return task
 
     def find_by_run(self, run_id: str) -> HostTask | None:
-        """Return the task that a run belongs to."""
         return self._by_run.get(find_root_id(run_id))
 
     def list_tasks(self, owner: Owner = LOCAL_OWNER) -> list[HostTask]:
@@ -403,7 +333,6 @@ class HostTasks:
             await asyncio.wait(ending, timeout=_CANCEL_SECONDS)
 
     async def close(self) -> None:
-        """Cancel all tasks and wait for their ends."""
         await self.cancel(list(self._tasks.values()))
         self._driver = None
 
@@ -486,7 +415,7 @@ class HostTasks:
 
 
 def is_success(task: HostTask) -> bool:
-    """Return whether a task has reached its goal, or still works."""
+    # A task that still works has not failed.
     if not task.has_ended:
         return True
     return task.report is not None and task.report.reason is Reason.GOAL

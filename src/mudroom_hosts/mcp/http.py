@@ -35,12 +35,9 @@ PATH = "/mcp"
 FindOwner = Callable[[str], Awaitable[Owner | Refusal]]
 """Returns the owner of a token, or why the token cannot be used."""
 
-_MAX_BODY = 4 << 20
-"""Bytes of a message. The package reads it whole, without a limit of its own."""
-_BODY_SECONDS = 30.0
-"""Seconds for a message to arrive."""
-_CLEANUP_SECONDS = 1
-"""Seconds that responses have to end after their tasks have ended."""
+_MAX_BODY = 4 << 20  # bytes of a message. The package reads it whole, without a limit of its own.
+_BODY_SECONDS = 30.0  # seconds for a message to arrive
+_CLEANUP_SECONDS = 1  # seconds that responses have to end after their tasks have ended
 _LOCAL_ORIGIN = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 """Pages of this machine, of any port. They need a token like all others."""
 _HEADERS = [
@@ -54,16 +51,11 @@ logging.getLogger("uvicorn").addHandler(logging.NullHandler())  # else Python pr
 class _WebServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Leave the signals to the command line."""
-        yield
+        yield  # the command line has the signals
 
 
 class _Access:
-    """Application that answers hosts with a token, and refuses all other requests.
-
-    Arguments:
-        listener: of the server.
-    """
+    """Application that answers hosts with a token, and refuses all other requests."""
 
     def __init__(
         self,
@@ -89,7 +81,6 @@ class _Access:
         self._notify = notify
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         with self._listener.work(scope["client"]):
             await self._app(scope, receive, send)
 
@@ -137,10 +128,7 @@ async def serve_http(
 ) -> None:
     """Serve hosts until `stop` is set; then all tasks end.
 
-    Arguments:
-        opened: socket of the listener; it is closed at the end.
-
-    Raises MudroomError if the server ends without `stop`.
+    The socket is closed at the end. Raises MudroomError if the server ends without `stop`.
     """
     manager = StreamableHTTPSessionManager(server)
     options = listener.options
@@ -174,11 +162,12 @@ async def serve_http(
             stopping.cancel()
             await asyncio.gather(serving, stopping, return_exceptions=True)
     if has_failed:
-        raise _make_failure(serving.exception())
+        error = serving.exception()
+        reason = f": {type(error).__name__}: {error}" if error else ""
+        raise MudroomError(f"the HTTP server has failed{reason}", remedy="Start it again.")
 
 
 async def _read_body(receive: Receive) -> bytes | Refusal:
-    """Return the body of a request, or why it is refused."""
     parts: list[bytes] = []
     size = 0
     try:
@@ -206,11 +195,6 @@ def _repeat_body(body: bytes, receive: Receive) -> Receive:
         return messages.pop() if messages else await receive()
 
     return repeat
-
-
-def _make_failure(error: BaseException | None) -> MudroomError:
-    reason = f": {type(error).__name__}: {error}" if error else ""
-    return MudroomError(f"the HTTP server has failed{reason}", remedy="Start it again.")
 
 
 def _make_response(refusal: Refusal) -> JSONResponse:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Literal, cast
 
 import anyio
@@ -47,38 +47,26 @@ from .results import AnswerMaker, ToolAnswer
 from .tool_definitions import INSTRUCTIONS, TOOLS, ToolDefinition
 
 CallResult = mcp_types.CallToolResult | mcp_types.InputRequiredResult | dict[str, Any]
-_LIST_TTL = 3_600_000
-"""Milliseconds that hosts may keep the list of tools; it never changes."""
+_LIST_TTL = 3_600_000  # milliseconds that hosts may keep the list of tools; it never changes
 EXTENSION = "io.modelcontextprotocol/tasks"
-_MAX_STATES = 1_000
-"""Calls that wait for their repetition with the answers of the user."""
+_MAX_STATES = 1_000  # calls that wait for their repetition with the answers of the user
 
 logging.getLogger("mcp").addHandler(logging.NullHandler())  # else Python prints to the terminal
 
 
 class _Repetition(Struct, frozen=True):
-    """A call that its host repeats with answers.
-
-    Arguments:
-        describe: makes its result.
-        cancels: the tasks end if the host cancels the call.
-    """
+    """A call that its host repeats with answers."""
 
     owner: str
     tasks: Sequence[HostTask]
     questions: Sequence[Question]
     describe: Callable[[], ToolAnswer]
     wait: float | None
-    cancels: bool
+    cancels: bool  # the tasks end if the host cancels the call
 
 
 class McpProtocol:
-    """The requests of hosts, answered with the tasks of the server.
-
-    Arguments:
-        protocol_tasks: for hosts that declare tasks of the protocol.
-        heartbeat: seconds between two messages about progress if nothing happens.
-    """
+    """The requests of hosts, answered with the tasks of the server."""
 
     def __init__(
         self,
@@ -105,8 +93,7 @@ class McpProtocol:
     def make_server(self, owner: Owner | None) -> Server[Any]:
         """Return the server of the package, for any number of connections.
 
-        Arguments:
-            owner: of requests that did not come over HTTP; None refuses them.
+        The owner is that of requests that did not come over HTTP; None refuses them.
         """
 
         @asynccontextmanager
@@ -224,11 +211,7 @@ class McpProtocol:
         *,
         cancels: bool = True,
     ) -> CallResult:
-        """Wait for tasks and return the result of the call.
-
-        Arguments:
-            cancels: the tasks end if the host cancels the call.
-        """
+        """Wait for tasks and return the result of the call; a cancelled call ends its tasks."""
         owner = get_owner(context)
         if cancels:
             for task in tasks:
@@ -301,20 +284,14 @@ _NAME_HEADER = "mcp-name"
 
 
 class TaskParams(mcp_types.RequestParams):
-    """Parameters of all methods."""
-
     task_id: str = Field(alias="taskId")
 
 
 class UpdateParams(TaskParams):
-    """Parameters of tasks/update."""
-
     input_responses: dict[str, Any] = Field(alias="inputResponses")
 
 
 class TaskMethods:
-    """Handlers of the methods."""
-
     def __init__(self, tasks: ProtocolTasks) -> None:
         self._tasks = tasks
 
@@ -330,69 +307,56 @@ class TaskMethods:
         )
 
     async def _get(self, context: Context, params: TaskParams) -> dict[str, Any]:
-        check_request(context, params)
-        try:
+        with handle_request(context, params):
             state = describe_state(*await self._tasks.get(params.task_id, get_owner(context)))
-        except UnknownTask:
-            raise _make_unknown(params) from None
         return {"resultType": "complete", **state}
 
     async def _update(self, context: Context, params: UpdateParams) -> dict[str, Any]:
-        check_request(context, params)
-        try:
-            responses = {
-                key: _read_response(response) for key, response in params.input_responses.items()
-            }
+        responses = {
+            key: _read_response(response) for key, response in params.input_responses.items()
+        }
+        with handle_request(context, params):
             await self._tasks.update(params.task_id, get_owner(context), responses)
-        except UnknownTask:
-            raise _make_unknown(params) from None
-        except NoRightToAnswer:
-            raise MCPError(mcp_types.INVALID_REQUEST, NO_RIGHT) from None
         return {"resultType": "complete"}
 
     async def _cancel(self, context: Context, params: TaskParams) -> dict[str, Any]:
-        check_request(context, params)
-        try:
+        with handle_request(context, params):
             await self._tasks.cancel(params.task_id, get_owner(context))
-        except UnknownTask:
-            raise _make_unknown(params) from None
         return {"resultType": "complete"}
 
 
-def check_request(context: Context, params: TaskParams) -> None:
-    """Raise MCPError for a host without the extension, or with a header of another task."""
+@contextmanager
+def handle_request(context: Context, params: TaskParams) -> Generator[None]:
+    """Make MCPErrors of the block's errors. Refuse hosts without tasks, and headers of others."""
     if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         raise MCPError(mcp_types.METHOD_NOT_FOUND, "Method not found", context.method)
     require_tasks(context)
     headers = getattr(context.request, "headers", None)
     if headers is not None and headers.get(_NAME_HEADER) != params.task_id:
         raise MCPError(mcp_types.HEADER_MISMATCH, "The header Mcp-Name is not the taskId")
+    try:
+        yield
+    except UnknownTask:
+        raise MCPError(mcp_types.INVALID_PARAMS, f"Unknown task: {params.task_id}") from None
+    except NoRightToAnswer:
+        raise MCPError(mcp_types.INVALID_REQUEST, NO_RIGHT) from None
 
 
 def _read_response(response: object) -> Response:
-    """Return an answer; one of a wrong shape counts as cancelled."""
+    # An answer of a wrong shape counts as cancelled.
     try:
         return msgspec.convert(response, Response)
     except msgspec.ValidationError:
         return Response()
 
 
-def _make_unknown(params: TaskParams) -> MCPError:
-    return MCPError(mcp_types.INVALID_PARAMS, f"Unknown task: {params.task_id}")
-
-
 METHOD = "subscriptions/listen"
-_MAX_STREAMS = 1_000
-"""Requests to listen that are open at the same time."""
-_MAX_TASKS = 1_000
-"""Tasks of one such request."""
-_PAUSE = 1.0
-"""Seconds between two notifications about the progress of one task at least."""
+_MAX_STREAMS = 1_000  # requests to listen that are open at the same time
+_MAX_TASKS = 1_000  # tasks of one such request
+_PAUSE = 1.0  # seconds between two notifications about the progress of one task at least
 
 
 class _TaskNotification(mcp_types.Notification[dict[str, Any], Literal["notifications/tasks"]]):
-    """The state of a task."""
-
     method: Literal["notifications/tasks"] = "notifications/tasks"
     params: dict[str, Any]
 
@@ -410,7 +374,6 @@ class TaskNotifications:
     async def listen(
         self, context: Context, params: mcp_types.SubscriptionsListenRequestParams
     ) -> mcp_types.SubscriptionsListenResult:
-        """Send the states of tasks until they have ended, or until the host stops listening."""
         wanted = params.notifications
         ids = _read_ids(wanted.model_extra or {})
         if ids is not None:
@@ -489,7 +452,7 @@ async def _send(context: Context, state: Mapping[str, Any], meta: Mapping[str, A
 
 
 def _read_ids(extra: Mapping[str, Any]) -> list[str] | None:
-    """Return the tasks that a host wants to hear of, the first ones; None if it names no list."""
+    """Return the first tasks that a host wants to hear of; None if it names no list."""
     ids = extra.get("taskIds")
     if ids is None:
         return None
@@ -500,7 +463,6 @@ def _read_ids(extra: Mapping[str, Any]) -> list[str] | None:
 
 
 def accepts_tasks(context: Context) -> bool:
-    """Return whether the host of a request declares the extension."""
     capabilities = context.session.client_capabilities
     extensions = capabilities.extensions if capabilities else None
     is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -518,7 +480,6 @@ def require_tasks(context: Context) -> None:
 
 
 def describe_state(state: Mapping[str, Any], questions: Sequence[Question]) -> dict[str, Any]:
-    """Return the state of a task with the questions that its host must answer."""
     if not questions:
         return dict(state)
     requests = {question.id: _dump_question(question) for question in questions}

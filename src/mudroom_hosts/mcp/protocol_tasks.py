@@ -24,16 +24,13 @@ from mudroom.errors import MudroomError
 from .approver import CANNOT_ASK, read_answer
 from .host_tasks import HostTask, HostTasks, Owner
 
-KEPT_SECONDS = 7 * 86_400
-"""Time after the last change of a task in which its file is kept."""
+KEPT_SECONDS = 7 * 86_400  # time after the last change of a task in which its file is kept
 _POLL_MS = 1_000
 _INTERNAL_ERROR = -32603
-FOLDER = "mcp/tasks"
-"""Folder of the files, in mudroom's state folder."""
+FOLDER = "mcp/tasks"  # folder of the files, in mudroom's state folder
 
 Status = Literal["working", "completed", "cancelled", "failed"]
-ENDED = ("completed", "cancelled", "failed")
-"""Status of tasks that change no more."""
+ENDED = ("completed", "cancelled", "failed")  # status of tasks that change no more
 
 
 class UnknownTask(Exception):
@@ -45,48 +42,31 @@ class NoRightToAnswer(Exception):
 
 
 class Response(Struct, frozen=True):
-    """The answer of a host to a question. `action`: "accept", "decline" or "cancel"."""
-
-    action: str = "cancel"
+    action: str = "cancel"  # or "accept", "decline"
     content: dict[str, Any] | None = None
 
 
 class TaskRecord(Struct, kw_only=True):
-    """The stored state of a task.
-
-    Arguments:
-        owner: name of its owner. session: id of the session that runs it.
-        created, updated: times in the form of ISO 8601.
-        message: what it did last.
-        result: of the call, as it is sent. error: of the protocol.
-    """
-
     id: str
     owner: str
     session: str
-    created: str
+    created: str  # ISO 8601, as `updated`
     updated: str
     status: Status = "working"
-    message: str = ""
-    result: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
+    message: str = ""  # what it did last
+    result: dict[str, Any] | None = None  # of the call, as it is sent
+    error: dict[str, Any] | None = None  # of the protocol
 
 
 class _OpenTask(Struct, eq=False):
-    """A task of this server. `describe`: makes its result."""
-
     record: TaskRecord
     tasks: Sequence[HostTask]
-    describe: Callable[[], dict[str, Any]]
+    describe: Callable[[], dict[str, Any]]  # makes the result
     following: asyncio.Task[None] | None = None
 
 
 class ProtocolTasks:
-    """The tasks of one server, and those of earlier ones.
-
-    Arguments:
-        home: mudroom's state folder. session: id of the session.
-    """
+    """The tasks of one server, and those of earlier ones."""
 
     def __init__(self, host_tasks: HostTasks, home: str, session: str) -> None:
         self._host_tasks = host_tasks
@@ -100,10 +80,7 @@ class ProtocolTasks:
         tasks: Sequence[HostTask],
         describe: Callable[[], dict[str, Any]],
     ) -> dict[str, Any]:
-        """Make a task of started work, and return its state once its file is written.
-
-        Raises MudroomError if it cannot be written.
-        """
+        """Make a task of started work, and return its state once its file is written."""
         now = _get_time()
         record = TaskRecord(
             id=f"{self._session}-{secrets.token_urlsafe(24)}",
@@ -126,10 +103,7 @@ class ProtocolTasks:
         return self._describe(record)
 
     async def get(self, id: str, owner: Owner) -> tuple[dict[str, Any], Sequence[Question]]:
-        """Return the state of a task, and the questions that the owner may answer.
-
-        Raises UnknownTask.
-        """
+        """Return the state of a task, and the questions that the owner may answer."""
         open_task = self._find(id, owner)
         if open_task is None:
             return self._describe(await self._load(id, owner)), ()
@@ -140,13 +114,7 @@ class ProtocolTasks:
         return self._describe(open_task.record), _list_questions(open_task) if is_asked else ()
 
     async def update(self, id: str, owner: Owner, responses: Mapping[str, Response]) -> None:
-        """Take the answers of a host to questions of a task.
-
-        Arguments:
-            responses: by the ids of their questions; others are not used.
-
-        Raises UnknownTask and NoRightToAnswer.
-        """
+        """Take the answers of a host by the ids of their questions; others are not used."""
         open_task = self._find(id, owner)
         if open_task is None:
             await self._load(id, owner)
@@ -158,7 +126,6 @@ class ProtocolTasks:
                 question.answer(read_answer(question, response.action, response.content))
 
     async def cancel(self, id: str, owner: Owner) -> None:
-        """Cancel a task, unless it has ended. Raises UnknownTask."""
         open_task = self._find(id, owner)
         if open_task is None:
             await self._load(id, owner)
@@ -220,19 +187,15 @@ class ProtocolTasks:
         return record
 
     async def _follow(self, open_task: _OpenTask) -> None:
-        changed = asyncio.Event()
-        for task in open_task.tasks:
-            task.watchers.add(changed)
         record = open_task.record
-        while not all(task.has_ended for task in open_task.tasks):
-            changed.clear()
-            _note_progress(open_task)
-            if not any(task.can_ask for task in open_task.tasks):
-                for question in _list_questions(open_task):
-                    question.answer(CANNOT_ASK)
-            await changed.wait()
-        for task in open_task.tasks:
-            task.watchers.discard(changed)
+        with self.watch(record.id) as changed:
+            while not all(task.has_ended for task in open_task.tasks):
+                changed.clear()
+                _note_progress(open_task)
+                if not any(task.can_ask for task in open_task.tasks):
+                    for question in _list_questions(open_task):
+                        question.answer(CANNOT_ASK)
+                await changed.wait()
         try:
             result = open_task.describe()
         except Exception as error:  # noqa: BLE001  (the host must get an end)
@@ -273,7 +236,6 @@ class ProtocolTasks:
 
 
 def _note_progress(open_task: _OpenTask) -> None:
-    """Put what a task that works did last into its record."""
     record = open_task.record
     message = "; ".join(task.describe_progress() for task in open_task.tasks[:3])
     if record.status == "working" and message != record.message:

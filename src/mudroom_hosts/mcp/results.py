@@ -16,46 +16,27 @@ from mudroom.views import add_facts, format_words, quote, sanitize_line
 
 from .host_tasks import HostTask, is_success
 
-MAX_TEXT = 24_000
-"""Characters of a report: about 6,000 tokens; hosts warn at 10,000."""
-MAX_TEXT_OF_MANY = 30_000
-"""Characters of all reports of one call."""
+MAX_TEXT = 24_000  # characters of a report: about 6,000 tokens; hosts warn at 10,000
+MAX_TEXT_OF_MANY = 30_000  # characters of all reports of one call
 _MIN_TEXT = 200
 _MAX_CHILDREN = 100
 _MAX_FILES = 200
-_MAX_REFUSED = 2_000
-"""Characters of the refused calls and their reasons."""
+_MAX_REFUSED = 2_000  # characters of the refused calls and their reasons
 
 
 class ToolAnswer(Struct, frozen=True):
-    """The result of one call.
-
-    Arguments:
-        values: the structured content, which has the shape of the output schema.
-    """
-
     text: str
-    values: dict[str, Any]
+    values: dict[str, Any]  # the structured content, of the shape of the output schema
     is_error: bool = False
 
 
 class AnswerMaker:
-    """Maker of the results of calls.
-
-    Arguments:
-        session: id of the session. spill_folder: folder for texts that are too long.
-    """
-
     def __init__(self, session: str, spill_folder: str) -> None:
         self._session = session
         self._spill_folder = spill_folder
 
     def describe(self, task: HostTask, limit: int = MAX_TEXT) -> ToolAnswer:
-        """Return the state of a task, or its report.
-
-        Arguments:
-            limit: characters of the report; the whole one is in a file.
-        """
+        """Return the state of a task, or its report cut to `limit` characters."""
         if not task.has_ended:
             text = (
                 f"Task {task.id} goes on ({task.describe_progress()}). "
@@ -84,7 +65,6 @@ class AnswerMaker:
         return ToolAnswer("\n\n".join(texts), values, is_error)
 
     def list_tasks(self, tasks: Iterable[HostTask]) -> ToolAnswer:
-        """Return one line for each task."""
         rows: list[dict[str, Any]] = []
         lines: list[str] = []
         for task in tasks:

@@ -34,32 +34,15 @@ _FIRST_SECONDS = 0.05
 
 
 class McpOptions(Struct, frozen=True, kw_only=True):
-    """Options of the server.
-
-    Arguments:
-        limits: of each task. parallel: tasks that run at the same time.
-        nesting: servers of mudroom that this one works for.
-        answer_seconds: time for the answer to a question.
-        heartbeat: seconds between two messages about progress if nothing happens.
-    """
-
-    limits: Budget = Budget()
+    limits: Budget = Budget()  # of each task
     parallel: int = DEFAULT_PARALLEL
-    nesting: int = 0
+    nesting: int = 0  # servers of mudroom that this one works for
     answer_seconds: float = ANSWER_SECONDS
-    heartbeat: float = HEARTBEAT
+    heartbeat: float = HEARTBEAT  # seconds between messages about progress if nothing happens
 
 
 class McpServer:
-    """One session whose tasks MCP hosts start.
-
-    Arguments:
-        make_session: makes the session, which is not open, with an approver.
-        notify: takes a line for stderr.
-
-    Attributes:
-        select_notices: selects the notices of the session that are shown.
-    """
+    """One session whose tasks MCP hosts start. `make_session` makes it, not open."""
 
     def __init__(
         self,
@@ -81,12 +64,11 @@ class McpServer:
         return True
 
     async def serve_stdio(self) -> None:
-        """Serve the host at stdin and stdout until it closes stdin. Raises MudroomError."""
         with claim_standard_streams() as pipes:
             await self.serve(pipes)
 
     async def serve(self, pipes: Pipes) -> None:
-        """Serve the host at two pipes until it closes its end. Raises MudroomError.
+        """Serve the host at two pipes until it closes its end.
 
         A session that cannot be opened answers nothing, not even with an answer that is known.
         """
@@ -114,7 +96,6 @@ class McpServer:
             await asyncio.gather(answering, return_exceptions=True)
 
     def _note_closed_output(self, reason: str) -> None:
-        """Stop, because the host reads no more."""
         if reason:
             self._notify(f"{reason}. The tasks stop.")
         self._stop.set()
@@ -125,10 +106,8 @@ class McpServer:
         find_owner: FindOwner,
         on_open: Callable[[ServerAddress], object],
     ) -> None:
-        """Serve hosts over HTTP until `stop` is called. Raises MudroomError.
-
-        Arguments:
-            on_open: called with the address once hosts can connect.
+        """Serve hosts over HTTP until `stop` is called; `on_open` gets the address once they can
+        connect.
         """
         listener = Listener(options)
         with closing(listener.open_socket()) as opened:
@@ -147,7 +126,6 @@ class McpServer:
 
     @asynccontextmanager
     async def _open_session(self) -> AsyncGenerator[tuple[Session, HostTasks]]:
-        """Open the session of all tasks."""
         options = self._options
         host_tasks = HostTasks(options.limits, parallel=options.parallel, nesting=options.nesting)
         approver = McpApprover(host_tasks, options.answer_seconds)
@@ -181,13 +159,11 @@ class McpServer:
 
 
 def require_package() -> None:
-    """Raise UsageError if the package `mcp` is not installed."""
     if find_spec("mcp") is None:
         raise UsageError("the package mcp is not installed", remedy=f"Run: {INSTALL_COMMAND}")
 
 
 async def load_package() -> None:
-    """Import the handlers, and the package, in a thread."""
     await asyncio.to_thread(import_module, f"{__package__}.protocol")
 
 

@@ -20,17 +20,14 @@ from ..line_streams import MAX_LINE, LineOutput
 from .first_answer import FirstAnswer
 from .host_tasks import HostTasks
 
-_SHOWN = 200
-"""Bytes of a wrong line in a notice."""
+_SHOWN = 200  # bytes of a wrong line in a notice
 
 
 class MessageWriter:
     """Write stream of the package: one line per message.
 
-    A host that does not read stops only the calls that write to it.
-
-    Arguments:
-        first: whose answer was sent is not written again; None to write all messages.
+    A host that does not read stops only the calls that write to it. A first answer that was sent
+    already is not written again.
     """
 
     def __init__(self, output: LineOutput, first: FirstAnswer | None = None) -> None:
@@ -74,11 +71,7 @@ async def serve(
     stop: asyncio.Event,
     notify: Callable[[str], object],
 ) -> None:
-    """Serve one host until its input ends, or `stop` is set.
-
-    Arguments:
-        answering: task of `first.begin`.
-    """
+    """Serve one host until its input ends, or `stop` is set."""
     sender, receiver = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     writer = MessageWriter(first.output, first)
     reading = asyncio.create_task(read_messages(first, answering, sender, notify))
@@ -104,12 +97,7 @@ async def read_messages(
     sender: MemoryObjectSendStream[SessionMessage | Exception],
     notify: Callable[[str], object],
 ) -> None:
-    """Send the messages of the host to a stream until the end of the input.
-
-    Arguments:
-        answering: task of `first.begin`.
-        notify: takes a line for stderr about each line that is no message.
-    """
+    """Send the messages of the host to a stream until the end of the input."""
     skipped = 0
     async with sender:
         await asyncio.wait({answering})

@@ -15,12 +15,10 @@ INSTRUCTIONS = (
 
 
 class ToolDefinition(Struct, frozen=True):
-    """A tool. `reads_only`: it changes nothing. `outputs`: schema of the structured content."""
-
     name: str
     description: str
     inputs: dict[str, Any]
-    outputs: dict[str, Any] | None = None
+    outputs: dict[str, Any] | None = None  # schema of the structured content
     reads_only: bool = False
 
 

@@ -30,11 +30,7 @@ UNUSED_HEADER = "Mudroom-Not-Used"
 
 
 class AnswerRoutes:
-    """Paths at which a client sends a prompt and waits for its answer.
-
-    Arguments:
-        closing: set when all streams must end.
-    """
+    """Paths at which a client sends a prompt and waits for its answer."""
 
     def __init__(
         self,
@@ -51,10 +47,7 @@ class AnswerRoutes:
     async def _add_session(
         self, call: Call, wanted: Wanted, kind: str
     ) -> tuple[SessionRecord, Input]:
-        """Store a session and its prompt. Raises RequestError.
-
-        Clients expect 404 for a model that does not exist, and may choose another one then.
-        """
+        # Clients expect 404 for a model that does not exist, and may choose another one then.
         try:
             session = wanted.make_session()
             record, item, _ = await self._sessions.add_session(call, session, kind=kind)
@@ -66,7 +59,6 @@ class AnswerRoutes:
         return record, item
 
     def _follow(self, record: SessionRecord, item: Input, wanted: Wanted) -> PromptFollower:
-        """Return the follower of a prompt."""
         return PromptFollower(
             self._parts,
             self._registry,
@@ -83,10 +75,9 @@ class AnswerRoutes:
         follower: PromptFollower,
         answer: AsyncGenerator[bytes] | Callable[[str], dict[str, Any]],
     ) -> web.StreamResponse:
-        """Send the answer to a prompt. If the client leaves, and cannot ask again, it is stopped.
+        """Send the answer to a prompt: the lines of a stream, or what a function makes of its text.
 
-        Arguments:
-            answer: the lines of a stream, or a function that returns the whole answer for its text.
+        If the client leaves, and cannot ask again, the prompt is stopped.
         """
         headers = {UNUSED_HEADER: ", ".join(wanted.unused)} if wanted.unused else {}
         try:
@@ -105,10 +96,7 @@ class AnswerRoutes:
 async def _send_stream(
     call: Call, lines: AsyncGenerator[bytes], headers: Mapping[str, str], seconds: float
 ) -> web.StreamResponse:
-    """Send a stream; an error in it becomes its last message.
-
-    Raises TimeoutError, ConnectionError if the client does not read.
-    """
+    """Send a stream; an error in it becomes its last message."""
     writer = await TimedWriter.open(call, seconds, headers)
     try:
         async for line in lines:
@@ -123,7 +111,7 @@ async def _send_stream(
 
 
 def encode_line(value: object) -> bytes:
-    """Return a message of a stream without a name."""
+    """Encode a message of a stream without a name."""
     return b"data: %b\n\n" % msgspec.json.encode(value)
 
 
@@ -133,9 +121,7 @@ _CUT = (Reason.BUDGET, Reason.TIMEOUT, Reason.MAX_TURNS, Reason.LOOP, Reason.CAN
 class PromptFollower:
     """The text of a prompt, and its report.
 
-    Arguments:
-        has_outputs: true if the answer is JSON of the outputs, which comes at the end.
-        closing: set when the server stops.
+    With outputs the answer is their JSON, which comes at the end.
     """
 
     def __init__(
@@ -164,7 +150,6 @@ class PromptFollower:
         return self._report
 
     async def read_text(self) -> str:
-        """Return the whole answer. Raises RequestError."""
         async for _ in self.stream_text():
             pass
         if self._has_outputs:
@@ -172,10 +157,7 @@ class PromptFollower:
         return self.report.text
 
     async def stream_text(self) -> AsyncGenerator[str]:
-        """Yield the pieces of the answer; "" if there is none for some time.
-
-        Raises RequestError if there is no answer.
-        """
+        """Yield the pieces of the answer; "" if there is none for some time."""
         text = RunText()
         async with self._registry.follow(self._record.id) as feed:
             served = self._registry.find(self._record.id)
@@ -218,7 +200,7 @@ class PromptFollower:
                 yield ""
 
     async def _has_ended(self) -> bool:
-        """Return whether the prompt has ended; then read its report. Raises RequestError."""
+        """Tell whether the prompt has ended; then read its report."""
         item = await self._parts.inputs.find(self._item.number)
         if item is None:
             raise RequestError(409, "deleted", "the session was deleted")
@@ -236,7 +218,6 @@ class PromptFollower:
 
 
 async def read_report(parts: ServerParts, session: str, result: InputResult) -> Report[Any]:
-    """Return the report of the root run of a prompt. Raises RequestError."""
     # A repair can move it, and an older version has not noted where it is: then search all.
     for after in dict.fromkeys((max(0, result.position - 1), 0)):
         events = stream_events(parts.store, session, (RunFinished,), after=after)
@@ -255,14 +236,12 @@ def check_report(report: Report[Any]) -> None:
 
 
 def convert_result(result: InputResult) -> RequestError:
-    """Return the error for a prompt that could not be used."""
     if result.is_wrong:
         return make_wrong_request(result.error)
     return make_failure(result.reason, result.error)
 
 
 def make_failure(reason: str, message: str) -> RequestError:
-    """Return the error for a prompt without an answer. `reason`: why it ended."""
     match reason:
         case "CANCELLED":
             return RequestError(409, "cancelled", message)

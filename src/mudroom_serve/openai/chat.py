@@ -15,10 +15,7 @@ from .requests import ChatRequest, parse_chat
 
 
 class ChatRoutes(AnswerRoutes):
-    """Chat completions."""
-
     async def complete(self, call: Call) -> web.StreamResponse:
-        """Run a prompt and return its answer, or stream it."""
         request, wanted = parse_chat(call.body)
         record, item = await self._add_session(call, wanted, "chat")
         follower = self._follow(record, item, wanted)
@@ -36,7 +33,6 @@ class ChatRoutes(AnswerRoutes):
     async def _stream(
         self, follower: PromptFollower, request: ChatRequest, base: Mapping[str, Any]
     ) -> AsyncGenerator[bytes]:
-        """Yield the chunks of an answer."""
         yield encode_chunk(base, {"role": "assistant", "content": ""})
         async for piece in follower.stream_text():
             yield encode_chunk(base, {"content": piece}) if piece else b":\n\n"
@@ -48,7 +44,6 @@ class ChatRoutes(AnswerRoutes):
 
 
 def make_completion(base: Mapping[str, Any], text: str, follower: PromptFollower) -> dict[str, Any]:
-    """Return a whole answer."""
     message = {"role": "assistant", "content": text, "refusal": None}
     choice = {
         "index": 0,
@@ -63,18 +58,16 @@ def make_completion(base: Mapping[str, Any], text: str, follower: PromptFollower
 def encode_chunk(
     base: Mapping[str, Any], delta: Mapping[str, Any], finish_reason: str | None = None
 ) -> bytes:
-    """Return a chunk of an answer."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
     return encode_line({**base, "object": "chat.completion.chunk", "choices": [choice]})
 
 
 def get_finish_reason(follower: PromptFollower) -> str:
-    """Return why the answer ends: "length" if a limit cut it off."""
     return "stop" if follower.report.ok else "length"
 
 
 def make_usage(report: Report[Any]) -> dict[str, Any]:
-    """Return the tokens of a run and of all runs below it."""
+    """Count the tokens of a run and of all runs below it."""
     usage = report.usage
     return {
         "prompt_tokens": usage.input_tokens,

@@ -64,25 +64,18 @@ class ResponseRequest(Struct, frozen=True, kw_only=True):
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """A request, as the server runs it.
-
-    Arguments:
-        outputs: JSON Schema of the answer, None for a text.
-        unused: names of fields that have no effect.
-    """
+    """A request, as the server runs it."""
 
     agent: str
     prompt: PromptBody
-    outputs: dict[str, Any] | None
-    unused: tuple[str, ...]
+    outputs: dict[str, Any] | None  # JSON Schema of the answer, None for a text
+    unused: tuple[str, ...]  # names of fields that have no effect
 
     def make_session(self) -> NewSession:
-        """Return the session whose first prompt it is."""
         return NewSession(agent=self.agent, prompt=self.prompt, outputs=self.outputs)
 
 
 def parse_chat(data: bytes) -> tuple[ChatRequest, Wanted]:
-    """Return a request for /v1/chat/completions. Raises RequestError."""
     request = parse_body(ChatRequest, data)
     unused = list_unused(data, ChatRequest)
     prompt = join_pieces(list_pieces(request.messages, "messages"))
@@ -90,7 +83,6 @@ def parse_chat(data: bytes) -> tuple[ChatRequest, Wanted]:
 
 
 def parse_response(data: bytes) -> tuple[ResponseRequest, Wanted]:
-    """Return a request for /v1/responses. Raises RequestError."""
     request = parse_body(ResponseRequest, data)
     unused = list_unused(data, ResponseRequest)
     given = request.input
@@ -104,7 +96,6 @@ def parse_response(data: bytes) -> tuple[ResponseRequest, Wanted]:
 
 
 def make_wanted(agent: str, prompt: PromptBody, form: object, unused: tuple[str, ...]) -> Wanted:
-    """Return a request, checked. Raises RequestError."""
     outputs = find_schema(form)
     check_message(prompt, outputs)
     return Wanted(agent=agent, prompt=prompt, outputs=outputs, unused=unused)
@@ -121,7 +112,7 @@ def list_unused(data: bytes, kind: type[Struct]) -> tuple[str, ...]:
 
 
 def list_pieces(messages: list[dict[str, Any]], field: str) -> list[str | ImagePart]:
-    """Return the texts and images of messages as those of one prompt. Raises RequestError.
+    """Return the texts and images of messages as those of one prompt.
 
     A single message is the prompt itself. In a longer conversation, each has its role before it.
     """
@@ -135,7 +126,6 @@ def list_pieces(messages: list[dict[str, Any]], field: str) -> list[str | ImageP
 
 
 def add_role(role: str, pieces: list[str | ImagePart]) -> list[str | ImagePart]:
-    """Return the pieces of a message with its role before them."""
     first = pieces[0] if pieces else ""
     if isinstance(first, str):
         return [f"{role}: {first}", *pieces[1:]]
@@ -158,7 +148,6 @@ def join_pieces(pieces: list[str | ImagePart]) -> PromptBody:
 
 
 def get_role(message: dict[str, Any], field: str) -> str:
-    """Return the role of a message. Raises RequestError."""
     role = message.get("role")
     if role not in _ROLES or message.get("type", "message") != "message":
         shown = quote_value(message.get("type", role) if role in _ROLES else role)
@@ -167,7 +156,6 @@ def get_role(message: dict[str, Any], field: str) -> str:
 
 
 def list_parts(message: dict[str, Any], field: str) -> list[str | ImagePart]:
-    """Return the texts and images of a message. Raises RequestError."""
     content = message.get("content")
     if isinstance(content, str):
         return [content]
@@ -187,7 +175,6 @@ def list_parts(message: dict[str, Any], field: str) -> list[str | ImagePart]:
 
 
 def parse_image_part(fields: dict[str, Any], field: str) -> ImagePart:
-    """Return the image of a part of a message. Raises RequestError."""
     source = fields.get("image_url")
     url = cast("dict[str, Any]", source).get("url") if isinstance(source, dict) else source
     start, comma, data = url.partition(",") if isinstance(url, str) else ("", "", "")
@@ -204,7 +191,7 @@ def parse_image_part(fields: dict[str, Any], field: str) -> ImagePart:
 
 
 def find_schema(form: object) -> dict[str, Any] | None:
-    """Return the JSON Schema of a format, None for a text. Raises RequestError."""
+    """Return the JSON Schema of a format, None for a text."""
     if form is None:
         return None
     fields = cast("dict[str, Any]", form) if isinstance(form, dict) else {}

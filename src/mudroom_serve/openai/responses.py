@@ -25,7 +25,6 @@ class ResponseRoutes(AnswerRoutes):
     """Answers of conversations."""
 
     async def create(self, call: Call) -> web.StreamResponse:
-        """Run a prompt and return its answer, or stream it."""
         request, wanted = parse_response(call.body)
         record, item = await self._add_prompt(call, request, wanted)
         follower = self._follow(record, item, wanted)
@@ -37,7 +36,6 @@ class ResponseRoutes(AnswerRoutes):
         )
 
     async def read(self, call: Call) -> web.Response:
-        """Return an answer again, or its state."""
         name = call.request.match_info["response"]
         record, item = await self._find(call, name)
         model = record.choices.agent or DEFAULT_AGENT
@@ -79,7 +77,6 @@ class ResponseRoutes(AnswerRoutes):
         return record, await self._sessions.add_prompt(call, record, message)
 
     async def _find(self, call: Call, name: str) -> tuple[SessionRecord, Input]:
-        """Return the session and the prompt of an answer. Raises RequestError."""
         session, number = split_response_id(name)
         item = await self._parts.inputs.find(number) if session else None
         if item is None or item.session != session or item.type != PROMPT:
@@ -92,7 +89,6 @@ class ResponseRoutes(AnswerRoutes):
     async def _stream(
         self, follower: PromptFollower, response: dict[str, Any]
     ) -> AsyncGenerator[bytes]:
-        """Yield the events of an answer."""
         events = ResponseEvents(response)
         yield events.begin()
         text = ""
@@ -111,7 +107,6 @@ _PREFIX = "resp_"
 
 
 def make_response_id(record: SessionRecord, item: Input) -> str:
-    """Return the id of the answer to a prompt."""
     return f"{_PREFIX}{record.id.replace('-', '')}_{item.number}"
 
 
@@ -128,7 +123,6 @@ def split_response_id(text: str) -> tuple[str, int]:
 def make_response(
     record: SessionRecord, item: Input, model: str, previous: str | None
 ) -> dict[str, Any]:
-    """Return an answer that has not begun."""
     return {
         "id": make_response_id(record, item),
         "object": "response",
@@ -150,7 +144,6 @@ def make_response(
 
 
 def finish_response(response: Mapping[str, Any], text: str, report: Report[Any]) -> dict[str, Any]:
-    """Return an answer with its text."""
     is_whole = report.ok
     usage = report.usage
     return {
@@ -172,7 +165,6 @@ def finish_response(response: Mapping[str, Any], text: str, report: Report[Any])
 
 
 def fail_response(response: Mapping[str, Any], error: RequestError) -> dict[str, Any]:
-    """Return an answer that failed."""
     status = "cancelled" if error.code == "cancelled" else "failed"
     return {
         **response,
@@ -182,7 +174,6 @@ def fail_response(response: Mapping[str, Any], error: RequestError) -> dict[str,
 
 
 def make_message(response: Mapping[str, Any], text: str, *, is_whole: bool) -> dict[str, Any]:
-    """Return the one item of an answer."""
     return {
         "id": get_message_id(response),
         "type": "message",
@@ -193,12 +184,10 @@ def make_message(response: Mapping[str, Any], text: str, *, is_whole: bool) -> d
 
 
 def make_part(text: str) -> dict[str, Any]:
-    """Return the one part of the item."""
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
 def get_message_id(response: Mapping[str, Any]) -> str:
-    """Return the id of the one item of an answer."""
     return f"msg_{response['id'].removeprefix(_PREFIX)}"
 
 
@@ -215,12 +204,10 @@ class ResponseEvents:
         }
 
     def encode(self, kind: str, **fields: Any) -> bytes:
-        """Return an event."""
         event = {"type": kind, "sequence_number": next(self._numbers), **fields}
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), msgspec.json.encode(event))
 
     def begin(self) -> bytes:
-        """Return the events before the text."""
         response = self._response
         item = make_message(response, "", is_whole=True)
         item |= {"status": "in_progress", "content": []}
@@ -234,11 +221,9 @@ class ResponseEvents:
         )
 
     def add(self, text: str) -> bytes:
-        """Return the event for a piece of text."""
         return self.encode("response.output_text.delta", **self._place, delta=text, logprobs=[])
 
     def end(self, text: str, finished: Mapping[str, Any]) -> bytes:
-        """Return the events after the text."""
         place = self._place
         item = finished["output"][0]
         return b"".join(

@@ -16,30 +16,17 @@ from .server_state import ServerState, StateConnection
 
 State = Literal["waiting", "working", "done"]
 _COLUMNS = "number, session, key, digest, type, body, state, runs_before, result"
-PROMPT = "user.message"
-"""Type of the events that start runs."""
+PROMPT = "user.message"  # type of the events that start runs
 
 
 class InputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of an event.
-
-    Arguments:
-        run: root run of a prompt, "" if none started.
-        position: of its report in the journal, so that it is found at once; 0 if not known.
-        reason: why the run ended; "" without a run.
-        is_applied: of an event that is no prompt: false if there was nothing to act on.
-        error: why it could not be used, "" if it was.
-        is_wrong: true if another prompt must be sent, such as one without an image.
-        ended: when this was noted, seconds since 1970; 0 before.
-    """
-
-    run: str = ""
-    position: int = 0
-    reason: str = ""
-    is_applied: bool | None = None
-    error: str = ""
-    is_wrong: bool = False
-    ended: float = 0.0
+    run: str = ""  # root run of a prompt, if one started
+    position: int = 0  # of its report in the journal, so that it is found at once; 0 if not known
+    reason: str = ""  # why the run ended
+    is_applied: bool | None = None  # of no prompt: False if there was nothing to act on
+    error: str = ""  # why it could not be used
+    is_wrong: bool = False  # another prompt must be sent, such as one without an image
+    ended: float = 0.0  # when this was noted, seconds since 1970
 
 
 CANCELLED_BEFORE = InputResult(
@@ -50,29 +37,18 @@ _RESULT = msgspec.json.Decoder(InputResult)
 
 
 class Input(Struct, frozen=True, kw_only=True):
-    """An event of a client.
-
-    Arguments:
-        number: its place among all events.
-        key: unique in the session.
-        digest: of the request.
-        runs_before: prompts that the record of the session had before this one started.
-    """
-
-    number: int
+    number: int  # its place among all events
     session: str
-    key: str
-    digest: bytes
+    key: str  # unique in the session
+    digest: bytes  # of the request
     type: str
     body: dict[str, Any]
     state: State = "waiting"
-    runs_before: int = 0
+    runs_before: int = 0  # prompts in the record of the session before this one started
     result: InputResult = InputResult()
 
 
 class InputRecords:
-    """The events in the state of the server."""
-
     def __init__(self, state: ServerState) -> None:
         self._state = state
 
@@ -93,7 +69,6 @@ class InputRecords:
         return _make_input(row), is_new
 
     async def has(self, session: str, key: str) -> bool:
-        """Return whether a session has an event with a key."""
         row = await self._state.find_row(
             "SELECT 1 FROM inputs WHERE session = ? AND key = ?", session, key
         )
@@ -132,12 +107,10 @@ class InputRecords:
         return row[0]
 
     async def find(self, number: int) -> Input | None:
-        """Return an event by its number, None if there is none."""
         row = await self._state.find_row(f"SELECT {_COLUMNS} FROM inputs WHERE number = ?", number)
         return _make_input(row) if row else None
 
     async def find_last_prompt(self, session: str) -> Input | None:
-        """Find the last prompt of a session."""
         row = await self._state.find_row(
             f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND type = ?"
             " ORDER BY number DESC LIMIT 1",
@@ -155,14 +128,13 @@ class InputRecords:
         )
 
     async def finish(self, number: int, result: InputResult) -> None:
-        """Note what became of an event."""
         text = msgspec.json.encode(replace(result, ended=time.time())).decode()
         await self._state.execute(
             "UPDATE inputs SET state = 'done', result = ? WHERE number = ?", text, number
         )
 
     async def cancel_waiting(self, session: str) -> bool:
-        """Cancel the prompts of a session that have not started. Return False if there are none."""
+        """Cancel the prompts that have not started. Return False if there are none."""
         waiting = [
             item
             for item in await self.list_open(session)

@@ -44,40 +44,29 @@ CREATE TABLE spending (
 def list_tables(**types: str) -> list[str]:
     """List the statements that create the tables.
 
-    Arguments:
-        types: words of the database for "number" (which counts rows), "integer", "float" and
-            "bytes", and for the "end" of a table.
+    The types are words of the database for "number" (which counts rows), "integer", "float" and
+    "bytes", and for the "end" of a table.
     """
     return [each for each in map(str.strip, _TABLES.format(**types).split(";")) if each]
 
 
 class Rows(Protocol):
-    """The rows of a statement."""
+    def fetchone(self) -> Any: ...  # noqa: ANN401  (its columns; None if there is no row)
 
-    def fetchone(self) -> Any:  # noqa: ANN401  (its columns)
-        """Return the first row, None if there is none."""
-        ...
-
-    def fetchall(self) -> list[Any]:
-        """Return all rows."""
-        ...
+    def fetchall(self) -> list[Any]: ...
 
 
 class StateConnection(Protocol):
     """A connection to the database with the tables, for one thread."""
 
     @property
-    def in_transaction(self) -> bool:
-        """Whether a transaction is open."""
-        ...
+    def in_transaction(self) -> bool: ...
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
         """Execute a statement; a question mark in it stands for a value."""
         ...
 
-    def close(self) -> None:
-        """Close the connection."""
-        ...
+    def close(self) -> None: ...
 
 
 class StateError(MudroomError):
@@ -85,23 +74,10 @@ class StateError(MudroomError):
 
 
 class _Change(Struct):
-    """A function that waits for its transaction, and its outcome.
-
-    Arguments:
-        result: gets the value or the error when the transaction has ended.
-    """
-
     work: Callable[[StateConnection], Any]
-    result: Future[Any]
+    result: Future[Any]  # gets the value or the error when the transaction has ended
     value: Any = None
     error: BaseException | None = None
-
-    def finish(self) -> None:
-        """Give the caller the value or the error."""
-        if self.error is None:
-            self.result.set_result(self.value)
-        else:
-            self.result.set_exception(self.error)
 
 
 class ServerState(ABC):
@@ -109,19 +85,13 @@ class ServerState(ABC):
 
     Changes that wait at the same time share a transaction, because making it durable takes longer
     than all of them.
-
-    Arguments:
-        connection: to the database.
-
-    Attributes:
-        place: where the tables are, for messages.
     """
 
     DATABASE_ERRORS: ClassVar[tuple[type[Exception], ...]]
     """What the connection raises."""
 
     def __init__(self, connection: StateConnection, place: str) -> None:
-        self.place = place
+        self.place = place  # where the tables are, for messages
         self._connection = connection
         self._thread = ThreadPoolExecutor(1, "serve-state")
         self._waiting: SimpleQueue[_Change] = SimpleQueue()
@@ -132,7 +102,6 @@ class ServerState(ABC):
 
     @contextmanager
     def _open_reading(self) -> Generator[None]:
-        """Read in the block."""
         yield
 
     @abstractmethod
@@ -150,7 +119,7 @@ class ServerState(ABC):
         return await asyncio.wrap_future(change.result)
 
     def run_now(self, work: Callable[[StateConnection], _T]) -> _T:
-        """Run a function in a transaction, and block. Raises StateError."""
+        """Run a function in a transaction, and block."""
         try:
             with self._open_transaction():
                 return work(self._connection)
@@ -158,11 +127,11 @@ class ServerState(ABC):
             raise self._make_error(error) from error
 
     async def read(self, work: Callable[[StateConnection], _T]) -> _T:
-        """Run a function that changes nothing. Raises StateError."""
+        """Run a function that changes nothing."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self.read_now, work)
 
     def read_now(self, work: Callable[[StateConnection], _T]) -> _T:
-        """Run a function that changes nothing, and block. Raises StateError."""
+        """Run a function that changes nothing, and block."""
         try:
             with self._open_reading():
                 return work(self._connection)
@@ -174,11 +143,9 @@ class ServerState(ABC):
         await self.run(lambda connection: connection.execute(statement, values))
 
     async def list_rows(self, query: str, *values: object) -> list[Any]:
-        """Return the rows of a query. Raises StateError."""
         return await self.read(lambda connection: connection.execute(query, values).fetchall())
 
     async def find_row(self, query: str, *values: object) -> Any:  # noqa: ANN401  (its columns)
-        """Return the first row of a query, None if there is none. Raises StateError."""
         return await self.read(lambda connection: connection.execute(query, values).fetchone())
 
     async def read_change_number(self) -> int:
@@ -204,7 +171,10 @@ class ServerState(ABC):
                 if each.error is None:
                     each.error = self._make_error(error)
         for each in changes:
-            each.finish()
+            if each.error is None:
+                each.result.set_result(each.value)
+            else:
+                each.result.set_exception(each.error)
 
     def _run_change(self, change: _Change) -> None:
         """Run a change in the open transaction. Undo it alone if it fails.
@@ -227,7 +197,7 @@ class ServerState(ABC):
 
     @contextmanager
     def _open_transaction(self) -> Generator[None]:
-        """Run a block in a transaction. Undo it if the block or the commit fails."""
+        """Run a block in a transaction; undo it if the block or the commit fails."""
         self._begin()
         try:
             yield
@@ -238,7 +208,6 @@ class ServerState(ABC):
             raise
 
     def close(self) -> None:
-        """Finish the work and close the connection."""
         self._thread.submit(self._connection.close).result()
         self._thread.shutdown()
 
@@ -247,7 +216,6 @@ class ServerState(ABC):
 
 
 def make_state_error(cause: BaseException, place: str) -> StateError:
-    """Make the error for a database that cannot be used."""
     why = cause.message if isinstance(cause, MudroomError) else cause
     error = StateError(f"the state of the server cannot be used: {why}", where=place)
     error.__cause__ = cause
@@ -255,7 +223,6 @@ def make_state_error(cause: BaseException, place: str) -> StateError:
 
 
 def make_newer_error(place: str) -> MudroomError:
-    """Make the error for tables of a newer version."""
     return MudroomError(
         "the state of the server was written by a newer version",
         where=place,

@@ -14,26 +14,18 @@ from mudroom import Budget
 from .inputs import PROMPT, insert_input
 from .server_state import ServerState, StateConnection
 
-FIRST_KEY = "first"
-"""Key of the prompt with which a session was created."""
+FIRST_KEY = "first"  # key of the prompt with which a session was created
 _COLUMNS = "number, id, owner, digest, body, created, usd, tokens, asking"
 
 
 class SessionChoices(Struct, frozen=True, kw_only=True):
-    """Choices of a client for a session; they hold as long as it exists.
+    """Choices of a client for a session; they hold as long as it exists."""
 
-    Arguments:
-        agent: "" for the default agent.
-        mode: permission mode, "" for that of the server.
-        budget: limits of each prompt; each can only lower a limit of the server.
-        usd_per_day, tokens_per_day: limits of the token that created it.
-    """
-
-    agent: str = ""
+    agent: str = ""  # "" for the default agent
     workspace: str = ""
-    mode: str = ""
-    budget: Budget = Budget()
-    usd_per_day: float | None = None
+    mode: str = ""  # "" for that of the server
+    budget: Budget = Budget()  # of each prompt; each can only lower a limit of the server
+    usd_per_day: float | None = None  # of the token that created it
     tokens_per_day: int | None = None
 
 
@@ -41,29 +33,18 @@ _CHOICES = msgspec.json.Decoder(SessionChoices)
 
 
 class SessionRecord(Struct, frozen=True, kw_only=True):
-    """A session.
-
-    Arguments:
-        number: place in the list of all sessions.
-        digest: of the request that created it.
-        usd, tokens: amounts that its runs have spent.
-        asking: JSON of the questions of the process at work, "" for none.
-    """
-
-    number: int
+    number: int  # place in the list of all sessions
     id: str
     owner: str
-    digest: bytes
+    digest: bytes  # of the request that created it
     choices: SessionChoices
     created: float
-    usd: float = 0.0
+    usd: float = 0.0  # that its runs have spent
     tokens: int = 0
-    asking: str = ""
+    asking: str = ""  # JSON of the questions of the process at work
 
 
 class SessionRecords:
-    """The sessions in the state of the server."""
-
     def __init__(self, state: ServerState) -> None:
         self._state = state
 
@@ -77,15 +58,19 @@ class SessionRecords:
     ) -> tuple[SessionRecord, bool]:
         """Store a session unless one has the id; return it, and whether it is new.
 
-        Arguments:
-            first: its first prompt, which is stored with it under the key FIRST_KEY; None for none.
+        Its first prompt is stored with it under the key FIRST_KEY.
         """
 
         def insert(connection: StateConnection) -> bool:
-            is_new = insert_session(connection, id, owner, digest, choices)
-            if is_new and first is not None:
+            if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (id,)).fetchone():
+                return False
+            connection.execute(
+                "INSERT INTO sessions (id, owner, digest, body, created) VALUES (?, ?, ?, ?, ?)",
+                (id, owner, digest, msgspec.json.encode(choices).decode(), time.time()),
+            )
+            if first is not None:
                 insert_input(connection, id, FIRST_KEY, digest, PROMPT, first)
-            return is_new
+            return True
 
         is_new = await self._state.run(insert)
         record = await self.read(id)
@@ -103,11 +88,7 @@ class SessionRecords:
         return _make_record(row) if row else None
 
     async def list(self, owner: str, before: int, limit: int) -> Sequence[SessionRecord]:
-        """Return sessions of an owner, the newest first.
-
-        Arguments:
-            before: number that all of them are below; 0 for no such limit.
-        """
+        """Return sessions of an owner, the newest first; from below `before` unless it is 0."""
         rows = await self._state.list_rows(
             f"SELECT {_COLUMNS} FROM sessions WHERE owner = ?"
             " AND (CAST(? AS BIGINT) = 0 OR number < ?) ORDER BY number DESC LIMIT ?",
@@ -119,7 +100,7 @@ class SessionRecords:
         return [_make_record(row) for row in rows]
 
     async def note_questions(self, id: str, asking: str) -> None:
-        """Note the open questions of a session. `asking`: JSON, "" for none."""
+        """Note the open questions of a session: JSON, "" for none."""
         await self._state.execute("UPDATE sessions SET asking = ? WHERE id = ?", asking, id)
 
     async def delete(self, id: str) -> None:
@@ -130,20 +111,6 @@ class SessionRecords:
             connection.execute("DELETE FROM inputs WHERE session = ?", (id,))
 
         await self._state.run(remove)
-
-
-def insert_session(
-    connection: StateConnection, id: str, owner: str, digest: bytes, choices: SessionChoices
-) -> bool:
-    """Store a session unless one has the id; return whether it is new."""
-    body = msgspec.json.encode(choices).decode()
-    if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (id,)).fetchone():
-        return False
-    connection.execute(
-        "INSERT INTO sessions (id, owner, digest, body, created) VALUES (?, ?, ?, ?, ?)",
-        (id, owner, digest, body, time.time()),
-    )
-    return True
 
 
 def _make_record(row: tuple[int, str, str, bytes, str, float, float, int, str]) -> SessionRecord:
@@ -162,8 +129,6 @@ def _make_record(row: tuple[int, str, str, bytes, str, float, float, int, str]) 
 
 
 class Amounts(Struct, frozen=True):
-    """US dollars and tokens."""
-
     usd: float = 0.0
     tokens: int = 0
 
@@ -172,20 +137,13 @@ class Amounts(Struct, frozen=True):
 
 
 class SpendingRecords:
-    """The spending in the state of the server; each event of a journal is charged once.
-
-    A day begins at 0:00 UTC.
-
-    Arguments:
-        get_time: returns seconds since 1970.
-    """
+    """What owners spent; each event of a journal is charged once. A day begins at 0:00 UTC."""
 
     def __init__(self, state: ServerState, get_time: Callable[[], float] = time.time) -> None:
         self._state = state
         self._get_time = get_time
 
     async def read_today(self, owner: str) -> Amounts:
-        """Return what an owner has spent today."""
         row = await self._state.find_row(
             "SELECT usd, tokens FROM spending WHERE owner = ? AND day = ?", owner, self._get_day()
         )
@@ -201,11 +159,7 @@ class SpendingRecords:
     async def charge(
         self, session: str, owner: str, after: int, position: int, amounts: Amounts
     ) -> None:
-        """Charge the events of a session up to a position, unless they were charged.
-
-        Arguments:
-            after: position of the last event that was charged before.
-        """
+        """Charge the events of a session up to a position, unless they were charged."""
         day = self._get_day()
 
         def add(connection: StateConnection) -> None:
@@ -226,7 +180,6 @@ class SpendingRecords:
         await self._state.run(add)
 
     def get_seconds_left(self) -> int:
-        """Return the seconds until the next day begins."""
         return 86_400 - int(self._get_time()) % 86_400
 
     def _get_day(self) -> str:

@@ -22,14 +22,7 @@ _TYPES = {
 
 
 class StateFile(ServerState):
-    """The file.
-
-    Arguments:
-        home: mudroom's state folder.
-        busy_seconds: longest time that a change waits for another process.
-
-    Raises StateError if the file cannot be used, MudroomError for one of a newer version.
-    """
+    """The file. A change waits up to `busy_seconds` for another process."""
 
     DATABASE_ERRORS = (sqlite3.Error,)
 

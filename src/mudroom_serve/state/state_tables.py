@@ -40,13 +40,9 @@ _COUNT = "UPDATE changes SET number = number + 1"
 
 
 class TransactionConnection(StateConnection, Protocol):
-    """A connection that begins transactions with statements of its own.
+    """A connection that begins transactions with statements of its own."""
 
-    Attributes:
-        place: the address without its password.
-    """
-
-    place: str
+    place: str  # the address without its password
 
     def begin(self, *statements: str) -> None:
         """Begin a transaction, and execute statements without values in it."""
@@ -54,10 +50,7 @@ class TransactionConnection(StateConnection, Protocol):
 
 
 class StateTables(ServerState):
-    """The tables, in the schema `mudroom_serve`.
-
-    Raises StateError if the database cannot be used, MudroomError for tables of a newer version.
-    """
+    """The tables, in the schema `mudroom_serve`."""
 
     DATABASE_ERRORS = (JournalError,)
 

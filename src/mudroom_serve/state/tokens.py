@@ -20,51 +20,34 @@ Scope = Literal["read", "run", "answer", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "run", "answer", "admin")
 DEFAULT_SCOPES: tuple[Scope, ...] = ("read", "run", "answer")
 _PREFIX = "mudroom"
-_FRESH_SECONDS = 1.0
-"""Seconds that a token is used before it is read again."""
+_FRESH_SECONDS = 1.0  # seconds that a token is used before it is read again
 
 
 class Token(Struct, frozen=True, kw_only=True):
-    """A token without its secret.
-
-    Arguments:
-        owner: name of its user or program. Sessions belong to owners.
-        scopes: "read" sessions, "run" prompts, "answer" questions, "admin" reads the metrics.
-        usd_per_day, tokens_per_day: limits of the owner's spending each day (UTC); None for none.
-        agents, workspaces: allowed names; () allows all.
-        modes: permission modes that it may choose beside that of the server.
-        created: seconds since 1970.
-    """
+    """A token without its secret."""
 
     id: str
-    owner: str
+    owner: str  # its user or program, to which sessions belong
+    # "read" sessions, "run" prompts, "answer" questions, "admin" reads the metrics.
     scopes: tuple[Scope, ...] = DEFAULT_SCOPES
-    usd_per_day: float | None = None
+    usd_per_day: float | None = None  # of the owner's spending each day (UTC); None for no limit
     tokens_per_day: int | None = None
-    agents: tuple[str, ...] = ()
-    modes: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()  # () allows all, also of workspaces
+    modes: tuple[str, ...] = ()  # that it may choose beside that of the server
     workspaces: tuple[str, ...] = ()
-    created: float = 0.0
+    created: float = 0.0  # seconds since 1970
 
 
 _TOKEN = msgspec.json.Decoder(Token)
 
 
 class TokenRecords:
-    """The tokens in the state of the server."""
-
     def __init__(self, state: ServerState) -> None:
         self._state = state
         self._known: dict[str, tuple[float, tuple[Token, bytes] | None]] = {}
 
     def add(self, owner: str, **fields: object) -> tuple[Token, str]:
-        """Store a new token; return it and its text, which is not stored.
-
-        Arguments:
-            fields: those of Token.
-
-        Raises UsageError for a wrong name of an owner.
-        """
+        """Store a new token; return it and its text, which is not stored."""
         if not is_owner_name(owner):
             raise UsageError(
                 f"{quote_value(owner)} is no name of an owner",
@@ -80,7 +63,6 @@ class TokenRecords:
         return token, f"{_PREFIX}_{token.id}_{secret}"
 
     def list(self) -> Sequence[Token]:
-        """Return all tokens, the oldest first."""
         rows = self._state.read_now(
             lambda connection: connection.execute("SELECT body FROM tokens").fetchall()
         )
@@ -88,7 +70,6 @@ class TokenRecords:
         return sorted(tokens, key=lambda token: token.created)
 
     def remove(self, id: str) -> Token:
-        """Remove a token and return it. Raises UnknownName."""
         tokens = {token.id: token for token in self.list()}
         if id not in tokens:
             raise UnknownName("token", id, tokens)
@@ -98,7 +79,6 @@ class TokenRecords:
         return tokens[id]
 
     async def find(self, text: str) -> Token | None:
-        """Return the token with this text, None if there is none."""
         prefix, _, rest = text.partition("_")
         name, _, secret = rest.partition("_")
         if prefix != _PREFIX or not secret:
@@ -125,15 +105,14 @@ class TokenRecords:
 
 
 def is_owner_name(text: str) -> bool:
-    """Return whether a text can be the name of an owner."""
     return text.isprintable() and bool(text.strip()) and len(text) <= 100
 
 
 def is_token(text: str) -> bool:
-    """Return whether a text has the form of a token, which may be removed or wrong."""
+    """Tell whether a text has the form of a token, which may be removed or wrong."""
     return text.startswith(f"{_PREFIX}_")
 
 
 def _compute_digest(secret: str) -> bytes:
-    """Return the digest that is stored. The secret is random, so a fast function is enough."""
+    # The secret is random, so a fast function is enough.
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
