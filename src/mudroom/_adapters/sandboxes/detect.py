@@ -80,8 +80,7 @@ class _Cache(Struct, frozen=True):
     found: Detected
 
 
-_caches: dict[str, _Cache] = {}
-"""Results of this process by key, for state folders without a cache."""
+_caches: dict[str, _Cache] = {}  # results of this process by key, for state folders without a cache
 
 
 def detect(workspace: str, environ: Mapping[str, str], home: str) -> Detected:

@@ -7,8 +7,7 @@ import os
 from collections.abc import Callable
 
 _CHUNK_BYTES = 1 << 16
-_PIPE_BYTES = 1 << 20
-"""More than a pipe can hold."""
+_PIPE_BYTES = 1 << 20  # more than a pipe can hold
 
 
 class OutputPipe:

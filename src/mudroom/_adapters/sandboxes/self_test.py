@@ -12,8 +12,7 @@ from ..._core.ports import CommandResult
 from ..._platform.scratch_dirs import ScratchDir
 from ...errors import WorkspaceError
 
-_TEST_TIMEOUT = 20.0
-"""Seconds."""
+_TEST_TIMEOUT = 20.0  # seconds
 
 
 class SelfTestedSandbox(ABC):

@@ -29,11 +29,9 @@ from .environ import make_quiet
 from .linux.daemon.protocol import MARK_VARIABLE
 from .output_pipe import OutputPipe
 
-KILL_TIMEOUT = 2.0
-"""Seconds."""
+KILL_TIMEOUT = 2.0  # seconds
 _KILL_POLL_INTERVAL = 0.005
-_MAX_SEARCHES = 20
-"""Searches for processes that others started before they were stopped."""
+_MAX_SEARCHES = 20  # searches for processes that others started before they were stopped
 
 
 class ProcessTree:

@@ -97,14 +97,12 @@ def _describe(more: int, where: str = "") -> str:
     return f" [line cut{where}{matches}]"
 
 
-_BATCH = 2_000
-"""Files that one search has open at a time, if the process may open enough."""
+_BATCH = 2_000  # files that one search has open at a time, if the process may open enough
 _SEARCHES = min(4, os.cpu_count() or 1)
 """Searches that run at a time in one event loop; the others wait."""
 _DESCRIPTOR_SHARE = 4
 """The searches together open at most this part (1/n) of the files that the process may open."""
-_MAX_COPIED_BYTES = 64 << 20
-"""Bytes in UTF-8 copies of files in other encodings, for one batch."""
+_MAX_COPIED_BYTES = 64 << 20  # bytes in UTF-8 copies of files in other encodings, for one batch
 _CHUNK = 1 << 16
 _FD_FOLDER = b"/dev/fd/"
 

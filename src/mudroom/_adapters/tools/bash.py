@@ -21,8 +21,7 @@ from ._text_files import preview_result
 
 MAX_CHARACTERS = 50_000
 """Characters of output for the model. Of longer output it gets the first and the last part."""
-MAX_SPILL_BYTES = 256 << 20
-"""Maximum bytes of output that are kept in a file."""
+MAX_SPILL_BYTES = 256 << 20  # maximum bytes of output that are kept in a file
 
 _HALF = MAX_CHARACTERS // 2 - 250
 _HALF_BYTES = 4 * _HALF  # half of the output takes at most this many bytes in UTF-8
@@ -35,8 +34,7 @@ _BACKGROUND_SECONDS = 86_400.0
 _SHOW_SECONDS = 0.25
 """Time between two views of the last lines of a command; a quick one shows none."""
 
-_TAIL = 2_000
-"""Characters of the output of a background command for the model."""
+_TAIL = 2_000  # characters of the output of a background command for the model
 
 _MAX_COMMAND_BYTES = 120_000
 _CONTROLS = compile_later(r"[\x80-\x9f]")  # TerminalText removes the others

@@ -21,12 +21,9 @@ from ._schema import build_parser, build_schema, load_description, take_flag
 from ._search_scope import SearchScope, format_no_rows, format_rows
 from ._text_files import fold_name, naming_similar_files
 
-MAX_FILES = 100
-"""Files in one result."""
-MAX_NAMES = 500
-"""Names in the list of a folder."""
-MAX_SECONDS = 20.0
-"""Time limit of a search."""
+MAX_FILES = 100  # files in one result
+MAX_NAMES = 500  # names in the list of a folder
+MAX_SECONDS = 20.0  # time limit of a search
 
 
 class Arguments(Struct, frozen=True):

@@ -37,11 +37,8 @@ from ._search_scope import (
 )
 from ._text_files import make_error_result, naming_similar_files
 
-MAX_SECONDS = 20.0
-"""Time limit of a search."""
-MAX_LINES = 250
-"""Lines of one result when the model sends no head_limit."""
-
+MAX_SECONDS = 20.0  # time limit of a search
+MAX_LINES = 250  # lines of one result when the model sends no head_limit
 _LISTING_SHARE = 0.5  # of the time limit: then the files listed so far are searched
 _MAX_CHARACTERS = 48_000  # of one result
 _TYPES = {

@@ -19,11 +19,9 @@ from ..._platform.patterns import compile_names, match_names
 from ..._platform.protected_names import UNFINISHED_PREFIX
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY
-"""Flags that open a folder."""
 
 _MAX_PATTERN_BYTES = 1 << 20
-MAX_DEPTH = 200
-"""Levels of folders that are listed; each one holds a descriptor meanwhile."""
+MAX_DEPTH = 200  # levels of folders that are listed; each one holds a descriptor meanwhile
 _GIT_STATE = frozenset(
     ("HEAD", "config", "hooks", "index", "info", "packed-refs", "refs", "reftable")
 )
@@ -36,7 +34,6 @@ class Listing:
     """A walk through the folders of a workspace.
 
     Arguments:
-        root: folder of the workspace.
         skipped: gets the paths that cannot be listed, without files removed meanwhile.
         all_entries: True yields links, folders and so on, and the state of git; see `walk_entries`.
     """
@@ -49,11 +46,7 @@ class Listing:
     def walk(
         self, folder: int, path: str, rules: IgnoreRules | None, depth: int = 0
     ) -> Iterator[FileInfo]:
-        """Yield the files below an open folder and close its descriptor at the end.
-
-        Arguments:
-            path: of the folder, "" for the root. rules: None includes ignored files.
-        """
+        """Yield the files below an open folder, then close it. Without rules, none is ignored."""
         try:
             with os.scandir(folder) as scan:
                 entries = sorted(scan, key=_get_entry_name)
@@ -137,7 +130,7 @@ def read_patterns(folder: int, path: str) -> bytes:
 
 
 def read_rules_above(root: str) -> IgnoreRules:
-    """Return the ignore rules that folders above the root have, up to the top of its repository.
+    """Read the ignore rules of the folders above the root, up to the top of its repository.
 
     There are none if the root is the top, in no repository, or ignored itself.
     """
@@ -183,8 +176,7 @@ _MAX_STARS = 3
 class IgnoreRules:
     """The rules that apply in one folder.
 
-    Arguments:
-        root: path of the root in its repository, "/" at the end; "" when it is the top.
+    `root` is its path in its repository, "/" at the end; "" when it is the top.
     """
 
     def __init__(self, root: str = "", layers: tuple[tuple[int, IgnoreVerdict], ...] = ()) -> None:
@@ -192,20 +184,12 @@ class IgnoreRules:
         self._layers = layers
 
     def extend(self, folder: str, patterns: bytes) -> IgnoreRules:
-        """Return these rules and those of a file in `folder`, which take precedence.
-
-        Arguments:
-            folder: relative to the root, "" for the root. patterns: content of the file.
-        """
+        """Add the patterns of a file in `folder`, relative to the root; they take precedence."""
         start = len(self._root) + (len(folder) + 1 if folder else 0)
         return self._add_layer(start, patterns)
 
     def extend_above(self, folder: str, patterns: bytes) -> IgnoreRules:
-        """Return these rules and those of a file in a folder above the root.
-
-        Arguments:
-            folder: relative to the top of the repository, "" or with "/" at the end.
-        """
+        """Add those of a folder above the root: relative to the top, "" or with "/" at the end."""
         return self._add_layer(len(folder), patterns)
 
     def _add_layer(self, start: int, patterns: bytes) -> IgnoreRules:
@@ -306,7 +290,6 @@ def compile_pattern(line: str) -> PathTest:
 
 
 def _to_shell_pattern(name: str) -> str:
-    """Return a name of an ignore pattern as `fnmatch` understands it."""
     if name == "**":
         return name
     name = re.sub(r"\\(.)", lambda match: f"[{match[1]}]", name)

@@ -86,30 +86,20 @@ class SharedWorkspace:
 
     @property
     def root(self) -> str:
-        """Absolute path of the folder, links resolved."""
         return self._root
 
     @property
     def local(self) -> SharedWorkspace:
-        """This workspace: its files are on this machine."""
         return self
 
     def locate(self, path: str) -> str:
-        """Return the path relative to the root; a path in a readable folder stays absolute.
-
-        Raises WorkspaceError for all others.
-        """
+        """Return the path relative to the root; a path in a readable folder stays absolute."""
         return path_to_text(self._locate(path))
 
     def _locate(self, path: str) -> str:
-        """Return the path of the file system, relative or absolute as in `locate`."""
         return _locate_in(self._root, self._spellings, self._readable, self._spill_folder, path)
 
     def stat(self, path: str) -> FileInfo:
-        """Return facts about a regular file or a folder; the mode includes the file type.
-
-        Raises WorkspaceError for anything else.
-        """
         located = self._locate(path)
         descriptor = self._open_located(located, os.O_PATH)
         try:
@@ -131,7 +121,6 @@ class SharedWorkspace:
         return descriptor
 
     def read(self, path: str, offset: int, size: int) -> bytes:
-        """Read at most `size` bytes from `offset`; b"" past the end."""
         descriptor = self.open(path)
         try:
             return _read_range(descriptor, offset, size)
@@ -148,11 +137,6 @@ class SharedWorkspace:
         mode: int | None = None,
         check: ContentCheck | None = None,
     ) -> bool:
-        """Write a whole file atomically. Return True if it is new.
-
-        Creates missing folders. An existing file keeps its mode and, if permitted, its owner.
-        Raises WorkspaceError, and then nothing has changed.
-        """
         located = self._locate_writable(path)
         parent, name = os.path.split(located)
         folder = self._open_folder(parent or ".")
@@ -173,7 +157,6 @@ class SharedWorkspace:
         return old is None
 
     def read_link(self, path: str) -> LinkTarget | None:
-        """Return the path in a link beneath the root, None for anything else."""
         located = self._locate(path)
         parent, name = os.path.split(located)
         try:
@@ -188,7 +171,6 @@ class SharedWorkspace:
             os.close(folder)
 
     def remove(self, path: str, *, check: ContentCheck | None = None) -> None:
-        """Remove a regular file, or a link. Raises WorkspaceError."""
         located = self._locate_writable(path)
         parent, name = os.path.split(located)
         folder = self._open_located(parent or ".", FOLDER_FLAGS)
@@ -218,14 +200,6 @@ class SharedWorkspace:
     def walk(
         self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
     ) -> Iterator[FileInfo]:
-        """Yield the regular files below a folder, sorted, or the file itself.
-
-        Does not follow links and leaves out .git and the temporary files of writes.
-
-        Arguments:
-            ignored: True includes files that git ignores.
-            skipped: gets the paths of the folders and files that cannot be listed.
-        """
         start = self.stat(path)
         if stat.S_ISREG(start.mode):
             yield start
@@ -236,12 +210,6 @@ class SharedWorkspace:
     def walk_entries(
         self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
     ) -> Iterator[FileInfo]:
-        """Yield everything below a folder, sorted: files, folders, links, pipes, the state of git.
-
-        Arguments:
-            ignored: False yields folders that git ignores without their content.
-            skipped: as for `walk`.
-        """
         listing = Listing(self._root, [] if skipped is None else skipped, all_entries=True)
         yield from self._walk(listing, path, ignored=ignored)
 
@@ -254,7 +222,7 @@ class SharedWorkspace:
         yield from listing.walk(folder, "" if located == "." else located, rules)
 
     def _list_rules_above(self, located: str) -> IgnoreRules:
-        """Return the rules of the folders from the repository down to the parent of a folder."""
+        """Read the rules of the folders from the repository down to the parent of a folder."""
         rules = read_rules_above(self._root)
         rules = rules.extend("", read_patterns(self._descriptor, ".git/info/exclude"))
         if os.path.isabs(located) or located == ".":
@@ -267,7 +235,7 @@ class SharedWorkspace:
         return rules
 
     def _open_located(self, located: str, flags: int) -> int:
-        """Open a path from `locate` beneath the folder it belongs to. Raises WorkspaceError."""
+        """Open a path from `locate` beneath the folder it belongs to."""
         try:
             if not located.startswith("/"):
                 return self._opener(self._descriptor, located, flags)
@@ -309,7 +277,7 @@ class SharedWorkspace:
         return folder
 
     def _make_folder(self, folder: int, name: str, path: str) -> int:
-        """Make a folder in an open one, which is closed; open it. `path`: for errors."""
+        """Make and open a folder in an open one, which is closed. `path`: for errors."""
         try:
             self._check_opened_folder(folder, path)
             with suppress(FileExistsError):
@@ -319,7 +287,6 @@ class SharedWorkspace:
             os.close(folder)
 
     def _locate_writable(self, path: str) -> str:
-        """Locate a path that may be written. Raises WorkspaceError."""
         located = self._locate(path)
         if os.path.isabs(located):
             raise WorkspaceError(
@@ -337,7 +304,7 @@ class SharedWorkspace:
             check_unprotected(os.path.relpath(real, self._root), path)
 
     def _read_link_target(self, located: str) -> str:
-        """Return the path, without links, that a link leads to. Raises WorkspaceError."""
+        """Return the path, without links, that a link leads to."""
         if self._opener is not open_with_openat2:
             raise explain(OSError(errno.ELOOP, ""), path_to_text(located), self._root)
         descriptor = self._open_located(located, os.O_PATH)
@@ -348,7 +315,7 @@ class SharedWorkspace:
 
 
 def _read_range(descriptor: int, offset: int, size: int) -> bytes:
-    """Read at most `size` bytes; one system call may return less than there is."""
+    """Read on until there is enough: one system call may return less than there is."""
     data = b""
     while piece := os.pread(descriptor, size - len(data), offset + len(data)):
         data += piece
@@ -363,7 +330,7 @@ def _locate_in(
     spill_folder: str,
     path: str,
 ) -> str:
-    """Return the path of a text in a workspace; each call of a tool needs it several times."""
+    """Locate a path, cached: each call of a tool needs it several times."""
     _check_characters(path)
     absolute = os.path.normpath(os.path.join(root, path_from_text(path)))
     for folder in spellings:

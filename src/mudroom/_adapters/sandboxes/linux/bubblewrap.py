@@ -35,8 +35,7 @@ from .exposed_paths import (
 from .kernel import NAMESPACE_OPTIONS
 from .seccomp import build_filter
 
-SANDBOX_HOME = "/home/user"
-"""Home folder of commands: empty, in memory, removed with the command."""
+SANDBOX_HOME = "/home/user"  # home folder of commands: empty, in memory, removed with the command
 
 _INIT = f"""\
 exec 2> /dev/null

@@ -39,18 +39,13 @@ _DAEMON_LOST = (
     b"\n[sandbox: the process that runs the commands was stopped or has died, and this command was "
     b"killed. It is not known how much of it was done.]\n"
 )
-_END_TIMEOUT = 4.0
-"""Seconds to wait for the outcome of a command that is being killed."""
-_STOPPED_TIMEOUT = 1.0
-"""The same if a process of the daemon was stopped, by a signal or a debugger."""
-_LOOK_SECONDS = 1.0
-"""Time between two looks at whether the daemon is stopped, while a command runs."""
+_END_TIMEOUT = 4.0  # seconds to wait for the outcome of a command that is being killed
+_STOPPED_TIMEOUT = 1.0  # the same if a process of the daemon was stopped, by a signal or a debugger
+_LOOK_SECONDS = 1.0  # time between two looks at whether the daemon is stopped, while a command runs
 _STOPPED_LOOKS = 6
 """Looks that find the daemon stopped before it is killed: a debugger may stop it for a moment."""
-_SEND_TIMEOUT = 1.0
-"""Seconds to wait for a daemon that does not read; the event loop waits, too."""
-_EXIT_TIMEOUT = 1.0
-"""Seconds in which a daemon without commands must exit."""
+_SEND_TIMEOUT = 1.0  # seconds to wait for a daemon that does not read; the event loop waits, too
+_EXIT_TIMEOUT = 1.0  # seconds in which a daemon without commands must exit
 _EXIT_POLL = 0.005
 _KILL_ROUNDS = 5
 """Searches for processes of a daemon that is killed: one may start a process meanwhile."""

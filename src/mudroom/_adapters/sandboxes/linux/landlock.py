@@ -22,8 +22,7 @@ from .exposed_paths import ETC_DIRS, ETC_FILES, make_git_config
 from .kernel import SYS_CREATE_RULESET, get_landlock_version
 from .seccomp import build_filter
 
-SCOPES_VERSION = 6
-"""First version that covers signals and abstract sockets (Linux 6.12)."""
+SCOPES_VERSION = 6  # first version that covers signals and abstract sockets (Linux 6.12)
 _TCP_VERSION = 4
 
 _SYS_ADD_RULE = 445

@@ -29,17 +29,15 @@ _FOLDER_NAMES = frozenset(
 )
 _ENVIRONMENT_FILE = "pyvenv.cfg"
 
-_BORROWED = "borrowed"
-"""Folder in `.git` below which a sandbox shows the object folders of others."""
+_BORROWED = "borrowed"  # folder in `.git` below which a sandbox shows the object folders of others
 
 
 class Checkout(Struct, frozen=True):
     """The files of an isolated workspace.
 
     Arguments:
-        files: where they are.
         read_only: folders of others that commands need: path in the workspace -> absolute path.
-        missing: what they lack of the source, with reasons.
+        missing: what the files lack of the source, with reasons.
     """
 
     files: WorkingFiles
@@ -50,13 +48,10 @@ class Checkout(Struct, frozen=True):
 def check_out(
     store: GitStore, tree: str, place: str, index_name: str, *, same_path: bool
 ) -> Checkout:
-    """Write the files of a tree into a new folder. Returns where they are.
-
-    The folder is a git repository if the source is the top of one.
+    """Write a tree into a new folder, which is a git repository if the source is the top of one.
 
     Arguments:
         place: absolute path of a folder; the files get a folder in it.
-        index_name: see `GitStore.store_files`.
         same_path: true if the sandbox shows the files at the path of the source, and the folders of
             others in them. If false, the workspace refers to these folders at their own paths.
     """
@@ -130,13 +125,9 @@ def _copy_ignore_files(store: GitStore, files: WorkingFiles) -> None:
 def _make_repository(
     store: GitStore, source: Repository, top: str, index: str, *, same_path: bool
 ) -> dict[str, str]:
-    """Make the git folder of a checkout. Returns the folders of others that it needs.
+    """Make the git folder of a checkout in `top`. Returns the folders of others that it needs.
 
-    Its index has the files of the tree, so changes of the parent look like staged ones.
-
-    Arguments:
-        top: folder with the files. index: index of these files.
-        same_path: see `check_out`.
+    `index` has the files of the tree, so changes of the parent look like staged ones.
     """
     directory = Path(top, ".git")
     make_git_folder(str(directory), store.algorithm)
@@ -180,7 +171,6 @@ def _borrow_objects(
 
 
 def _find_dependencies(store: GitStore) -> list[str]:
-    """Return the ignored folders with dependencies: paths relative to the source."""
     folder = store.source_files.folder
     return [path for path in store.list_ignored_folders() if _has_dependencies(folder, path)]
 

@@ -65,16 +65,13 @@ _NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !dif
 
 _STATUS = {"A": "added", "M": "modified", "D": "deleted", "T": "type"}
 
-_FAN_OUT = re.compile("[0-9a-f]{2}")
-"""Names of the folders of loose objects."""
+_FAN_OUT = re.compile("[0-9a-f]{2}")  # names of the folders of loose objects
 
 _COMMIT = "mudroom <mudroom@localhost> 946684800 +0000"
 """Author of all commits: equal trees and parents give equal ids."""
 
 
 class GitStore(TreeStore):
-    """A store in a git folder. See TreeStore."""
-
     def __init__(self, directory: str, source: str, excluded: Iterable[str] = ()) -> None:
         source = os.path.realpath(source)
         self._measured = ("", 0)
@@ -92,15 +89,12 @@ class GitStore(TreeStore):
             self.algorithm = "sha256"
 
     def _find_repository(self, folder: str) -> Repository | None:
-        """Return the user's repository that a folder belongs to, None without one."""
         return find_repository(folder)
 
     def _find_object_format(self) -> str:
-        """Return the hash of ids: that of the user's repository."""
         return self.repository.find_algorithm() if self.repository else "sha1"
 
     def _create(self, patterns: Sequence[str]) -> None:
-        """Make the git folder."""
         temporary = f"{self.directory}.{os.urandom(6).hex()}{UNFINISHED}"
         os.makedirs(temporary, mode=0o700)
         names = Git(OwnGitFolder(temporary), source=self.source)
@@ -181,7 +175,6 @@ class GitStore(TreeStore):
         return ForcedFiles(facts, tuple(paths))
 
     def _read_forced(self, folder: str, repository: Repository, files: WorkingFiles) -> list[str]:
-        """List them with a folder that has a copy of the index."""
         git = replace(
             self.git,
             directory=make_git_folder(folder, self.algorithm),
@@ -227,7 +220,6 @@ class GitStore(TreeStore):
         return git.read_line("write-tree", f"--prefix={git.prefix}")
 
     def write_files(self, tree: str, files: WorkingFiles, index_name: str) -> None:
-        """Write the files of a tree into a folder, and the facts about them into an index."""
         index = self.find_index(index_name)
         remove_stale_lock(index)
         Path(index).unlink(missing_ok=True)
@@ -237,13 +229,11 @@ class GitStore(TreeStore):
         _trust_index(index)
 
     def list_entries(self, tree: str, paths: Sequence[str] = ()) -> dict[str, TreeEntry]:
-        """Return the files of a tree by path; only those with some paths, if any are given."""
         output = self.git.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths)
         entries = (entry.partition("\t") for entry in split_at_nul(output))
         return {path: _read_entry(facts) for facts, _, path in entries}
 
     def measure_tree(self, tree: str) -> int:
-        """Return the bytes of the files of a tree."""
         if tree != self._measured[0]:
             self._measured = (tree, self._measure(tree))
         return self._measured[1]
@@ -254,7 +244,6 @@ class GitStore(TreeStore):
         return sum(int(size) for size in sizes if size.isdigit())
 
     def list_changes(self, before: str, after: str) -> list[FileChange]:
-        """Return the differences between two trees, by path."""
         output = self.git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after)
         parts = split_at_nul(output)
         return [
@@ -262,7 +251,7 @@ class GitStore(TreeStore):
         ]
 
     def read(self, object_id: str) -> bytes:
-        """Return the content of a file, b"" for the id ""."""
+        """Read the content of a file, b"" for the id ""."""
         if not object_id:
             return b""
         try:
@@ -272,17 +261,14 @@ class GitStore(TreeStore):
         return data[data.index(b"\0") + 1 :]
 
     def read_difference(self, before: str, after: str) -> str:
-        """Return the differences between two trees in the unified format."""
         options = ("--no-color", "--no-ext-diff", "--no-textconv")
         output = self.git.run("diff", *options, before, after)
         return output.decode("utf-8", "backslashreplace")
 
     def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
-        """Write a file with the objects of trees, for another store.
+        """Write a file with the objects of trees, without those of trees that another store has.
 
-        Arguments:
-            known: trees that the other store has. Those that this store lacks are no help.
-            path: of the new file.
+        Known trees that this store lacks are no help.
         """
         write_pack(self.git, trees, known, path)
 
@@ -294,16 +280,15 @@ class GitStore(TreeStore):
         add_pack(self.git, trees, path)
 
     def has_tree(self, tree: str) -> bool:
-        """Return whether the store has a tree with all its objects."""
         return has_tree(self.git, tree)
 
     def list_ignored_folders(self) -> list[str]:
-        """Return the folders of the source that git ignores, without those inside them."""
+        """List the folders of the source that git ignores, without those inside them."""
         paths = self._list_ignored("--directory", "--exclude-standard")
         return [path.rstrip("/") for path in paths if path.endswith("/")]
 
     def list_included(self, patterns: str) -> list[str]:
-        """Return the files of the source that git ignores and a file with patterns names."""
+        """List the files of the source that git ignores and a file with patterns names."""
         named = self._list_ignored(f"--exclude-from={patterns}")
         ignored = set(self._list_ignored("--exclude-standard"))
         return [path for path in named if path in ignored]
@@ -315,7 +300,7 @@ class GitStore(TreeStore):
         return split_at_nul(git.run("ls-files", "-z", "--others", "--ignored", *options, "--", "."))
 
     def make_commit(self, tree: str, *parents: str) -> str:
-        """Return the id of a commit with a tree; equal arguments give an equal id."""
+        """Store a commit with a tree; equal arguments give an equal id."""
         lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
         lines += [f"author {_COMMIT}", f"committer {_COMMIT}", "", ""]
         return self._write_object("commit", "\n".join(lines).encode())
@@ -334,7 +319,6 @@ class GitStore(TreeStore):
         return object_id
 
     def remove_unfinished(self) -> None:
-        """Remove files that killed processes left. No process may use the store now."""
         super().remove_unfinished()
         for path in Path(self.directory, "objects").glob("tmp_objdir*"):
             shutil.rmtree(path, ignore_errors=True)
@@ -461,7 +445,7 @@ def forget_recent_files(git: Git, folder: str) -> None:
 
 
 def _list_changed_since(folder: str, moment: int) -> list[str]:
-    """Return the files that changed at a moment or later, in nanoseconds since 1970."""
+    """List the files that changed at a moment or later, in nanoseconds since 1970."""
     changed: list[str] = []
     left = [""]
     while left:
@@ -485,10 +469,6 @@ def store_contents(
     git: Git, folder: str, paths: Sequence[str], find_id: Callable[[bytes], str]
 ) -> None:
     """Store files and links, and enter them into the index; remove what is there no longer.
-
-    Arguments:
-        git: with the index, and the prefix of the folder in it.
-        find_id: returns the id of a content.
 
     Raises WorkspaceError for a file that cannot be read, and if there is no room to store it.
     """
@@ -544,7 +524,7 @@ def _add_content(
 
 
 def read_content(top: int, path: str) -> tuple[int, bytes]:
-    """Return git's mode and the content of a file or link below an open folder. Raises OSError."""
+    """Return git's mode and the content of a file or link below an open folder."""
     folder, _, name = path.rpartition("/")
     parent = open_step_by_step(top, folder or ".", os.O_PATH | os.O_DIRECTORY)
     try:

@@ -35,17 +35,10 @@ from .store import MAX_FILES, REGULAR, UNFINISHED, TreeEntry, WorkingFiles
 MAX_GIT_BYTES = 100 << 20
 """Bytes of the new objects of one git folder that are kept. Beyond, the workspace itself stays."""
 
-MAX_NAMES = 20
-"""Commits, staged files and git folders that are named; the rest is counted."""
-
-BUNDLE = "commits.bundle"
-"""Name of the file with the commits of a git folder."""
-
-_MAX_SUBJECT = 60
-"""Characters of the first line of a commit message in a name."""
-
-_SHOWN_ID = 10
-"""Digits of an id in a name."""
+MAX_NAMES = 20  # commits, staged files and git folders that are named; the rest is counted
+BUNDLE = "commits.bundle"  # name of the file with the commits of a git folder
+_MAX_SUBJECT = 60  # characters of the first line of a commit message in a name
+_SHOWN_ID = 10  # digits of an id in a name
 
 _MAX_STATE_FILES = 100
 
@@ -76,7 +69,7 @@ _KINDS = {
 
 
 class _Tip(Struct, frozen=True):
-    """A commit, or another object, that is the end of a history.
+    """The end of a history.
 
     Arguments:
         name: of what leads to it, "stash" or "branch topic". ref: its name in a bundle.
@@ -118,8 +111,6 @@ class _Copy(Struct, frozen=True):
 
 
 class _Found:
-    """What is found in the git folders of a run."""
-
     def __init__(self) -> None:
         self.only: list[str] = []
         self.commits: list[str] = []
@@ -128,10 +119,7 @@ class _Found:
 
 
 def keep_git_work(store: GitStore, files: WorkingFiles, tree: str) -> GitWork | None:
-    """Keep what is only in the git folders of a run; None if there is nothing.
-
-    Arguments:
-        tree: id of the stored files of the run. What they have is not kept again.
+    """Keep what is only in the git folders of a run, and not in its stored files.
 
     Raises WorkspaceError if the store cannot be written.
     """
@@ -205,11 +193,7 @@ def _find_git_folders(top: str, unread: list[str]) -> Iterator[str]:
 def _keep_folder(
     store: GitStore, top: str, path: str, tree: str, found: _Found, number: int
 ) -> None:
-    """Add what is only in one git folder. Raises OSError and WorkspaceError if it is unreadable.
-
-    Arguments:
-        number: of the git folder among those of the run.
-    """
+    """Add what is only in one git folder. Raises OSError and WorkspaceError if it is unreadable."""
     place = os.path.dirname(path)
     label = f"{path_to_text(place)}: " if place else ""
     begun = (name for name in _STATES if os.path.lexists(os.path.join(top, path, name)))
@@ -232,7 +216,6 @@ def _keep_folder(
 
 
 def _has_objects(top: str, path: str) -> bool:
-    """Return whether a run has made objects in a git folder."""
     names = _list(top, f"{path}/objects")
     return any(_FAN_OUT.fullmatch(name) for name in names) or bool(
         "pack" in names and _list(top, f"{path}/objects/pack")
@@ -240,7 +223,7 @@ def _has_objects(top: str, path: str) -> bool:
 
 
 def _list(top: str, path: str) -> list[str]:
-    """Return the names in a folder below another; no link is followed."""
+    """List a folder below another; no link is followed."""
     try:
         descriptor = open_inside(top, path)
     except FileNotFoundError:
@@ -343,7 +326,6 @@ def _keep_objects(
 
 
 def _read_commits(copy: _Copy) -> dict[str, _Commit]:
-    """Return the new commits and tags."""
     ids = [name for name, kind in copy.new.items() if kind in ("commit", "tag")]
     if not ids:
         return {}
@@ -374,7 +356,7 @@ def _find_subject(commits: dict[str, _Commit], name: str) -> str:
 
 
 def _list_tips(copy: _Copy, commits: dict[str, _Commit]) -> list[_Tip]:
-    """Return new objects from which all new commits are reached, those with a name first.
+    """List new objects from which all new commits are reached, those with a name first.
 
     Raises WorkspaceError if a ref leads to an object that is nowhere.
     """
@@ -394,7 +376,6 @@ def _list_tips(copy: _Copy, commits: dict[str, _Commit]) -> list[_Tip]:
 
 
 def _add_history(reached: set[str], commits: dict[str, _Commit], starts: Iterable[str]) -> None:
-    """Add commits and those that they follow."""
     left = list(starts)
     while left:
         name = left.pop()
@@ -404,7 +385,6 @@ def _add_history(reached: set[str], commits: dict[str, _Commit], starts: Iterabl
 
 
 def _list_named(source: Repository) -> Iterator[_Tip]:
-    """Yield what leads to a commit by name: stashes, a HEAD without a branch, refs."""
     refs = source.read_refs()
     if stash := refs.pop("refs/stash", ""):
         yield _Tip(stash, "stash", "refs/stash")
@@ -422,11 +402,7 @@ def _list_named(source: Repository) -> Iterator[_Tip]:
 
 
 def _make_bundle(copy: _Copy, tips: Sequence[_Tip], known: Sequence[str]) -> bytes:
-    """Return a bundle with the new objects that some tips lead to.
-
-    Arguments:
-        known: commits that whoever fetches from the bundle must have.
-    """
+    """Make a bundle for whoever has the known commits."""
     path = os.path.join(copy.place, "pack")
     write_pack(copy.git, list(dict.fromkeys(tip.id for tip in tips)), known, path)
     version = "# v2 git bundle\n"
@@ -438,7 +414,7 @@ def _make_bundle(copy: _Copy, tips: Sequence[_Tip], known: Sequence[str]) -> byt
 
 
 def _find_folder(copy: _Copy, tree: str) -> str:
-    """Return the id of the stored tree of a working folder, "" without one."""
+    """Find the stored tree of a working folder, "" without one."""
     if not copy.folder:
         return tree
     line = copy.git.run(
@@ -467,12 +443,7 @@ def _keep_staged(
     revisions: Sequence[str],
     entries: dict[str, TreeEntry],
 ) -> list[str]:
-    """Keep the contents that only an index has; return their paths.
-
-    Arguments:
-        tree: id of the stored tree of the working folder, "" without one.
-        revisions: of the kept commits.
-    """
+    """Keep the contents that only an index has, and no kept revision; return their paths."""
     staged = {
         path: entry
         for path, entry in _list_staged(copy).items()
@@ -495,7 +466,7 @@ def _keep_staged(
 
 
 def _list_staged(copy: _Copy) -> dict[str, TreeEntry]:
-    """Return the entries of the index of a git folder, and of those of its worktrees."""
+    """List the entries of the index of a git folder, and of those of its worktrees."""
     staged: dict[str, TreeEntry] = {}
     directory = copy.source.directory
     worktrees = _list(directory, "worktrees")

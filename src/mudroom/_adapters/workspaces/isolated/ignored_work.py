@@ -21,26 +21,20 @@ from .git_store import GitStore, forget_recent_files, read_content, store_conten
 from .repository import find_repository
 from .store import MAX_FILE_BYTES, TreeEntry, WorkingFiles, list_parents
 
-MAX_COUNTED = 1_000
-"""Ignored files that are looked at; the rest is not counted."""
+MAX_COUNTED = 1_000  # ignored files that are looked at; the rest is not counted
+MAX_NAMES = 20  # ignored files that are named
 
-MAX_NAMES = 20
-"""Ignored files that are named."""
-
+# Ignored files that are kept: how many, the size of each, and of all.
 MAX_KEPT = 200
 MAX_KEPT_FILE_BYTES = 1 << 20
 MAX_KEPT_BYTES = 16 << 20
-"""Ignored files that are kept: how many, the size of each, and of all."""
-
-_MAX_NAMED = 1_000
-"""Files written by tools among which ignored ones are looked for."""
+_MAX_NAMED = 1_000  # files written by tools among which ignored ones are looked for
 
 
 def add_named(store: GitStore, files: WorkingFiles, index_name: str, named: Sequence[str]) -> None:
     """Enter ignored files that are work into the index of a run, so that the store has them.
 
-    Arguments:
-        named: paths that tools for files wrote, as text.
+    `named` are the paths that tools for files wrote, as text.
     """
     git = open_git(store, files, index_name)
     paths: list[str] = []
@@ -63,8 +57,7 @@ def keep_others(
 ) -> IgnoredFiles | None:
     """Keep the small ignored files of a run that are no work; None if it made none.
 
-    Arguments:
-        hidden: folders that the run only reads, such as those with dependencies.
+    `hidden` are folders that the run only reads, such as those with dependencies.
     """
     git = open_git(store, files, index_name)
     listed = _list_ignored(git, "--directory", ".")
@@ -97,14 +90,13 @@ def keep_others(
 
 
 def open_git(store: GitStore, files: WorkingFiles, index_name: str) -> Git:
-    """Return git for the files of a run, with its index."""
     return replace(
         store.git, index=store.find_index(index_name), files=files.top, prefix=files.prefix
     )
 
 
 def _list_ignored(git: Git, *arguments: str) -> list[str]:
-    """Return the ignored files that are not in the index. `arguments`: options, then paths."""
+    """List the ignored files that are not in the index. `arguments`: options, then paths."""
     options = [each for each in arguments if each.startswith("--")]
     paths = [each for each in arguments if not each.startswith("--")]
     command = ("ls-files", "-z", "-o", "-i", "--exclude-standard", *options, "--", *paths)
@@ -112,7 +104,6 @@ def _list_ignored(git: Git, *arguments: str) -> list[str]:
 
 
 def _walk(folder: str, listed: Sequence[str]) -> Iterator[str]:
-    """Yield the listed files, then those in the listed folders."""
     yield from (path for path in listed if not path.endswith("/"))
     for path in listed:
         if path.endswith("/"):
@@ -124,7 +115,6 @@ def _walk(folder: str, listed: Sequence[str]) -> Iterator[str]:
 
 
 def _is_storable(folder: str, path: str) -> bool:
-    """Return whether a file is there and small enough for a tree."""
     with suppress(OSError):
         return os.lstat(os.path.join(folder, path)).st_size <= MAX_FILE_BYTES
     return False
@@ -139,8 +129,7 @@ def _is_copy(store: GitStore, files: WorkingFiles, path: str) -> bool:
     return False
 
 
-_MAX_NAMED_UNSEEN = 3
-"""Entries of each kind that are named; the others are counted."""
+_MAX_NAMED_UNSEEN = 3  # entries of each kind that are named; the others are counted
 
 _FLAGS = FOLDER_FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -34,7 +34,6 @@ class KeptWork(Struct, frozen=True):
     """Work of one run.
 
     Arguments:
-        session: id of the session. run_id: the run.
         source: the folder that the workspace began as.
         state: "merged", "not merged" or "working" (a process uses the workspace now).
         files: paths of the files that differ from the start.
@@ -55,16 +54,10 @@ class KeptWork(Struct, frozen=True):
 
 
 def get_isolated_folder(home: str) -> Path:
-    """Return the folder with the isolated workspaces of all sessions.
-
-    Arguments:
-        home: mudroom's state folder.
-    """
     return Path(home, "isolated")
 
 
 def open_kept(home: str, session: str) -> IsolatedWorkspaces:
-    """Open the isolated workspaces of an earlier session. Raises WorkspaceError."""
     folder = get_isolated_folder(home) / session
     try:
         source = os.fsdecode((folder / SOURCE_FILE).read_bytes())
@@ -76,11 +69,7 @@ def open_kept(home: str, session: str) -> IsolatedWorkspaces:
 
 
 def list_kept(home: str, source: str = "") -> list[KeptWork]:
-    """Return the work of all sessions, by session and run. Raises WorkspaceError without git.
-
-    Arguments:
-        source: only work of this folder; "" for all.
-    """
+    """List the work of all sessions, or only that of one folder, by session and run."""
     stores: list[tuple[str, IsolatedWorkspaces]] = []
     kept: list[KeptWork] = []
     for folder in _list_sessions(home):
@@ -110,11 +99,7 @@ def _list_session(session: str, workspaces: IsolatedWorkspaces) -> Iterator[Kept
 
 
 class KeptSize(Struct, frozen=True):
-    """What the isolated workspaces of all sessions take on the disk.
-
-    Arguments:
-        folder: where they are. sessions: number of sessions that have some. size: their bytes.
-    """
+    """What the isolated workspaces of all sessions take on the disk; `size` in bytes."""
 
     folder: str
     sessions: int
@@ -122,14 +107,13 @@ class KeptSize(Struct, frozen=True):
 
 
 def measure_kept(home: str) -> KeptSize:
-    """Return the size of the isolated workspaces of all sessions."""
     folders = _list_sessions(home)
     size = sum(measure_folder(str(folder)) for folder in folders)
     return KeptSize(str(get_isolated_folder(home)), len(folders), size)
 
 
 def find_kept(home: str, name: str) -> KeptWork:
-    """Return the work that an id names; the session may be shortened. Raises UnknownName."""
+    """Find the work that an id names; the session may be shortened. Raises UnknownName."""
     session, _, run_id = name.partition("/")
     kept = list_kept(home)
     matching = [each for each in kept if each.session.startswith(session) and each.run_id == run_id]
@@ -139,7 +123,7 @@ def find_kept(home: str, name: str) -> KeptWork:
 
 
 def list_overlaps(home: str, source: str) -> list[Overlap]:
-    """Return the files that several runs of the last session with work of a folder changed."""
+    """List the files that several runs of the last session with work of a folder changed."""
     kept = list_kept(home, source)
     if not kept:
         return []
@@ -151,13 +135,11 @@ def list_overlaps(home: str, source: str) -> list[Overlap]:
 
 
 def drop_kept(home: str, kept: KeptWork) -> None:
-    """Remove the stored work of a run."""
     workspaces = open_kept(home, kept.session)
     workspaces.drop(kept.run_id)
 
 
 def read_difference(home: str, kept: KeptWork) -> str:
-    """Return the changes of a run as a unified difference."""
     workspaces = open_kept(home, kept.session)
     store = workspaces.store
     work = _require_work(workspaces, kept)
@@ -175,7 +157,6 @@ def read_difference(home: str, kept: KeptWork) -> str:
 
 
 def _describe_git_work(git: GitWork, name: str) -> Iterator[str]:
-    """Yield lines about what is only in git. `name`: id of the kept work."""
     for each in git.only:
         yield f"only in its git: {each}"
     for each in git.commits:
@@ -189,7 +170,7 @@ def _describe_git_work(git: GitWork, name: str) -> Iterator[str]:
 def write_git_work(home: str, kept: KeptWork, folder: str) -> list[str]:
     """Write what a run left only in git into a new folder; return the paths of the files in it.
 
-    Commits are bundles, from which a repository fetches them. Raises WorkspaceError.
+    Commits are bundles, from which a repository fetches them.
     """
     workspaces = open_kept(home, kept.session)
     work = _require_work(workspaces, kept)
@@ -282,7 +263,6 @@ def _store_and_remove(home: str, folder: Path) -> int:
 
 
 def _list_sessions(home: str) -> list[Path]:
-    """Return the folders of the sessions. Raises WorkspaceError if they cannot be listed."""
     folder = get_isolated_folder(home)
     try:
         return sorted(path for path in folder.iterdir() if path.is_dir())
@@ -296,15 +276,12 @@ def _list_sessions(home: str) -> list[Path]:
         ) from error
 
 
-_MAX_PATHS = 100
-"""Files in one report whose lines are compared."""
+_MAX_PATHS = 100  # files in one report whose lines are compared
 
 Lines = Sequence[bytes]
 
 
 class Match(NamedTuple):
-    """Equal lines of two texts: the first line in both, and their number."""
-
     old: int
     new: int
     length: int
@@ -313,11 +290,9 @@ class Match(NamedTuple):
 def find_overlaps(
     store: GitStore, works: Mapping[str, Work], conflicts: Mapping[str, str] | None = None
 ) -> list[Overlap]:
-    """Return the files that at least two runs changed, by path.
+    """List the files that at least two runs changed, by path.
 
-    Arguments:
-        works: by run id.
-        conflicts: kinds by path, if they are known; None to merge each two works.
+    `conflicts` has kinds by path, if they are known; without it, each two works are merged.
     """
     changes: dict[str, dict[str, FileChange]] = {}
     for run, work in works.items():
@@ -342,7 +317,6 @@ def find_overlaps(
 
 
 def _find_conflicts(store: GitStore, works: Sequence[Work]) -> dict[str, str]:
-    """Return the kinds of the conflicts between any two works, by path."""
     conflicts: dict[str, str] = {}
     for first, second in combinations(works, 2):
         merge = merge_trees(store, first.base, first.tree, second.tree)
@@ -351,7 +325,6 @@ def _find_conflicts(store: GitStore, works: Sequence[Work]) -> dict[str, str]:
 
 
 def _list_changed_lines(store: GitStore, change: FileChange) -> tuple[tuple[int, int], ...]:
-    """Return the ranges of changed lines in the new content of a file."""
     if change.mode & FILE_TYPE != REGULAR:
         return ()
     old, new = (store.read(side) for side in (change.before, change.after))

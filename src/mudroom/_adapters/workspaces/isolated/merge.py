@@ -72,7 +72,6 @@ def merge_trees(store: GitStore, base: str, ours: str, theirs: str) -> MergedTre
 def choose_side(
     store: GitStore, merge: MergedTree, ours: str, theirs: str, choice: MergeChoice
 ) -> MergedTree:
-    """Return a merge in which files with conflicts have the version of one side."""
     chosen = store.list_entries(ours if choice.side == "parent" else theirs)
     entries = store.list_entries(merge.tree)
     left: list[MergeConflict] = []
@@ -86,7 +85,7 @@ def choose_side(
 
 
 def _read_stages(entries: list[str]) -> dict[str, tuple[str, str, str]]:
-    """Return the ids of base, ours and theirs by path: "100644 <id> <stage>\t<path>"."""
+    """Read the ids of base, ours and theirs by path: "100644 <id> <stage>\t<path>"."""
     stages: dict[str, list[str]] = {}
     for entry in entries:
         facts, _, path = entry.partition("\t")
@@ -96,7 +95,7 @@ def _read_stages(entries: list[str]) -> dict[str, tuple[str, str, str]]:
 
 
 def _read_conflicts(parts: list[str]) -> dict[tuple[str, ...], str]:
-    """Return git's name of each conflict by its paths: "<count>", the paths, the name, a text."""
+    """Read git's name of each conflict by its paths: "<count>", the paths, the name, a text."""
     conflicts: dict[tuple[str, ...], str] = {}
     place = 0
     while place < len(parts) and parts[place].isdigit():
@@ -110,7 +109,6 @@ def _read_conflicts(parts: list[str]) -> dict[tuple[str, ...], str]:
 
 
 def _choose_names(conflicts: Mapping[tuple[str, ...], str]) -> dict[str, str]:
-    """Return the first name of a conflict by path."""
     names: dict[str, str] = {}
     for paths, name in conflicts.items():
         for path in paths:
@@ -158,11 +156,7 @@ def _find_kind(store: GitStore, change: FileChange, marked: Collection[str]) -> 
 
 
 def _leads_out(path: str, target: bytes) -> bool:
-    """Return whether a link may lead out of the folder, or to a protected file.
-
-    Arguments:
-        path: of the link, relative to the folder.
-    """
+    """Return whether a link may lead out of the folder, or to a protected file."""
     parts = os.fsdecode(target).split("/")
     names = [name for name in parts if name not in ("", ".")]
     ups = next((place for place, name in enumerate(names) if name != ".."), len(names))
@@ -179,12 +173,7 @@ Entries = dict[str, TreeEntry]
 def find_open(
     store: GitStore, conflicts: Sequence[FileConflict], start: str, tree: str
 ) -> tuple[FileConflict, ...]:
-    """Return the conflicts that a run has not resolved.
-
-    Arguments:
-        conflicts: those with which it began.
-        start: id of the tree with which it began. tree: id of the present one.
-    """
+    """Return the conflicts, of those a run began with, that it has not resolved."""
     if not conflicts:
         return ()
     before, after = store.list_entries(start), store.list_entries(tree)
@@ -200,7 +189,6 @@ def _is_open(store: GitStore, conflict: FileConflict, before: Entries, after: En
 
 
 def decode_paths(paths: Iterable[str]) -> list[str]:
-    """Return paths of the record as the store has them."""
     return [path_from_text(path) for path in paths]
 
 
@@ -221,11 +209,7 @@ def take_side(entries: Entries, side: Entries, paths: Sequence[str]) -> None:
 
 
 def resolve(store: GitStore, work: Work, sides: Mapping[str, str]) -> Work:
-    """Return work in which open conflicts are resolved.
-
-    Arguments:
-        sides: see `FileTrees.resolve`. Conflicts that it does not name stay open.
-    """
+    """Resolve the open conflicts of work that `sides` names. See `FileTrees.resolve`."""
     named = [(each, _find_side(each, sides)) for each in work.conflicts]
     if not any(side for _, side in named):
         return work
@@ -253,7 +237,7 @@ def _find_side(conflict: FileConflict, sides: Mapping[str, str]) -> str:
 
 
 def make_own_tree(store: GitStore, work: Work) -> str:
-    """Return the id of a tree in which open conflicts have the child's own version."""
+    """Write the tree in which open conflicts have the child's own version."""
     mine = {each.path: "mine" for each in work.conflicts}
     return resolve(store, work, mine).tree
 
@@ -263,10 +247,8 @@ def add_open(
 ) -> list[MergeConflict]:
     """Return the conflicts of a merge with those that the work brings.
 
-    Arguments:
-        ours: id of the tree with the parent's files. tree: id of the merged tree.
-        conflicts: of the merge; their paths are text. A conflict that the work brings replaces
-            that of the merge, which knows a half resolved file as the version of the child.
+    A conflict that the work brings replaces that of the merge, which knows a half resolved file as
+    the version of the child. Conflicts of the merge have their paths as text.
     """
     found = {each.path: each for each in conflicts}
     if work.conflicts:
@@ -305,12 +287,9 @@ _MOVED = re.compile(r"~[0-9a-f]{40,64}(_\d+)?$")
 def name_sides(
     store: GitStore, tree: str, paths: Iterable[str], commits: tuple[str, str, str]
 ) -> tuple[str, dict[str, str]]:
-    """Name the sides in conflict marks in which git names commits.
+    """Name the sides in conflict marks in which git names commits: base, ours and theirs.
 
     Returns the id of the tree, and those of its files with conflicts.
-
-    Arguments:
-        paths: files with conflicts. commits: ids of base, ours and theirs.
     """
     names = dict(zip(commits, (BASE, OURS, THEIRS), strict=True))
     entries = store.list_entries(tree)
@@ -335,7 +314,6 @@ def _name_side(match: re.Match[bytes], names: Mapping[str, str]) -> bytes:
 
 
 def find_marked(store: GitStore, changes: Iterable[FileChange]) -> set[str]:
-    """Return the changed files that have conflict marks of a merge, in their text or path."""
     return {
         change.path
         for change in changes
@@ -344,7 +322,6 @@ def find_marked(store: GitStore, changes: Iterable[FileChange]) -> set[str]:
 
 
 def is_marked(store: GitStore, path: str, entry: TreeEntry) -> bool:
-    """Return whether a file has conflict marks of a merge, in its text or path."""
     if _MOVED.search(path):
         return True
     return entry.mode & FILE_TYPE == REGULAR and bool(_MARK.search(store.read(entry.id)))

@@ -27,14 +27,12 @@ from .repository import Repository, read_inside
 from .store import DEFAULT_BYTES, StoredFiles, WorkingFiles
 from .workspaces import REMOVED, IsolatedFolder, IsolatedWorkspaces
 
-KEPT_SNAPSHOTS = 4
-"""Snapshots of a session that stay on a machine although no run uses them."""
+KEPT_SNAPSHOTS = 4  # snapshots of a session that stay on a machine although no run uses them
 
 KEPT_SECONDS = 7 * 86_400.0
 """Time after which the files of a session are removed that no process of the machine uses."""
 
-_KNOWN_TREES = 8
-"""Trees that a machine names when it asks for a further one."""
+_KNOWN_TREES = 8  # trees that a machine names when it asks for a further one
 
 _FACTS = "source.json"
 _POLL_SECONDS = 0.02
@@ -43,9 +41,7 @@ _POLL_SECONDS = 0.02
 class TreeCarrier(Protocol):
     """The way of trees between this machine and that of the session. The methods block."""
 
-    def describe_source(self) -> SourceFacts:
-        """Return the facts about the folder of the session."""
-        ...
+    def describe_source(self) -> SourceFacts: ...
 
     def fetch(self, tree: str, known: list[str], path: str, stop: threading.Event) -> None:
         """Write a file with the objects of a tree of the session; see `GitStore.pack_trees`."""
@@ -55,21 +51,14 @@ class TreeCarrier(Protocol):
         """Have the session store the work of a run. Raises MudroomError if it cannot."""
         ...
 
-    def mark_merged(self, run_id: str) -> None:
-        """Tell the session that the work of a run is merged."""
-        ...
+    def mark_merged(self, run_id: str) -> None: ...
 
 
 class NodeWorkspaces(IsolatedWorkspaces):
     """The workspaces of a session on a machine that does not see its folder.
 
-    The worker processes of the machine share them: each tree is fetched once.
-
-    Arguments:
-        directory: folder for the objects and the workspaces of the session on this machine.
-        source: the user's folder, on the machine of the session.
-        home: mudroom's state folder on this machine.
-        carrier: fetches the trees with which runs begin, and sends their work.
+    The worker processes of the machine share them: each tree is fetched once. `source` is a folder
+    on the machine of the session, `home` mudroom's state folder on this one.
     """
 
     def __init__(
@@ -85,7 +74,7 @@ class NodeWorkspaces(IsolatedWorkspaces):
         self._snapshots = os.path.join(directory, "snapshots")
 
     def fetch(self, tree: str, stop: threading.Event) -> None:
-        """Bring a tree of the session into the store, if it is not there. Raises WorkspaceError.
+        """Bring a tree of the session into the store, if it is not there.
 
         A tree may be of a merge on this machine. The session has none of those.
         """
@@ -109,7 +98,6 @@ class NodeWorkspaces(IsolatedWorkspaces):
         return Path(self.store.directory, "shared")
 
     def _list_known(self) -> list[str]:
-        """Return the newest trees that the session and this machine have."""
         self._marks.mkdir(exist_ok=True)
         newest = sorted(self._marks.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         return [path.name for path in newest[-_KNOWN_TREES:]]
@@ -120,7 +108,7 @@ class NodeWorkspaces(IsolatedWorkspaces):
     ) -> Generator[IsolatedFolder]:
         """Give a folder with the files of a tree, which runs that only read share.
 
-        It stays for later runs; see KEPT_SNAPSHOTS. Raises WorkspaceError.
+        It stays for later runs; see KEPT_SNAPSHOTS.
         """
         self.fetch(tree, stop)
         make_private_folder(Path(self._snapshots))
@@ -166,10 +154,7 @@ class NodeWorkspaces(IsolatedWorkspaces):
         return super().store_present(run_id)
 
     def store_work(self, run_id: str, written: Sequence[str] = ()) -> Work:
-        """Store the files of a run, here and in the session.
-
-        Raises WorkspaceError, and FilesLostError if the session does not get them.
-        """
+        """Store the files of a run here and in the session; FilesLostError if it does not get them."""
         work = super().store_work(run_id, written)
         try:
             with tempfile.TemporaryDirectory(dir=self.directory) as folder:
@@ -187,12 +172,10 @@ class NodeWorkspaces(IsolatedWorkspaces):
         return work
 
     def mark_merged(self, run_id: str) -> None:
-        """Record that the work of a run is merged, here and in the session."""
         super().mark_merged(run_id)
         self._carrier.mark_merged(run_id)
 
     def require_git(self) -> None:
-        """Raise WorkspaceError unless the git of this machine can be used."""
         if reason := explain_unusable_git(self.source):
             raise WorkspaceError(
                 f"files cannot be sent to another machine without git: {reason}",
@@ -229,7 +212,6 @@ class NodeWorkspaces(IsolatedWorkspaces):
 
 
 def remove_if_unused(path: str) -> bool:
-    """Remove a folder that no process has locked. Return whether it is gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -251,9 +233,6 @@ def remove_old_sessions(folder: str, session: str) -> None:
     """Remove the files of other sessions that no process of this machine has used for long.
 
     Their work is not lost: the process of the session has it.
-
-    Arguments:
-        folder: with a folder for each session. session: id of the one that works.
     """
     oldest = time.time() - KEPT_SECONDS
     for path in _list_folders(folder):
@@ -274,12 +253,7 @@ _EXCLUDE_FILE = "info/exclude"
 
 
 class ReceivedStore(GitStore):
-    """A store without the user's folder. See GitStore.
-
-    Arguments:
-        source: folder that stands for the one with the first ignore rules; it gets ignore files.
-        facts: about the folder of the session.
-    """
+    """A store without the user's folder: `source` stands for it, and gets its ignore files."""
 
     def __init__(self, directory: str, source: str, facts: SourceFacts) -> None:
         self._facts = facts
@@ -300,7 +274,6 @@ class ReceivedStore(GitStore):
 
     @property
     def prefix(self) -> str:
-        """Path of the source below the folder with the first ignore rules."""
         return self._facts.prefix
 
     def _find_repository(self, folder: str) -> Repository | None:
@@ -311,7 +284,6 @@ class ReceivedStore(GitStore):
         return self._facts.algorithm
 
     def _list_excluded(self, excluded: object) -> Iterator[str]:
-        """Yield the patterns of the store of the session."""
         yield from map(os.fsdecode, self._facts.excludes.splitlines())
 
 

@@ -13,8 +13,7 @@ import socket
 import struct
 from collections.abc import Generator
 
-SANDBOX_UID = 59_999
-"""Id of the user that the workspace seems to belong to. It owns nothing else."""
+SANDBOX_UID = 59_999  # id of the user that the workspace seems to belong to. It owns nothing else
 
 _CLONE_NEWNS = 0x20000
 _CLONE_NEWUSER = 0x10000000

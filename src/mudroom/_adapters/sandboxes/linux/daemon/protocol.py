@@ -10,12 +10,9 @@ import socket
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-STATUS_FD = 3
-"""Descriptor of bwrap to which it writes its status."""
-GATE_FD = 4
-"""Descriptor of bwrap on which it waits before it starts the command."""
-FILTER_FD = 5
-"""Descriptor of bwrap from which it reads the seccomp filter."""
+STATUS_FD = 3  # descriptor of bwrap to which it writes its status
+GATE_FD = 4  # descriptor of bwrap on which it waits before it starts the command
+FILTER_FD = 5  # descriptor of bwrap from which it reads the seccomp filter
 LEFT_FD = 6
 """Descriptor of the first process of a sandbox, to which it writes how many processes are left."""
 

@@ -55,21 +55,13 @@ _READ = 0o444
 class Contents(Protocol):
     """The store with the contents of the merge."""
 
-    def read(self, object_id: str) -> bytes:
-        """Return a content by its id."""
-        ...
+    def read(self, object_id: str) -> bytes: ...
 
-    def find_id(self, data: bytes) -> str:
-        """Return the id of a content."""
-        ...
+    def find_id(self, data: bytes) -> str: ...
 
 
 class LandingFolder:
-    """The folder in which files land. The methods raise OSError and FileChangedError.
-
-    Arguments:
-        root: absolute path without links. contents: has the new contents.
-    """
+    """The folder in which files land. The methods raise OSError and FileChangedError."""
 
     def __init__(self, root: str, contents: Contents) -> None:
         self.root = root
@@ -80,7 +72,7 @@ class LandingFolder:
         os.close(self._top)
 
     def find_missing_folders(self, paths: Iterable[str]) -> list[str]:
-        """Return the folders that files need and that do not exist, those above others first."""
+        """List the folders that files need and that do not exist, those above others first."""
         missing: dict[str, None] = {}
         for path in paths:
             above: list[str] = []
@@ -92,7 +84,6 @@ class LandingFolder:
         return list(missing)
 
     def require_unchanged(self, file: LandingFile) -> None:
-        """Raise FileChangedError if a file is not as the plan expects it."""
         try:
             with self._open_folder(file) as (folder, name):
                 present = self._read(file, folder, name)
@@ -106,7 +97,6 @@ class LandingFolder:
             raise FileChangedError(file.path)
 
     def is_folder(self, path: str) -> bool:
-        """Return whether there is a folder at a path, and no link to one."""
         with suppress(OSError):
             folder = open_step_by_step(self._top, path_from_text(path), FOLDER_FLAGS)
             os.close(folder)
@@ -114,10 +104,7 @@ class LandingFolder:
         return False
 
     def stage(self, file: LandingFile) -> LandingFile:
-        """Write the new content beside the target, if all rights for the rename are there.
-
-        Returns the file with the number of the inode.
-        """
+        """Write the new content beside the target, if all rights for the rename are there."""
         with self._open_folder(file, makes_folders=bool(file.after)) as (folder, name):
             path = path_from_text(file.path)
             check_folder(folder, os.path.dirname(path) or ".")
@@ -224,7 +211,6 @@ class LandingFolder:
             self._write_file(folder, name, file, file.before, mode)
 
     def remove_temporary(self, file: LandingFile) -> None:
-        """Remove the temporary file or folder of a path, if it is there."""
         with suppress(FileNotFoundError), self._open_folder(file) as (folder, name):
             finish_exchange(folder, file.temporary, name)
             facts = stat_entry(folder, file.temporary)
@@ -234,7 +220,6 @@ class LandingFolder:
                 os.unlink(file.temporary, dir_fd=folder)
 
     def remove_empty(self, path: str) -> None:
-        """Remove a folder, unless something is in it."""
         remove_empty_folder(self._top, path_from_text(path))
 
     def sync(self, files: Iterable[LandingFile]) -> None:
@@ -251,7 +236,6 @@ class LandingFolder:
     def _open_folder(
         self, file: LandingFile, *, makes_folders: bool = False
     ) -> Generator[tuple[int, str]]:
-        """Open the folder of a file; give its descriptor, and the name of the file."""
         parent, name = os.path.split(path_from_text(file.path))
         if makes_folders:
             folder = open_new_folders(self._top, filter(None, parent.split("/")))
@@ -285,8 +269,6 @@ class LandingFolder:
         return lambda folder, name: self._read(file, folder, name)
 
     def _make_check(self, content: str, expected: int) -> ContentCheck:
-        """Return a function that says whether a present entry has an id and a type; "" is none."""
-
         def check(data: bytes | None) -> bool:
             if data is None:
                 return not content
@@ -296,20 +278,13 @@ class LandingFolder:
 
 
 def _find_type(data: bytes) -> int:
-    """Return git's type of an entry that was read."""
     if isinstance(data, FolderListing):
         return FOLDER
     return LINK if isinstance(data, LinkTarget) else REGULAR
 
 
 def _choose_mode(mode: int, old: os.stat_result) -> int:
-    """Return the mode of a file that replaces another one, with its type.
-
-    git only knows whether a file is executable, so an old file keeps the rest of its mode.
-
-    Arguments:
-        mode: git's. old: facts about a regular file that is replaced.
-    """
+    """Return git's mode with what it does not know: an old file keeps its other permissions."""
     if is_link(mode):
         return mode
     kept = stat.S_IMODE(old.st_mode) & ~_EXECUTE
@@ -320,8 +295,7 @@ def _choose_mode(mode: int, old: os.stat_result) -> int:
 
 
 _FLAGS = FOLDER_FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC
-_UNKNOWN = b"?"
-"""Listing of a folder with anything that no plan names."""
+_UNKNOWN = b"?"  # listing of a folder with anything that no plan names
 
 
 class FolderListing(bytes):
@@ -333,7 +307,6 @@ class _UnknownEntry(Exception):
 
 
 def list_planned(files: Iterable[InnerFile]) -> FolderListing:
-    """Return the listing of a folder that has just these files."""
     lines = (_make_line(path_from_text(each.path), each.id, is_link(each.mode)) for each in files)
     return FolderListing(b"".join(sorted(lines)))
 
@@ -341,12 +314,7 @@ def list_planned(files: Iterable[InnerFile]) -> FolderListing:
 def list_present(
     parent: int, name: str, planned: Iterable[InnerFile], find_id: Callable[[bytes], str]
 ) -> FolderListing:
-    """Return the listing of a folder. Raises OSError.
-
-    Arguments:
-        parent: descriptor of the folder above.
-        planned: the files that are read; with any other the listing is that of no plan.
-    """
+    """List what is in a folder. With a file that is not planned, the listing is that of no plan."""
     known = {path_from_text(each.path) for each in planned}
     lines: list[bytes] = []
     try:
@@ -400,8 +368,7 @@ def write_folder(
 def write_new(folder: int, name: str, data: bytes, mode: int) -> None:
     """Write a file or a link that replaces none. The umask counts, as for any new file.
 
-    Arguments:
-        mode: of the merge: git's, which opens a file to all, or the permissions of a private file.
+    `mode` is git's, which opens a file to all, or the permissions of a private file.
     """
     permissions = {0o644: 0o666, 0o755: 0o777}.get(stat.S_IMODE(mode), stat.S_IMODE(mode))
     type_only = mode if is_link(mode) else None
@@ -431,11 +398,6 @@ def _remove_known(folder: int, prefix: str, known: Collection[str]) -> None:
 
 
 def check_removable(parent: int, path: str, files: Sequence[InnerFile]) -> None:
-    """Raise WorkspaceError if a folder and its files cannot be removed.
-
-    Arguments:
-        path: of the folder, for errors.
-    """
     with _open(parent, os.path.basename(path)) as top:
         for folder, above in _open_each(top, files):
             place = os.path.join(path, above) if above else path
@@ -447,7 +409,7 @@ def check_removable(parent: int, path: str, files: Sequence[InnerFile]) -> None:
 
 
 def _open_each(top: int, files: Iterable[InnerFile]) -> Iterator[tuple[int, str]]:
-    """Open each folder that files are in, the open one, too: descriptor and path below it."""
+    """Open each folder that files are in, and the open one; yield descriptor and path below it."""
     for path in sorted({"", *list_parents(path_from_text(each.path) for each in files)}):
         folder = open_step_by_step(top, path or ".", FOLDER_FLAGS)
         try:
@@ -478,7 +440,7 @@ _APPEND_ONLY = 0x20
 
 
 def check_folder(folder: int, path: str) -> None:
-    """Raise WorkspaceError if names in an open folder cannot be changed. `path`: of the folder."""
+    """Raise WorkspaceError if names in an open folder cannot be changed."""
     _check_attributes(folder, path)
     if not os.access(".", os.W_OK | os.X_OK, dir_fd=folder, effective_ids=_HAS_EFFECTIVE_IDS):
         mode = stat.S_IMODE(os.fstat(folder).st_mode)
@@ -491,9 +453,7 @@ def check_folder(folder: int, path: str) -> None:
 def check_file(folder: int, name: str, path: str, *, is_written: bool) -> None:
     """Raise WorkspaceError if a file of an open folder cannot be replaced or removed.
 
-    Arguments:
-        path: of the file, for errors.
-        is_written: true if it gets another content. A removal needs no right to write the file.
+    `is_written` means that it gets another content: a removal needs no right to write the file.
     """
     facts = stat_entry(folder, name)
     if facts is None:

@@ -28,13 +28,7 @@ _PREFIX = f"{UNFINISHED_PREFIX}.landing-"
 
 
 class Landing:
-    """Lands files in one folder, one merge at a time: the caller holds the lock of the folder.
-
-    Arguments:
-        root: absolute path of the folder.
-        record: path of the record of the landing.
-        contents: has the contents of the merge.
-    """
+    """Lands files in one folder, one merge at a time: the caller holds the lock of the folder."""
 
     def __init__(self, root: str, record: Path, contents: Contents) -> None:
         self._root = root
@@ -49,8 +43,7 @@ class Landing:
     def land(self, files: Sequence[MergedFile], on_staged: Callable[[], object]) -> None:
         """Write and remove files: all of them, or none.
 
-        Arguments:
-            on_staged: called before the first rename; if it raises, nothing is changed.
+        `on_staged` is called before the first rename; if it raises, nothing is changed.
 
         Raises FileChangedError if a file is not as the merge expects it, and WorkspaceError if one
         cannot be written. Then the folder is as it was, and has what the user saved meanwhile.
@@ -129,7 +122,6 @@ class Landing:
         inner: tuple[InnerFile, ...] | None,
         temporary: str,
     ) -> LandingFile:
-        """Return what happens to one entry. `inner`: see `_join_folders`."""
         old, new = (inner, None) if file.after else (None, inner)
         before, after = file.before, file.after
         if new is not None:
