@@ -30,12 +30,8 @@ PathFilter = Callable[[str], bool]
 class SearchScope:
     """The files of one search.
 
-    A folder or file that the caller names is searched although git ignores it, and a link that it
-    names is followed; the workspace still refuses what leads out.
-
-    Arguments:
-        deadline: time of the monotonic clock at which listing stops.
-        named: names in the caller's pattern.
+    A folder or file that the caller's pattern names is searched although git ignores it, and a link
+    that it names is followed; the workspace still refuses what leads out.
     """
 
     def __init__(
@@ -67,11 +63,7 @@ class SearchScope:
             yield from self._walk_folder(start, 0, ignored=True)
 
     def _walk_folder(self, folder: str, links: int, *, ignored: bool = False) -> Iterator[FileInfo]:
-        """Yield the files below a folder.
-
-        Arguments:
-            links: number of links that lead to it. ignored: True includes ignored files.
-        """
+        """Yield the files below a folder that so many links lead to."""
         prefix = 0 if folder == "." else len(folder) + 1
         for info in self._workspace.walk_entries(folder, ignored=ignored, skipped=self.skipped):
             if time.monotonic() > self._deadline:
@@ -105,10 +97,9 @@ class SearchScope:
             self._dead_links.append(path)  # it leads nowhere, or out of the workspace
 
     def describe_left_out(self, accepts: PathFilter) -> list[str]:
-        """Return a phrase for each reason why something was not searched.
+        """Give each reason why something was not searched.
 
-        Arguments:
-            accepts: only files that it accepts count, and folders that may have such files.
+        Only files that `accepts` takes count, and folders that may have such files.
         """
         links = [link for link in self._links if accepts(link) or self._is_folder(link)]
         special = list(filter(accepts, self._special))
@@ -173,7 +164,6 @@ class SearchScope:
             return False
 
     def describe_searched(self, looked_at: int, listed: int) -> str:
-        """Return how many of the files a stopped search has looked at."""
         more = "" if self.is_complete else "more than "
         return f"searched {looked_at:,} of {more}{count_noun(listed, 'file')}"
 
@@ -183,8 +173,7 @@ def describe_paths(
 ) -> str:
     """Return a number with its noun and the first paths: "2 links (a, b)"; "" for none.
 
-    Arguments:
-        count: the number, if it is not that of the paths.
+    `count` is the number, if it is not that of the paths.
     """
     count = len(paths) if count is None else count
     if not count:
@@ -205,11 +194,9 @@ def _shorten(path: str) -> str:
 def format_rows(
     rows: Sequence[str], notes: Sequence[str], left_out: Sequence[str], noun: str, *, total: int
 ) -> ToolResult:
-    """Return the rows of a search with its notes in parentheses as the last line.
+    """Format the rows of a search, with its notes in parentheses as the last line.
 
-    Arguments:
-        left_out: see `SearchScope.describe_left_out`.
-        noun: name of a row. total: number of matches, shown or not.
+    `total` is the number of matches, shown or not.
     """
     note = "; ".join(filter(None, (*notes, _join_left_out(left_out))))
     return ToolResult(
@@ -222,12 +209,10 @@ def format_rows(
 def format_no_rows(
     stopped: str, left_out: Sequence[str], nothing: str, *, has_searched: bool = True
 ) -> ToolResult:
-    """Return the result of a search without rows; it says whether all files were searched.
+    """Say that there are no rows, and whether all files were searched.
 
     Arguments:
-        stopped: why the search stopped early. left_out: see `SearchScope.describe_left_out`.
-        nothing: text if all files were searched.
-        has_searched: False if no file was searched at all.
+        stopped: why the search stopped early. nothing: text if all files were searched.
     """
     unsearched = _join_left_out(left_out)
     if stopped:

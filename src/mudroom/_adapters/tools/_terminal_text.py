@@ -87,7 +87,6 @@ class TerminalText:
         return done.encode("utf-8", "surrogateescape")
 
     def _read(self, text: str) -> None:
-        """Carry out text with control characters."""
         if "\r\n" in text:
             text = text.replace("\r\n", "\n")
         pieces: list[str] = []  # of text, between which are only sequences without effect
@@ -252,7 +251,6 @@ class TerminalText:
             self._finish_long_row(lines)
 
     def _append(self, text: str) -> None:
-        """Write at the end of the current row."""
         row = self._rows[self._row]
         if isinstance(row, str):
             row += text
@@ -299,7 +297,6 @@ class TerminalText:
             self._column = max(0, self._column - surplus)
 
     def _finish_rows(self, count: int) -> None:
-        """Release the first rows."""
         if count <= 0:
             return
         self._done.append("\n".join(map(_join, self._rows[:count])) + "\n")

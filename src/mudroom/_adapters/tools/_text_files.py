@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
-# The search only makes an error clearer, so it may not take long.
-MAX_SECONDS = 0.5
+MAX_SECONDS = 0.5  # the search only makes an error clearer, so it may not take long
 
 
 @contextmanager
@@ -101,8 +100,7 @@ def _exists(workspace: Workspace, path: str) -> bool:
 
 
 _STREAM_BUFFER = 1 << 18  # bytes
-# Changes to larger files are not shown as a difference.
-MAX_PROPOSED_BYTES = 1 << 20
+MAX_PROPOSED_BYTES = 1 << 20  # changes to larger files are not shown as a difference
 # Shared by all runs: a path always gets the same lock, held from reading to renaming. Two paths may
 # share one, which costs only time.
 _LOCKS = tuple(threading.Lock() for _ in range(64))
@@ -146,7 +144,6 @@ def open_stream(workspace: Workspace, path: str) -> BinaryIO:
 
 
 def make_error_result(text: str) -> ToolResult:
-    """Make an error result; the text should name the problem and the remedy."""
     return ToolResult(text, error=True)
 
 

@@ -41,11 +41,7 @@ _CONTROLS = compile_later(r"[\x80-\x9f]")  # TerminalText removes the others
 
 
 class Arguments(Struct, frozen=True):
-    """The arguments.
-
-    `timeout` is in milliseconds; `description` is shown to the user. `background`: the call returns
-    at once.
-    """
+    """`timeout` is in milliseconds; the user sees `description`; `background` returns at once."""
 
     command: str
     timeout: int | None = None
@@ -53,7 +49,6 @@ class Arguments(Struct, frozen=True):
     background: bool = False
 
     def __post_init__(self) -> None:
-        """Check that the system accepts the command."""
         if not self.command.strip():
             raise ValueError("command: is empty; give a bash command")
         if "\0" in self.command:
@@ -94,7 +89,7 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_timeout(called: str, arguments: dict[str, Any]) -> int | None:
-    """Take the time limit out of the arguments, in milliseconds; None for none."""
+    """Take the time limit out of the arguments, in milliseconds."""
     milliseconds = take_integer(arguments, "timeout_ms")
     seconds = take_integer(arguments, "timeout_secs")
     timeout = take_integer(arguments, "timeout")
@@ -138,7 +133,6 @@ def _run_in_folder(command: str, folder: str) -> str:
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
-    """Run the command until it ends or its time is over, or start it in the background."""
     output = CommandOutput(ctx)
     if arguments.background:
         output.keep_in_file()
@@ -278,14 +272,12 @@ class CommandOutput:
         self.spill = self.spill or self._ctx.spill_path("bash")
 
     def feed(self, chunk: bytes) -> None:
-        """Add a chunk."""
         self.size += len(chunk)
         self._keep(self._terminal.feed(chunk))
         if self._showing is None and not self.is_in_background:
             self._showing = asyncio.get_running_loop().call_later(_SHOW_SECONDS, self._show)
 
     def _show(self) -> None:
-        """Show the last lines."""
         self._showing = None
         if not self.is_in_background:
             done = _clean((self._head + self._tail)[-4 * _TAIL :])
@@ -312,7 +304,6 @@ class CommandOutput:
             del self._tail[:-_HALF_BYTES]
 
     def read_tail(self, length: int) -> str:
-        """Return the last characters of the output."""
         return self._ctx.redact(_clean(self._head + self._tail))[-length:].strip("\n")
 
     def finish(self) -> str:
@@ -423,11 +414,7 @@ LONGEST_SECRET = 24_000
 
 
 class RedactingStream:
-    """A filter of byte chunks. Bytes that are not UTF-8 pass unchanged.
-
-    Arguments:
-        redact: replaces the secrets in a text.
-    """
+    """A filter of byte chunks. Bytes that are not UTF-8 pass unchanged."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
@@ -446,7 +433,6 @@ class RedactingStream:
         return redacted[:cut]
 
     def flush(self) -> bytes:
-        """Return the redacted rest."""
         rest = self._redact_pending()
         self._pending = bytearray()
         return rest

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Arguments(Struct, frozen=True):
-    """The arguments. `expected_replacements`: how often the text must be in the file."""
+    """`expected_replacements`: how often the text must be in the file."""
 
     file_path: str
     old_string: str
@@ -53,13 +53,12 @@ class Arguments(Struct, frozen=True):
 
 
 class SeveralEdits(Struct, frozen=True):
-    """The arguments when another program's tool makes several edits in one file."""
+    """What another program's tool sends when it makes several edits in one file."""
 
     file_path: str
     edits: list[dict[str, Any]]
 
     def __post_init__(self) -> None:
-        """Check every edit as if it were a call of its own."""
         if not self.edits:
             raise ValueError("edits: is empty; give old_string and new_string of each edit")
         self.list_edits()
@@ -79,7 +78,6 @@ _parse_several = build_parser(SeveralEdits)
 
 
 def parse(sent: dict[str, Any]) -> Arguments | SeveralEdits:
-    """Check the arguments of a call, with one edit or a list of them."""
     return _parse_one(sent) if sent.get("edits") is None else _parse_several(sent)
 
 
@@ -122,7 +120,6 @@ async def run(ctx: ToolContext, arguments: Arguments | SeveralEdits) -> ToolResu
 
 
 def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewLine]:
-    """Show the difference that the call would make; empty if it would fail."""
     from .text.file_changes import propose_edit
 
     return propose_edit(workspace, *parse(dict(arguments)).list_edits())

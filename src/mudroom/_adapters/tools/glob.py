@@ -27,7 +27,7 @@ MAX_SECONDS = 20.0  # time limit of a search
 
 
 class Arguments(Struct, frozen=True):
-    """The arguments: the pattern is matched below `path`; without one, the folder is listed.
+    """The pattern is matched below `path`; without one, the folder is listed.
 
     `ignore` has patterns of files and folders to leave out.
     """
@@ -37,7 +37,6 @@ class Arguments(Struct, frozen=True):
     ignore: list[str] = []
 
     def __post_init__(self) -> None:
-        """Check that the pattern stays below its folder."""
         for ignored in self.ignore:
             compile_glob(ignored)
         if self.pattern is None:
@@ -66,7 +65,7 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _match_any_case(pattern: str) -> str:
-    """Return a pattern that matches letters of either case; brackets and escapes stay."""
+    """Make a pattern that matches letters of either case; brackets and escapes stay."""
     # The folders that an absolute pattern begins with are names, not patterns.
     kept = re.match(r"/(?:[^*?\[{/]*/)*|", pattern)
     start = kept[0] if kept else ""
@@ -80,7 +79,6 @@ def _list_both_cases(letter: re.Match[str]) -> str:
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
-    """List the files."""
     return await asyncio.to_thread(_list, ctx.workspace, arguments)
 
 
@@ -122,11 +120,6 @@ def _list_folder(workspace: Workspace, arguments: Arguments) -> ToolResult:
 def list_matches(
     workspace: Workspace, arguments: Arguments, *, seconds: float = MAX_SECONDS
 ) -> ToolResult:
-    """List the files that match.
-
-    Arguments:
-        seconds: time limit.
-    """
     folder, pattern = locate_pattern(workspace, arguments.pattern or "**", arguments.path)
     search = _PatternSearch(folder, pattern)
     scope = SearchScope(workspace, time.monotonic() + seconds, named=list_names(pattern))
@@ -154,7 +147,7 @@ def list_matches(
 
 
 def _find_start(workspace: Workspace, folder: str, pattern: str) -> str:
-    """Return the file that a pattern without wildcards names; if there is none, the folder."""
+    """Find the file that a pattern without wildcards names; if there is none, the folder."""
     if "/" not in pattern and "\\" not in pattern and not has_wildcard(pattern):
         named = find_named(workspace, folder, pattern)
         if named and stat.S_ISREG(workspace.stat(named).mode):
@@ -194,7 +187,6 @@ class _PatternSearch:
         return False
 
     def describe_near_misses(self) -> str:
-        """Return how many files a deeper pattern would match, and a name that looks the same."""
         if self._similar:
             return f"; {self._similar} differs only in case or in the form of its letters"
         return f"; **/{self._pattern} would match {self._deeper:,}" if self._deeper else ""

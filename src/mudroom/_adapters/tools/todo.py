@@ -13,8 +13,7 @@ from ._schema import build_parser, build_schema, load_description
 from ._text_files import preview_result
 
 MAX_ITEMS = 20
-# So many turns without a call, and the model gets a reminder.
-TURNS_BEFORE_REMINDER = 3
+TURNS_BEFORE_REMINDER = 3  # so many turns without a call, and the model gets a reminder
 
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 _IGNORED_FIELDS = {"id", "priority", "activeForm"}
@@ -37,8 +36,6 @@ class TodoItem(Struct, frozen=True):
 
 
 class Arguments(Struct, frozen=True):
-    """The arguments: each call sends the whole list."""
-
     todos: list[TodoItem]
 
 
@@ -46,7 +43,6 @@ _parse = build_parser(Arguments)
 
 
 def parse(sent: dict[str, Any]) -> Arguments:
-    """Check the list: its length, no empty content, at most one item in progress."""
     arguments = _parse(sent)
     if len(arguments.todos) > MAX_ITEMS:
         raise ValueError(

@@ -19,7 +19,6 @@ class Arguments(Struct, frozen=True):
     content: str
 
     def __post_init__(self) -> None:
-        """Refuse the path of a folder."""
         if self.file_path.endswith("/"):
             raise ValueError(
                 "file_path: ends with '/', as a folder's path does; name a file. "

@@ -58,7 +58,6 @@ class DaemonClient:
     or this process.
 
     Arguments:
-        tier: the name of the tier in notes for the model.
         ruleset: the descriptor of the Landlock ruleset in tier file.
         contents: in tier full, the seccomp filter and the contents of /etc.
     """
@@ -88,10 +87,7 @@ class DaemonClient:
         timeout: float,
         sink: Callable[[bytes], None],
     ) -> CommandResult:
-        """Run one program in the sandbox; see the port Sandbox.
-
-        Raises WorkspaceError if the sandbox could not be built; the program was not run then.
-        """
+        """Run a program. If the sandbox could not be built, it was not run: WorkspaceError."""
         output_read, output_write = os.pipe()
         results, daemon_results = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -277,7 +273,6 @@ class _OutcomeReader:
         return True
 
     def close(self) -> None:
-        """Read nothing more."""
         self._loop.remove_reader(self._results)
 
     def _read(self) -> None:
@@ -333,7 +328,6 @@ def _wait_for_exit(pid: int, options: int) -> bool:
 
 
 def _is_stopped(daemon: int) -> bool:
-    """Return whether a daemon, or a process that watches one of its commands, is stopped."""
     own = map(read_process, (daemon, *list_children(daemon)))
     return any(process is not None and process.state in "Tt" for process in own)
 
@@ -375,14 +369,11 @@ _NOT_FOUND = compile_later(
 
 
 class TailSink:
-    """Sink that passes output on and keeps its last bytes."""
-
     def __init__(self, sink: Callable[[bytes], None]) -> None:
         self._sink = sink
         self.tail = b""
 
     def __call__(self, chunk: bytes) -> None:
-        """Pass a chunk on."""
         self.tail = (self.tail + chunk[-_TAIL_BYTES:])[-_TAIL_BYTES:]
         self._sink(chunk)
 
@@ -390,12 +381,7 @@ class TailSink:
 def make_notes(
     tail: bytes, *, code: int, restored: Sequence[str], tier: str, workspace: str
 ) -> bytes:
-    """Return the lines that explain refusals to the model, b"" if there are none.
-
-    Arguments:
-        tail: the end of the command's output.
-        restored: protected files that the command changed.
-    """
+    """Explain refusals and restored protected files to the model, b"" without any."""
     notes = [
         f"[sandbox: {path} is protected and may not be changed: what the command did to it was "
         "undone. Ask the user to do it.]"

@@ -56,10 +56,7 @@ _MORE_ETC = [
 
 
 class LandlockSandbox(SelfTestedSandbox):
-    """Sandbox port, tier file.
-
-    Arguments: see BubblewrapSandbox. read_only: further folders that commands may read.
-    """
+    """Sandbox port, tier file. Arguments: see BubblewrapSandbox."""
 
     tier = "file"
 
@@ -134,8 +131,6 @@ def create_ruleset(
         rules: path -> rights. Paths that do not exist are left out.
         network: allow TCP.
         handled_rights: the rights on files that are refused unless a rule grants them.
-
-    Raises WorkspaceError if the kernel has no Landlock.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     version = get_landlock_version()
@@ -165,7 +160,6 @@ def create_ruleset(
 def _make_rules(
     workspace: str, scratch: str, toolchains: list[str], *, network: bool
 ) -> Iterator[tuple[str, int]]:
-    """Yield the paths that commands may use and their rights."""
     for path in (*SYSTEM_DIRS, *toolchains, "/proc"):
         yield path, _READ
     for name in (*ETC_DIRS, *ETC_FILES, *_MORE_ETC, *(("resolv.conf",) if network else ())):

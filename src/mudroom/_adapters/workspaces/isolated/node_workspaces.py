@@ -154,7 +154,7 @@ class NodeWorkspaces(IsolatedWorkspaces):
         return super().store_present(run_id)
 
     def store_work(self, run_id: str, written: Sequence[str] = ()) -> Work:
-        """Store the files of a run here and in the session; FilesLostError if it does not get them."""
+        """Store the files of a run, here and in the session (or raise FilesLostError)."""
         work = super().store_work(run_id, written)
         try:
             with tempfile.TemporaryDirectory(dir=self.directory) as folder:

@@ -30,9 +30,7 @@ class ResourceLimits(NamedTuple):
     """Resources that one command may use.
 
     Arguments:
-        processes: at the same time.
         memory: bytes of data of each process.
-        file_size: bytes of each file.
         open_files: descriptors of each process.
         scratch: bytes in /tmp and the home folder, where these are in memory.
     """
@@ -48,7 +46,6 @@ class DaemonSetup(NamedTuple):
     """First message of the client: the settings for all commands of the sandbox.
 
     Arguments:
-        workspace: the absolute path.
         quarantine: the folder for files that are moved out of the workspace.
         limits: the fields of ResourceLimits. In tier file the limit of processes counts all threads
             of the user, so the daemon raises it by those that run already.
@@ -89,7 +86,7 @@ class Outcome(NamedTuple):
 
 
 def receive_message(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
-    """Return the next message and its descriptors; None when the client has ended."""
+    """Receive the next message and its descriptors; None when the client has ended."""
     data, descriptors, _, _ = socket.recv_fds(
         control, MAX_MESSAGE_BYTES, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
     )
@@ -97,7 +94,6 @@ def receive_message(control: socket.socket) -> tuple[dict[str, Any] | None, list
 
 
 def send_outcome(result_socket: socket.socket, outcome: Outcome) -> None:
-    """Send the outcome of a command and close its socket."""
     with result_socket:
         try:
             result_socket.sendall(json.dumps(outcome._asdict()).encode())
@@ -106,5 +102,4 @@ def send_outcome(result_socket: socket.socket, outcome: Outcome) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the text of an error in an Outcome."""
     return f"{type(error).__name__}: {error}"
