@@ -44,8 +44,7 @@ SECRET_PATTERNS = (
 """For each secret: its name in the marker, the texts it begins with (separated by |), and the
 pattern of what follows. If the pattern has a group `secret`, only that group is replaced."""
 
-_UNFINISHED = r"[\w./+=-]*"
-"""What may follow the beginning of a secret while the rest of it has not arrived."""
+_UNFINISHED = r"[\w./+=-]*"  # may follow the start of a secret whose rest has not arrived
 _UNFINISHED_BY_PREFIX = {
     "://": r"[\w.+-]{0,64}(:[^\s:/@'\"]{0,256}@?)?",
     "-----BEGIN ": r"[A-Z0-9 ]{0,60}-{0,4}|[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[^-]{0,20000}",
@@ -69,10 +68,8 @@ _SECRET_WORDS = [
     "ACCESSKEY",
 ]
 _SECRET_ENDINGS = ("_KEY", "_PAT", "_PWD", "_AUTH")
-_TESTED_CHARACTERS = "B_-./:JKzS"
-"""One of them is in each prefix. Many texts have none or few of them."""
-_MIN_LENGTH = 8
-"""Characters. A shorter value may be an ordinary word, and replacing it would damage other text."""
+_TESTED_CHARACTERS = "B_-./:JKzS"  # one is in each prefix; many texts have none or few of them
+_MIN_LENGTH = 8  # characters; replacing a shorter value, maybe a word, would damage other text
 
 
 @lru_cache(maxsize=64)

@@ -154,7 +154,6 @@ class DeferredSandbox:
         self._sandbox: Sandbox | None = None
 
     def close(self) -> None:
-        """Close the sandbox if a command has run; the next command creates another."""
         if self._sandbox is not None:
             self._sandbox.close()
             self._sandbox = None

@@ -70,8 +70,6 @@ class Detected(Struct, frozen=True):
 
 
 class _Cache(Struct, frozen=True):
-    """A result with its time, and all that it depends on."""
-
     key: list[str | int]
     at: float
     found: Detected

@@ -94,10 +94,8 @@ def _describe(more: int, where: str = "") -> str:
 
 
 _BATCH = 2_000  # files that one search has open at a time, if the process may open enough
-_SEARCHES = min(4, os.cpu_count() or 1)
-"""Searches that run at a time in one event loop; the others wait."""
-_DESCRIPTOR_SHARE = 4
-"""The searches together open at most this part (1/n) of the files that the process may open."""
+_SEARCHES = min(4, os.cpu_count() or 1)  # at a time in one event loop; the others wait
+_DESCRIPTOR_SHARE = 4  # the searches together open 1/n of the files that the process may open
 _MAX_COPIED_BYTES = 64 << 20  # bytes in UTF-8 copies of files in other encodings, for one batch
 _CHUNK = 1 << 16
 _FD_FOLDER = b"/dev/fd/"
@@ -152,10 +150,7 @@ _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKe
 
 
 def get_search_slot() -> asyncio.Semaphore:
-    """Return the semaphore that a search holds: only a few searches run at a time.
-
-    Children that search in parallel would otherwise open more files than the process may.
-    """
+    """Return a semaphore: too many searches at a time open more files than the process may."""
     loop = asyncio.get_running_loop()
     return _slots.setdefault(loop, asyncio.Semaphore(_SEARCHES))
 

@@ -25,10 +25,7 @@ def load_description(module: str) -> str:
 def build_schema(
     arguments: type[msgspec.Struct], *, hidden: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Build a compact JSON Schema: no titles, references, defaults or docstrings.
-
-    `hidden` names are accepted but not offered to the model.
-    """
+    """Build a compact JSON Schema: no titles, references, defaults, docstrings or hidden names."""
     full = msgspec.json.schema(arguments)
     compact = _compact(full, full.get("$defs", {}), ())
     for name in hidden:
@@ -75,7 +72,6 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
 
 
 def take_flag(arguments: dict[str, Any], name: str, default: bool = False) -> bool:
-    """Take out an argument that is in no schema."""
     value = _take(arguments, name, "boolean")
     if value is not None and not isinstance(value, bool):
         raise ValueError(f"{name}: is not true or false")

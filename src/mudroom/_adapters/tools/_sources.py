@@ -17,10 +17,7 @@ from ...errors import UsageError
 
 
 def load_tools(tools: Sequence[Tool | Callable[..., Any] | str]) -> tuple[Tool, ...]:
-    """Make tools of the functions in a list, and load those that it only names.
-
-    Raises UsageError for a reference that names no tool, and for a function that cannot be one.
-    """
+    """Make tools of functions, and load those that are only named. Raises UsageError."""
     return tuple(each if isinstance(each, Tool) else _load(each) for each in tools)
 
 

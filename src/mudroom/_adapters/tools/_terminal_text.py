@@ -14,10 +14,8 @@ from functools import lru_cache
 
 from ..._platform.patterns import compile_later
 
-_ROWS = 100
-"""Rows that output can still change. Progress displays of many downloads are this high at most."""
-_ROW_CELLS = 8_192
-"""Cells of a row that output can still change; earlier ones in a longer line stay."""
+_ROWS = 100  # that can still change; progress displays of many downloads are this high at most
+_ROW_CELLS = 8_192  # of a row that can still change; earlier ones in a longer line stay
 _COLUMNS = 200
 _LINES = 24
 """Farthest column and row to which an escape sequence moves, where the text itself goes no further.
@@ -327,10 +325,7 @@ def _is_narrow(row: str | list[str]) -> bool:
 
 
 def _measure(text: str) -> list[str]:
-    """Return the cells of a text at the start of a row.
-
-    The first cell of a wide character or a tab holds it, the others are empty.
-    """
+    """Return cells; the first one of a wide character or a tab holds it, the others are empty."""
     cells: list[str] = []
     _put(cells, 0, text)
     return cells

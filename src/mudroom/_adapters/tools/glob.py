@@ -27,10 +27,7 @@ MAX_SECONDS = 20.0  # time limit of a search
 
 
 class Arguments(Struct, frozen=True):
-    """The pattern is matched below `path`; without one, the folder is listed.
-
-    `ignore` has patterns of files and folders to leave out.
-    """
+    """`pattern` is matched below `path`; without it the folder is listed. `ignore` has patterns."""
 
     pattern: str | None = None
     path: str | None = None

@@ -120,10 +120,7 @@ def finish_exchange(folder: int, temporary: str, name: str) -> None:
 
 
 def _copy_entry(folder: int, name: str, copy: str) -> None:
-    """Make a second link to a file, or a copy where the file system has no such links.
-
-    Raises FileExistsError if the second name is taken.
-    """
+    """Make a second link, or a copy where there are no such links. Raises FileExistsError."""
     try:
         os.link(name, copy, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         return
@@ -257,10 +254,7 @@ def write_atomically(
     mode: int | None,
     check: ContentCheck | None = None,
 ) -> None:
-    """Write a temporary file, make it durable and rename it over the old one.
-
-    `mode` and `check` are those of `Workspace.write`.
-    """
+    """Write a temporary file, make it durable and rename it over the old one."""
 
     if old is not None and mode is None and check is None and has_other_names(old):
         rewrite_in_place(folder, name, data, old)

@@ -91,7 +91,6 @@ def _copy_files(source: Workspace, folder: str, stop: threading.Event) -> list[s
 
 
 def _copy_file(source: Workspace, info: FileInfo, target: str) -> bool:
-    """Copy one file. Return False if it cannot be read."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
     try:
         with open(target, "xb") as output:

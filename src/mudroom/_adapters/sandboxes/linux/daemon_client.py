@@ -47,8 +47,7 @@ _STOPPED_LOOKS = 6
 _SEND_TIMEOUT = 1.0  # seconds to wait for a daemon that does not read; the event loop waits, too
 _EXIT_TIMEOUT = 1.0  # seconds in which a daemon without commands must exit
 _EXIT_POLL = 0.005
-_KILL_ROUNDS = 5
-"""Searches for processes of a daemon that is killed: one may start a process meanwhile."""
+_KILL_ROUNDS = 5  # a daemon that is killed may start a process meanwhile
 
 
 class DaemonClient:

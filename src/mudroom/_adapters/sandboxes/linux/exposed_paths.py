@@ -148,7 +148,6 @@ def check_no_links(folders: Iterable[str]) -> None:
 
 
 def _read_text(path: str) -> str:
-    """Read a text file, "" if it cannot be read, such as a pipe."""
     try:
         return read_regular_file(path).decode("utf-8", "replace")
     except OSError:

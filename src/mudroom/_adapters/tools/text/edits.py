@@ -21,12 +21,8 @@ _UNKNOWN_LETTERS = compile_later(r"[^\0-\x7f]+[0-9@-~]?")
 def keep_line_ends(text: str, start: int, end: int, new: str, sent: str) -> str:
     """Give the lines of a new text the line ends of the place that it replaces.
 
-    Lines that stay keep theirs; added lines get the one of the line before them.
-
-    Arguments:
-        text: the file as it is shown. start, end: the place in it.
-        new: with "\n" at its line ends. sent: as the model sent it; decides in a file that has no
-            line end.
+    Lines that stay keep theirs; added lines get the one of the line before them. `new` has "\\n" at
+    its line ends; `sent`, as the model sent it, decides in a file that has no line end.
     """
     part = text[start:end]
     following = LINE_END.search(text, end)
@@ -297,10 +293,7 @@ class _Search:
             yield self._numbered.text, self._numbered
 
     def _replace_difference(self, start: int, end: int, old: str, new: str) -> Replacement:
-        """Replace only what differs between the old and the new text.
-
-        The rest of the place keeps its own spaces, quotes and accents.
-        """
+        """Replace only what differs: the rest of the place keeps its spaces, quotes and accents."""
         same_start = _count_same_start(old, new)
         same_end = _count_same_end(old[same_start:], new[same_start:])
         changed = old[same_start : len(old) - same_end]
@@ -529,10 +522,7 @@ def check_unnumbered(new: str, line: int, lines: Sequence[str], *, starts_line: 
 
 
 def strip_new_numbers(new: str, line: int, old: NumberedText) -> str:
-    """Take the line numbers off a new text whose old text had some.
-
-    Raises UnclearNumbersError when a number may belong to the file.
-    """
+    """Take the line numbers off a new text; UnclearNumbersError if one may belong to the file."""
     rows = new.split("\n")
     old_rows = old.text.split("\n")
     usual = max(map(_count_numbers, old_rows))

@@ -10,8 +10,7 @@ from msgspec import Struct
 from ...._platform.patterns import compile_later
 from ...._platform.regular_files import is_binary
 
-MAX_INSPECTED = 32 << 20
-"""Bytes from which the encoding is told. Whole and partial reads look at the same ones."""
+MAX_INSPECTED = 32 << 20  # bytes that tell the encoding, the same ones for whole and partial reads
 
 
 class Encoding(Struct, frozen=True):

@@ -87,10 +87,7 @@ Unsearchable = Literal["binary", "too large"]
 
 
 class Utf8Copy(Struct, frozen=True):
-    """A copy in UTF-8, as `read` shows the file, in a file without a name.
-
-    `is_exact` is False when the encoding cannot be told: only ASCII text can be found for sure.
-    """
+    """A copy in UTF-8 as `read` shows the file; not exact if the encoding cannot be told."""
 
     descriptor: int
     size: int
@@ -159,7 +156,6 @@ class LineRange(Struct, frozen=True):
 
 
 def read_lines(file: BinaryIO, size: int, first: int, count: int) -> LineRange:
-    """Read `count` lines, or fewer long ones, of a text file that is open at its start."""
     data = file.read(MAX_INSPECTED)
     if size <= _SMALL_FILE and (small := _read_small_file(data, first, count)):
         return small
@@ -271,10 +267,7 @@ def _clean_line(line: str) -> str:
 
 
 def _list_lines(file: FileText, first: int, count: int, *, is_cut: bool) -> LineRange:
-    """List lines of a file whose line end is not the byte of "\n": UTF-16, or only CR.
-
-    `is_cut` means that only the start of the file was read.
-    """
+    """List lines where the line end is not the byte of "\\n"; `is_cut`: the file goes on."""
     all_lines = list_lines(file.text)
     lines: list[str] = []
     room = _MAX_CHARACTERS

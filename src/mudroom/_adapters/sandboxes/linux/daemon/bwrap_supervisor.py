@@ -38,12 +38,10 @@ from .protocol import (
 )
 
 _PR_SET_CHILD_SUBREAPER = 36
-_FIRST_OWN_DESCRIPTOR = 100
-"""The daemon's descriptors start here, so that they never collide with those of a command."""
+_FIRST_OWN_DESCRIPTOR = 100  # the daemon's never collide with those of a command
 _CHILD_PID = re.compile(rb'"child-pid": (\d+)')
 _EXIT_CODE = re.compile(rb'"exit-code": (\d+)')
-_MAX_LEFT_BYTES = 16
-"""A command can write to the pipe of the count, too: what it says of itself is kept short."""
+_MAX_LEFT_BYTES = 16  # a command can write to the pipe of the count, too
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 

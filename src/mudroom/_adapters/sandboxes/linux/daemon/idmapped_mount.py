@@ -148,7 +148,6 @@ def _open_mapped_namespace(user: int, group: int) -> int:
 
 
 def _swap_map(owner: int) -> str:
-    """Write an id map that swaps `owner` and SANDBOX_UID and keeps all others."""
     low, high = sorted((owner, SANDBOX_UID))
     ranges = [
         (0, 0, low),

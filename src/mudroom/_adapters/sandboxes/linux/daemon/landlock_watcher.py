@@ -143,7 +143,6 @@ class WatchedCommand:
         self._error_read, self._error_write = os.pipe()
 
     def start(self) -> None:
-        """Fork, and become the command in the child."""
         watcher = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
@@ -156,14 +155,12 @@ class WatchedCommand:
         os.close(self._output)
 
     def wait(self, result_socket: socket.socket) -> None:
-        """Wait until the process ends or the client closes the socket."""
         poll = select.poll()
         for descriptor in (os.pidfd_open(self._pid), result_socket.fileno()):
             poll.register(descriptor, select.POLLIN)
         poll.poll()
 
     def finish(self) -> Outcome:
-        """Kill the process and all its descendants."""
         kill_process(self._pid)
         code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         left = _kill_descendants()

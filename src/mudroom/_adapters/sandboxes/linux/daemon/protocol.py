@@ -13,14 +13,11 @@ from typing import Any, NamedTuple
 STATUS_FD = 3  # descriptor of bwrap to which it writes its status
 GATE_FD = 4  # descriptor of bwrap on which it waits before it starts the command
 FILTER_FD = 5  # descriptor of bwrap from which it reads the seccomp filter
-LEFT_FD = 6
-"""Descriptor of the first process of a sandbox, to which it writes how many processes are left."""
+LEFT_FD = 6  # the first process of a sandbox writes to it how many processes are left
 
-ETC_PLACEHOLDER = "/etc of commands"
-"""Stands in bwrap's arguments for the folder that the daemon makes for /etc."""
+ETC_PLACEHOLDER = "/etc of commands"  # in bwrap's arguments, for the folder that the daemon makes
 
-MARK_VARIABLE = "MUDROOM_CALL"
-"""Variable of processes that must not outlive their owner: a path in its scratch directory."""
+MARK_VARIABLE = "MUDROOM_CALL"  # of processes that end with their owner: a path in its scratch
 
 MAX_MESSAGE_BYTES = 1 << 19
 _MAX_DESCRIPTORS = 32

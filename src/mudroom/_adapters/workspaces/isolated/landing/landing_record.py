@@ -82,8 +82,6 @@ class LandingPlan(Struct, frozen=True):
 
 
 class LandingRecord:
-    """The file with the plan of the landing in one folder."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._landed = path.with_name(path.name + _LANDED)
