@@ -19,8 +19,7 @@ from ._schema import build_parser, build_schema, load_description, take_flag, ta
 from ._terminal_text import TerminalText
 from ._text_files import preview_result
 
-MAX_CHARACTERS = 50_000
-"""Characters of output for the model. Of longer output it gets the first and the last part."""
+MAX_CHARACTERS = 50_000  # for the model; of longer output, the first and the last part
 MAX_SPILL_BYTES = 256 << 20  # maximum bytes of output that are kept in a file
 
 _HALF = MAX_CHARACTERS // 2 - 250
@@ -28,12 +27,8 @@ _HALF_BYTES = 4 * _HALF  # half of the output takes at most this many bytes in U
 _DEFAULT_TIMEOUT = 120_000  # milliseconds, as the two below
 _MIN_TIMEOUT = 1_000
 _MAX_TIMEOUT = 600_000
-_BACKGROUND_SECONDS = 86_400.0
-"""Default time limit of a background command; the end of its run stops it sooner."""
-
-_SHOW_SECONDS = 0.25
-"""Time between two views of the last lines of a command; a quick one shows none."""
-
+_BACKGROUND_SECONDS = 86_400.0  # default limit of a background command, which its run may end
+_SHOW_SECONDS = 0.25  # between two views of a command's last lines; a quick one shows none
 _TAIL = 2_000  # characters of the output of a background command for the model
 
 _MAX_COMMAND_BYTES = 120_000
@@ -161,7 +156,10 @@ async def _run_command(
     started_at = time.monotonic()
     finished: CommandResult | None = None
     try:
-        command = _add_traceparent(command, ctx.traceparent)
+        if ctx.traceparent:
+            # Not in the environment of the sandbox, which is the same for all commands, and in the
+            # same line: the command's lines keep their numbers.
+            command = f"export TRACEPARENT={ctx.traceparent}; {command}"
         finished = await ctx.sandbox.run(command, timeout=timeout, sink=output.feed)
     except asyncio.CancelledError:
         if not output.is_in_background:
@@ -187,14 +185,6 @@ async def _run_command(
         },
         spill=output.spill,
     )
-
-
-def _add_traceparent(command: str, traceparent: str) -> str:
-    """Return a command that sets TRACEPARENT first, in the same line: its lines keep their numbers.
-
-    The environment of a sandbox is the same for all commands.
-    """
-    return f"export TRACEPARENT={traceparent}; {command}" if traceparent else command
 
 
 def _report_end(
@@ -409,8 +399,7 @@ BASH = Tool(
 )
 
 
-LONGEST_SECRET = 24_000
-"""Characters of the longest secret that is recognised; the stream holds back this many."""
+LONGEST_SECRET = 24_000  # characters of a recognised secret; the stream holds back this many
 
 
 class RedactingStream:

@@ -125,11 +125,6 @@ def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewL
     return propose_edit(workspace, *parse(dict(arguments)).list_edits())
 
 
-def get_file_key(arguments: Arguments | SeveralEdits) -> str:
-    """Normalise the path without looking at the workspace."""
-    return os.path.normpath(arguments.file_path)
-
-
 def preview(arguments: Mapping[str, Any], result: ToolResult) -> list[PreviewLine]:
     """Show what changes from old_string to new_string, in whole lines where known."""
     from ..._projections.differences import diff_texts
@@ -185,7 +180,7 @@ EDIT = Tool(
     preview=preview,
     preview_lines=24,
     propose=propose,
-    get_key=get_file_key,
+    get_key=lambda arguments: os.path.normpath(arguments.file_path),
     argument_aliases=_OTHER_ARGUMENTS,
     ignored_arguments=_IGNORED,
     adapt=adapt,

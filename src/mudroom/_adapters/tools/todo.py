@@ -62,7 +62,10 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(todos, list):
         return arguments
     items = [_rename(item) for item in cast("list[JsonValue]", todos)]
-    kept = [item for item in items if not (isinstance(item, dict) and _is_cancelled(item))]
+    cancelled = ("cancelled", "canceled")
+    kept = [
+        item for item in items if not isinstance(item, dict) or item.get("status") not in cancelled
+    ]
     return {**arguments, "todos": kept}
 
 
@@ -74,16 +77,9 @@ def _rename(item: JsonValue) -> JsonValue:
         for key, value in item.items()
         if key not in _IGNORED_FIELDS
     }
-    status = fields.get("status")
-    return (
-        {**fields, "status": _OTHER_STATES.get(status, status)}
-        if isinstance(status, str)
-        else fields
-    )
-
-
-def _is_cancelled(item: dict[str, JsonValue]) -> bool:
-    return item.get("status") in ("cancelled", "canceled")
+    if isinstance(status := fields.get("status"), str):
+        fields["status"] = _OTHER_STATES.get(status, status)
+    return fields
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
