@@ -8,7 +8,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import cast
 
@@ -30,6 +33,15 @@ _GIT_STATE = frozenset(
 _SYSTEM_FOLDERS = ("dev", "proc", "sys")  # of the root folder "/": not files of a disk
 
 
+@contextmanager
+def hold_open(descriptor: int) -> Generator[int]:
+    """Close a descriptor at the end of the block."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 class Listing:
     """A walk through the folders of a workspace.
 
@@ -49,7 +61,7 @@ class Listing:
         """Yield the files below an open folder, then close it. Without rules, none is ignored."""
         try:
             with os.scandir(folder) as scan:
-                entries = sorted(scan, key=_get_entry_name)
+                entries = sorted(scan, key=attrgetter("name"))
             if rules is not None and any(entry.name == ".gitignore" for entry in entries):
                 rules = rules.extend(path, read_patterns(folder, ".gitignore"))
             prefix = f"{path}/" if path else ""
@@ -90,7 +102,9 @@ class Listing:
             if is_ignored or not is_folder:
                 return
             if depth == MAX_DEPTH:
-                self._skip_deep(path_to_text(path))
+                skipped = self._skipped
+                deep = skipped.too_deep if isinstance(skipped, SkippedPaths) else skipped
+                deep.append(path_to_text(path))
                 return
             if path in self._left_out:
                 self._skipped.append(path_to_text(path))
@@ -102,10 +116,6 @@ class Listing:
             self._skip(path, error)
             return
         yield from self.walk(subfolder, path, rules, depth + 1)
-
-    def _skip_deep(self, path: str) -> None:
-        skipped = self._skipped
-        (skipped.too_deep if isinstance(skipped, SkippedPaths) else skipped).append(path)
 
     def _skip(self, path: str, error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
@@ -143,19 +153,13 @@ def read_rules_above(root: str) -> IgnoreRules:
         folder = os.open(top, FOLDER_FLAGS | os.O_CLOEXEC)
     except OSError:
         return IgnoreRules()
-    try:
+    with hold_open(folder):
         if names:
             rules = rules.extend_above("", read_patterns(folder, ".git/info/exclude"))
         for depth in range(len(names)):
             above = "".join(f"{name}/" for name in names[:depth])
             rules = rules.extend_above(above, read_patterns(folder, f"{above}.gitignore"))
-    finally:
-        os.close(folder)
     return IgnoreRules() if names and rules("") else rules
-
-
-def _get_entry_name(entry: os.DirEntry[str]) -> str:
-    return entry.name
 
 
 IgnoreVerdict = Callable[[str], bool | None]
@@ -164,13 +168,9 @@ IgnoreVerdict = Callable[[str], bool | None]
 Returns True for ignored, False for explicitly not ignored, None when no pattern matches.
 """
 
-PathTest = Callable[[str], object]
-"""Takes a path as a verdict does; the result is true if a pattern matches it."""
-
-_MAX_PATTERN = 4_096
-"""Characters of a pattern. No path is longer, and a longer pattern takes seconds to compile."""
-_MAX_STARS = 3
-"""Stars of a pattern that becomes a regular expression: with five, one name takes 23 seconds."""
+PathTest = Callable[[str], object]  # takes a path as a verdict does; true if a pattern matches it
+_MAX_PATTERN = 4_096  # characters: no path is longer, and a longer pattern takes seconds to compile
+_MAX_STARS = 3  # of a pattern that becomes a regular expression: with five, one name takes 23 s
 
 
 class IgnoreRules:
@@ -212,26 +212,19 @@ def _compile(patterns: bytes) -> IgnoreVerdict | None:
 
     One match per pattern, as in pathspec's own `check_file`, takes three times as long.
     """
-    runs: list[tuple[bool, list[str]]] = []
-    tests: list[tuple[bool, PathTest | None]] = []
-    for is_ignored, pattern in _compile_patterns(patterns):
-        if not isinstance(pattern, str):
-            runs.append((is_ignored, []))
-            tests.append((is_ignored, pattern))
-            continue
-        if not runs or runs[-1][0] is not is_ignored or tests[-1][1]:
-            runs.append((is_ignored, []))
-            tests.append((is_ignored, None))
-        runs[-1][1].append(f"(?:{pattern})")
-    if not runs:
+    tests: list[tuple[bool, PathTest]] = []
+    pairs = _compile_patterns(patterns)
+    for (is_ignored, _), run in groupby(pairs, lambda pair: (pair[0], isinstance(pair[1], str))):
+        found = [pattern for _, pattern in run]
+        tests += [(is_ignored, test) for test in found if not isinstance(test, str)]
+        if texts := [f"(?:{text})" for text in found if isinstance(text, str)]:
+            tests.append((is_ignored, re.compile("|".join(texts)).match))
+    if not tests:
         return None
-    compiled = [
-        (is_ignored, test or re.compile("|".join(run[1])).match)
-        for run, (is_ignored, test) in zip(reversed(runs), reversed(tests), strict=True)
-    ]
+    tests.reverse()  # the last pattern that matches decides
 
     def judge(path: str) -> bool | None:
-        for is_ignored, matches in compiled:
+        for is_ignored, matches in tests:
             if matches(path):
                 return is_ignored
         return None

@@ -255,16 +255,12 @@ def _read_version_of(program: str, changed: int) -> tuple[int, ...]:
     return tuple(int(number) for number in numbers[:3])
 
 
-LOOK_AFTER = 1.5
-"""Seconds without progress after which pipes are looked for where git opens every file."""
+LOOK_AFTER = 1.5  # seconds without progress before a search for pipes where git opens every file
 
-_LOOK_EVERYWHERE_AFTER = 10.0
-"""The same for any pipe: one that replaced a file a moment before git opened it."""
-
+_LOOK_EVERYWHERE_AFTER = 10.0  # for any pipe: one that replaced a file just before git opened it
 MAX_QUIET = 60.0  # seconds without progress after which a git is killed
 
-TIMEOUT = 600.0
-"""Seconds after which it is killed in any case where progress cannot be seen, as on macOS."""
+TIMEOUT = 600.0  # seconds after which it is killed where progress cannot be seen, as on macOS
 
 _SEARCH_SECONDS = 10.0
 
@@ -377,19 +373,11 @@ def _blocks(entry: os.DirEntry[str], *, follow: bool) -> bool:
     return stat.S_ISFIFO(facts.st_mode) or is_device
 
 
-_MAX_LOOSE = 200  # objects of a pack that are stored one by one: many small packs make git slow
-
-_HEADER = b"PACK"
-_HEADER_BYTES = 12
-
 _ID = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
 
 
 def write_pack(git: Git, trees: Sequence[str], known: Sequence[str], path: str) -> None:
-    """Write a pack with the objects of trees that the known ones lack.
-
-    Known trees that are not in this repository are no help.
-    """
+    """Write a pack with what trees have and known ones lack; known ones not here are no help."""
     check_ids(*trees, *known)
     revisions = [*trees, *(f"^{each}" for each in select_present(git, known))]
     with open(path, "wb") as file:
@@ -406,42 +394,6 @@ def write_pack(git: Git, trees: Sequence[str], known: Sequence[str], path: str) 
         )
 
 
-def add_pack(git: Git, trees: Sequence[str], path: str) -> None:
-    """Add the objects of a pack to a repository. git computes their ids from their contents.
-
-    Raises WorkspaceError if the pack is damaged, or if an object of a tree is missing then.
-    """
-    check_ids(*trees)
-    name = " and ".join(trees)
-    with open(path, "rb", buffering=0) as file:
-        header = file.read(_HEADER_BYTES)
-        if len(header) < _HEADER_BYTES or not header.startswith(_HEADER):
-            raise WorkspaceError(f"the pack of the tree {name} is damaged: it is no pack")
-        is_small = int.from_bytes(header[8:], "big") <= _MAX_LOOSE
-        file.seek(0)
-        command = ("unpack-objects", "-q") if is_small else ("index-pack", "--stdin")
-        try:
-            git.run(*command, read_from=file)
-            _check_trees(git, trees)
-        except WorkspaceError as error:
-            raise WorkspaceError(f"the pack of the tree {name} is damaged: {error}") from error
-
-
-def has_tree(git: Git, tree: str) -> bool:
-    check_ids(tree)
-    if not select_present(git, [tree]):
-        return False
-    try:
-        _check_trees(git, [tree])
-    except WorkspaceError:  # such as after a pack that was damaged
-        return False
-    return True
-
-
-def _check_trees(git: Git, trees: Sequence[str]) -> None:
-    git.run("rev-list", "--objects", "--quiet", *(f"{tree}^{{tree}}" for tree in trees))
-
-
 def check_ids(*ids: str) -> None:
     """Raise WorkspaceError if a text that another process sent is no id of an object."""
     for each in ids:
@@ -450,7 +402,6 @@ def check_ids(*ids: str) -> None:
 
 
 def select_present(git: Git, ids: Sequence[str]) -> list[str]:
-    """Return the ids of the objects that a repository has."""
     if not ids:
         return []
     data = "".join(f"{each}\n" for each in ids).encode()

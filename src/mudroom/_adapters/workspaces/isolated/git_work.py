@@ -15,7 +15,7 @@ import errno
 import os
 import re
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -26,15 +26,13 @@ from ...._core.runs import GitWork
 from ...._platform.paths import path_to_text
 from ...._platform.regular_files import check_regular
 from ....errors import WorkspaceError
-from .._listing import MAX_DEPTH
+from .._listing import MAX_DEPTH, hold_open
 from .git import Git, KilledGitError, make_git_folder, select_present, split_at_nul, write_pack
 from .git_store import GitStore
 from .repository import Repository, copy_inside, open_inside, read_inside
 from .store import MAX_FILES, REGULAR, UNFINISHED, TreeEntry, WorkingFiles
 
-MAX_GIT_BYTES = 100 << 20
-"""Bytes of the new objects of one git folder that are kept. Beyond, the workspace itself stays."""
-
+MAX_GIT_BYTES = 100 << 20  # kept new objects of one git folder; beyond, the workspace itself stays
 MAX_NAMES = 20  # commits, staged files and git folders that are named; the rest is counted
 BUNDLE = "commits.bundle"  # name of the file with the commits of a git folder
 _MAX_SUBJECT = 60  # characters of the first line of a commit message in a name
@@ -119,10 +117,7 @@ class _Found:
 
 
 def keep_git_work(store: GitStore, files: WorkingFiles, tree: str) -> GitWork | None:
-    """Keep what is only in the git folders of a run, and not in its stored files.
-
-    Raises WorkspaceError if the store cannot be written.
-    """
+    """Keep what is only in the git folders of a run, and not in its stored files."""
     found = _Found()
     for number, path in enumerate(_find_git_folders(files.folder, found.unread)):
         try:
@@ -228,10 +223,8 @@ def _list(top: str, path: str) -> list[str]:
         descriptor = open_inside(top, path)
     except FileNotFoundError:
         return []
-    try:
+    with hold_open(descriptor):
         return sorted(os.listdir(descriptor))
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
@@ -261,8 +254,6 @@ def _copy_objects(store: GitStore, top: str, path: str) -> Generator[_Copy]:
 
 
 class _TooLargeError(WorkspaceError):
-    """A git folder with more objects than are kept."""
-
     def __init__(self) -> None:
         super().__init__(f"its objects take more than {MAX_GIT_BYTES >> 20} MiB")
 
@@ -312,7 +303,7 @@ def _keep_objects(
         entries[BUNDLE] = TreeEntry(REGULAR | 0o644, store.write(_make_bundle(copy, tips, known)))
     files = _find_folder(copy, tree)
     for number, tip in enumerate(tips):
-        subject = _find_subject(commits, tip.id)
+        subject = commits[tip.id].subject if tip.id in commits else ""
         is_checked = number < MAX_NAMES and tip.name != "stash" and bool(files)
         is_same = is_checked and _has_files_of(copy, tip.id, files)
         name = f"{tip.name}: {subject}" if subject else tip.name
@@ -350,11 +341,6 @@ def _parse_commit(data: bytes) -> _Commit:
     return _Commit(tuple(each for each in parents if _ID.fullmatch(each)), subject[:_MAX_SUBJECT])
 
 
-def _find_subject(commits: dict[str, _Commit], name: str) -> str:
-    commit = commits.get(name)
-    return commit.subject if commit else ""
-
-
 def _list_tips(copy: _Copy, commits: dict[str, _Commit]) -> list[_Tip]:
     """List new objects from which all new commits are reached, those with a name first.
 
@@ -366,22 +352,18 @@ def _list_tips(copy: _Copy, commits: dict[str, _Commit]) -> list[_Tip]:
         raise WorkspaceError("an object is missing")
     tips = [tip for tip in named if tip.id in copy.new]
     reached: set[str] = set()
-    _add_history(reached, commits, (tip.id for tip in tips))
+    left = [tip.id for tip in tips]
+    while left:
+        name = left.pop()
+        if name not in reached and name in commits:
+            reached.add(name)
+            left += commits[name].parents
     lost = {name: each for name, each in commits.items() if name not in reached}
     inner = {parent for commit in lost.values() for parent in commit.parents}
     for name in sorted(lost.keys() - inner):
         text = f"commit {name[:_SHOWN_ID]} that no branch has"
         tips.append(_Tip(name, text, f"refs/lost/{name}"))
     return tips
-
-
-def _add_history(reached: set[str], commits: dict[str, _Commit], starts: Iterable[str]) -> None:
-    left = list(starts)
-    while left:
-        name = left.pop()
-        if name not in reached and name in commits:
-            reached.add(name)
-            left += commits[name].parents
 
 
 def _list_named(source: Repository) -> Iterator[_Tip]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ...._core.runs import IgnoredFiles
 from ...._platform.paths import path_from_text, path_to_text
 from ...._platform.protected_names import find_protected_component
-from .._listing import FOLDER_FLAGS, MAX_DEPTH
+from .._listing import FOLDER_FLAGS, MAX_DEPTH, hold_open
 from .git import Git, split_at_nul
 from .git_store import GitStore, forget_recent_files, read_content, store_contents
 from .repository import find_repository
@@ -41,7 +41,7 @@ def add_named(store: GitStore, files: WorkingFiles, index_name: str, named: Sequ
     inside = [path for path in named if not path.startswith(("/", ".."))]
     if inside:
         literal = [f":(literal){path_from_text(path)}" for path in inside[:_MAX_NAMED]]
-        paths = _list_ignored(git, *literal)
+        paths = _list_ignored(git, literal)
     repository = find_repository(files.top)
     if repository and repository.top == os.path.realpath(files.top):
         paths += store.find_forced(repository, files).list_present(files.folder)
@@ -60,13 +60,13 @@ def keep_others(
     `hidden` are folders that the run only reads, such as those with dependencies.
     """
     git = open_git(store, files, index_name)
-    listed = _list_ignored(git, "--directory", ".")
-    listed = [path for path in listed if path.rstrip("/") not in hidden]
+    listed = [
+        path for path in _list_ignored(git, ["."], "--directory") if path.rstrip("/") not in hidden
+    ]
     names: list[str] = []
     entries: dict[str, TreeEntry] = {}
     size = 0
-    top = os.open(files.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with hold_open(os.open(files.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as top:
         for path in _walk(files.folder, listed):
             if _is_copy(store, files, path):
                 continue
@@ -80,8 +80,6 @@ def keep_others(
                     mode, data = read_content(top, path)
                     entries[path] = TreeEntry(mode, store.write(data))
                     size += len(data)
-    finally:
-        os.close(top)
     if not names:
         return None
     tree = store.write_tree(entries) if entries else ""
@@ -95,10 +93,7 @@ def open_git(store: GitStore, files: WorkingFiles, index_name: str) -> Git:
     )
 
 
-def _list_ignored(git: Git, *arguments: str) -> list[str]:
-    """List the ignored files that are not in the index. `arguments`: options, then paths."""
-    options = [each for each in arguments if each.startswith("--")]
-    paths = [each for each in arguments if not each.startswith("--")]
+def _list_ignored(git: Git, paths: Sequence[str], *options: str) -> list[str]:
     command = ("ls-files", "-z", "-o", "-i", "--exclude-standard", *options, "--", *paths)
     return split_at_nul(git.run(*command))
 
@@ -149,11 +144,8 @@ def describe_unseen(
         hidden: folders of others that it only reads.
         named: files that the store has named already, with reasons.
     """
-    top = os.open(files.folder, FOLDER_FLAGS | os.O_CLOEXEC)
-    try:
+    with hold_open(os.open(files.folder, FOLDER_FLAGS | os.O_CLOEXEC)) as top:
         found = list(_walk_unseen(top, "", hidden))
-    finally:
-        os.close(top)
     if not found:
         return
     found = _leave_out(open_git(store, files, run_id), found)
@@ -176,25 +168,17 @@ def _walk_unseen(folder: int, prefix: str, hidden: Collection[str]) -> Iterator[
         if entry.is_dir(follow_symlinks=False):
             # Of git's own folder nothing is merged; what lies deeper is named by the store.
             if entry.name != ".git" and path not in hidden and prefix.count("/") < MAX_DEPTH:
-                yield from _walk_below(folder, entry.name, path, hidden)
+                try:
+                    inner = os.open(entry.name, _FLAGS, dir_fd=folder)
+                except OSError:
+                    yield path, "closed"
+                    continue
+                with hold_open(inner):
+                    yield from _walk_unseen(inner, f"{path}/", hidden)
         elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
             yield path, "special"
     if prefix and not entries:
         yield prefix.rstrip("/"), "folder"
-
-
-def _walk_below(
-    folder: int, name: str, path: str, hidden: Collection[str]
-) -> Iterator[tuple[str, str]]:
-    try:
-        inner = os.open(name, _FLAGS, dir_fd=folder)
-    except OSError:
-        yield path, "closed"
-        return
-    try:
-        yield from _walk_unseen(inner, f"{path}/", hidden)
-    finally:
-        os.close(inner)
 
 
 def _leave_out(git: Git, found: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

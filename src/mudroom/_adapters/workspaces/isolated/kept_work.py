@@ -24,6 +24,7 @@ from ...._platform.paths import path_to_text
 from ...._platform.regular_files import is_binary
 from ...._platform.scratch_dirs import remove_tree
 from ....errors import UnknownName, WorkspaceError
+from .._listing import FOLDER_FLAGS, hold_open
 from .git_store import GitStore
 from .merge import merge_trees
 from .store import FILE_TYPE, REGULAR, UNFINISHED, FileChange, measure_folder
@@ -69,18 +70,16 @@ def open_kept(home: str, session: str) -> IsolatedWorkspaces:
 
 
 def list_kept(home: str, source: str = "") -> list[KeptWork]:
-    """List the work of all sessions, or only that of one folder, by session and run."""
-    stores: list[tuple[str, IsolatedWorkspaces]] = []
     kept: list[KeptWork] = []
     for folder in _list_sessions(home):
-        with suppress(WorkspaceError):
+        try:
             workspaces = open_kept(home, folder.name)
-            if source in ("", workspaces.source) and workspaces.has_store:
-                stores.append((folder.name, workspaces))
-    for session, workspaces in stores:
-        workspaces.require_git()
-        with suppress(WorkspaceError):  # a damaged store does not hide the others
-            kept += _list_session(session, workspaces)
+        except WorkspaceError:
+            continue
+        if source in ("", workspaces.source) and workspaces.has_store:
+            workspaces.require_git()
+            with suppress(WorkspaceError):  # a damaged store does not hide the others
+                kept += _list_session(folder.name, workspaces)
     return kept
 
 
@@ -135,8 +134,7 @@ def list_overlaps(home: str, source: str) -> list[Overlap]:
 
 
 def drop_kept(home: str, kept: KeptWork) -> None:
-    workspaces = open_kept(home, kept.session)
-    workspaces.drop(kept.run_id)
+    open_kept(home, kept.session).drop(kept.run_id)
 
 
 def read_difference(home: str, kept: KeptWork) -> str:
@@ -168,10 +166,7 @@ def _describe_git_work(git: GitWork, name: str) -> Iterator[str]:
 
 
 def write_git_work(home: str, kept: KeptWork, folder: str) -> list[str]:
-    """Write what a run left only in git into a new folder; return the paths of the files in it.
-
-    Commits are bundles, from which a repository fetches them.
-    """
+    """Write what a run left only in git into a new folder; return the paths of the files in it."""
     workspaces = open_kept(home, kept.session)
     work = _require_work(workspaces, kept)
     if work.git is None or not work.git.tree:
@@ -184,13 +179,10 @@ def write_git_work(home: str, kept: KeptWork, folder: str) -> list[str]:
     entries = store.list_entries(work.git.tree)
     try:
         os.mkdir(folder)
-        top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with hold_open(os.open(folder, FOLDER_FLAGS | os.O_CLOEXEC)) as top:
             for path, entry in entries.items():
                 with open(open_new_file(top, path, 0o666), "wb") as file:
                     file.write(store.read(entry.id))
-        finally:
-            os.close(top)
     except OSError as error:
         raise WorkspaceError(
             f"the git of {kept.id} cannot be written: {error.strerror}",
@@ -235,14 +227,12 @@ def _remove_of_session(home: str, folder: Path) -> int:
     rests = (folder.glob(pattern) for pattern in ("runs/*", "landings/*", f"*{UNFINISHED}"))
     if not any(any(rest) for rest in rests):
         return 0
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return _store_and_remove(home, folder)
-    except (OSError, WorkspaceError):
-        return 0  # a process uses it, or its files cannot be stored now: they stay
-    finally:
-        os.close(descriptor)
+    with hold_open(os.open(folder, FOLDER_FLAGS | os.O_CLOEXEC)) as descriptor:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return _store_and_remove(home, folder)
+        except (OSError, WorkspaceError):
+            return 0  # a process uses it, or its files cannot be stored now: they stay
 
 
 def _store_and_remove(home: str, folder: Path) -> int:
@@ -290,10 +280,7 @@ class Match(NamedTuple):
 def find_overlaps(
     store: GitStore, works: Mapping[str, Work], conflicts: Mapping[str, str] | None = None
 ) -> list[Overlap]:
-    """List the files that at least two runs changed, by path.
-
-    `conflicts` has kinds by path, if they are known; without it, each two works are merged.
-    """
+    """List the files that several runs changed. Without `conflicts`, each two works are merged."""
     changes: dict[str, dict[str, FileChange]] = {}
     for run, work in works.items():
         for change in store.list_changes(work.base, work.tree):
@@ -301,7 +288,11 @@ def find_overlaps(
     shared = {path: by_run for path, by_run in changes.items() if len(by_run) > 1}
     if conflicts is None:
         runs = dict.fromkeys(run for by_run in shared.values() for run in by_run)
-        conflicts = _find_conflicts(store, [works[run] for run in runs])
+        conflicts = {
+            conflict.path: conflict.kind
+            for first, second in combinations([works[run] for run in runs], 2)
+            for conflict in merge_trees(store, first.base, first.tree, second.tree).conflicts
+        }
     overlaps: list[Overlap] = []
     for number, (path, by_run) in enumerate(sorted(shared.items())):
         is_compared = number < _MAX_PATHS
@@ -314,14 +305,6 @@ def find_overlaps(
         is_mergeable = path not in conflicts
         overlaps.append(Overlap(path, tuple(by_run), kind, lines, is_mergeable=is_mergeable))
     return overlaps
-
-
-def _find_conflicts(store: GitStore, works: Sequence[Work]) -> dict[str, str]:
-    conflicts: dict[str, str] = {}
-    for first, second in combinations(works, 2):
-        merge = merge_trees(store, first.base, first.tree, second.tree)
-        conflicts.update((conflict.path, conflict.kind) for conflict in merge.conflicts)
-    return conflicts
 
 
 def _list_changed_lines(store: GitStore, change: FileChange) -> tuple[tuple[int, int], ...]:
@@ -375,7 +358,6 @@ def match_lines(old: Lines, new: Lines) -> Iterator[Match]:
 
 
 def _match_inner(old: Lines, new: Lines, start: int, end: int) -> Iterator[Match]:
-    """Yield the equal lines between equal starts and ends."""
     anchors = list(_find_anchors(old[start : len(old) - end], new[start : len(new) - end]))
     places = [(first + start, second + start) for first, second in anchors]
     at_old = at_new = start

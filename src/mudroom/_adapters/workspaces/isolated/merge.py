@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -57,7 +57,10 @@ def merge_trees(store: GitStore, base: str, ours: str, theirs: str) -> MergedTre
     if not stages:
         return MergedTree(tree)
     messages = _read_conflicts(parts[end + 1 :])
-    kinds = _choose_names(messages)
+    kinds: dict[str, str] = {}
+    for paths, name in messages.items():
+        for path in paths:
+            kinds.setdefault(path, name)
     groups = _join_paths([*messages, *((path,) for path in stages)])
     tree, texts = name_sides(store, tree, stages, (root, *sides))
     conflicts = [
@@ -108,14 +111,6 @@ def _read_conflicts(parts: list[str]) -> dict[tuple[str, ...], str]:
     return conflicts
 
 
-def _choose_names(conflicts: Mapping[tuple[str, ...], str]) -> dict[str, str]:
-    names: dict[str, str] = {}
-    for paths, name in conflicts.items():
-        for path in paths:
-            names.setdefault(path, name)
-    return names
-
-
 def _join_paths(groups: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Return all paths of the conflict that a path belongs to: groups that share one are one."""
     joined: dict[str, list[str]] = {}
@@ -138,17 +133,17 @@ def _choose_kind(name: str, sides: tuple[str, str, str]) -> str:
 def find_obstacles(
     store: GitStore, changes: Sequence[FileChange]
 ) -> Iterator[tuple[FileChange, str]]:
-    """Yield the changes that a merge may not make, with the kinds of their conflicts."""
-    marked = find_marked(store, changes) if store.may_have_marks else set[str]()
+    may_have_marks = store.may_have_marks
     for change in changes:
-        if kind := _find_kind(store, change, marked):
+        if kind := _find_kind(store, change, may_have_marks=may_have_marks):
             yield change, kind
 
 
-def _find_kind(store: GitStore, change: FileChange, marked: Collection[str]) -> str:
+def _find_kind(store: GitStore, change: FileChange, *, may_have_marks: bool) -> str:
+    entry = TreeEntry(change.mode, change.after)
     if find_protected_component(change.path):
         return "protected"
-    if change.path in marked:
+    if may_have_marks and change.after and is_marked(store, change.path, entry):
         return "marked"
     if change.after and is_link(change.mode) and _leads_out(change.path, store.read(change.after)):
         return "link"
@@ -280,8 +275,7 @@ THEIRS = "the child's version"
 _NAMED_BY_COMMIT = re.compile(rb"^(<{7}|\|{7}|>{7}) ([0-9a-f]{7,64})(.*)$", re.MULTILINE)
 _MARK = re.compile(f"^(<<<<<<< {OURS}|>>>>>>> {THEIRS})".encode(), re.MULTILINE)
 
-_MOVED = re.compile(r"~[0-9a-f]{40,64}(_\d+)?$")
-"""End of the path of a file that git moved because a folder has its path."""
+_MOVED = re.compile(r"~[0-9a-f]{40,64}(_\d+)?$")  # ends a path that git moved for a folder
 
 
 def name_sides(
@@ -313,15 +307,8 @@ def _name_side(match: re.Match[bytes], names: Mapping[str, str]) -> bytes:
     return b"%b %b%b" % (match[1], name.encode(), match[3])
 
 
-def find_marked(store: GitStore, changes: Iterable[FileChange]) -> set[str]:
-    return {
-        change.path
-        for change in changes
-        if change.after and is_marked(store, change.path, TreeEntry(change.mode, change.after))
-    }
-
-
 def is_marked(store: GitStore, path: str, entry: TreeEntry) -> bool:
+    """Return whether a file has conflict marks of a merge, in its text or path."""
     if _MOVED.search(path):
         return True
     return entry.mode & FILE_TYPE == REGULAR and bool(_MARK.search(store.read(entry.id)))

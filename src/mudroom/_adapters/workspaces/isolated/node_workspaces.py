@@ -20,22 +20,20 @@ from ...._core.runs import Work
 from ...._platform.private_files import make_private_folder, replace_private_file
 from ...._platform.scratch_dirs import remove_tree
 from ....errors import MudroomError, WorkspaceError
+from .._listing import hold_open
 from .checkout import check_out
 from .git import INSTALL_GIT, check_ids, explain_unusable_git
 from .git_store import GitStore
 from .repository import Repository, read_inside
 from .store import DEFAULT_BYTES, StoredFiles, WorkingFiles
-from .workspaces import REMOVED, IsolatedFolder, IsolatedWorkspaces
+from .workspaces import REMOVED, IsolatedFolder, IsolatedWorkspaces, wait_for_lock
 
 KEPT_SNAPSHOTS = 4  # snapshots of a session that stay on a machine although no run uses them
 
-KEPT_SECONDS = 7 * 86_400.0
-"""Time after which the files of a session are removed that no process of the machine uses."""
-
+KEPT_SECONDS = 7 * 86_400.0  # then the files of a session that no process uses are removed
 _KNOWN_TREES = 8  # trees that a machine names when it asks for a further one
 
 _FACTS = "source.json"
-_POLL_SECONDS = 0.02
 
 
 class TreeCarrier(Protocol):
@@ -106,19 +104,13 @@ class NodeWorkspaces(IsolatedWorkspaces):
     def open_snapshot(
         self, tree: str, stop: threading.Event, *, same_path: bool
     ) -> Generator[IsolatedFolder]:
-        """Give a folder with the files of a tree, which runs that only read share.
-
-        It stays for later runs; see KEPT_SNAPSHOTS.
-        """
+        """Give a folder with the files of a tree to runs that only read; it stays for others."""
         self.fetch(tree, stop)
         make_private_folder(Path(self._snapshots))
         place = os.path.join(self._snapshots, tree)
-        descriptor = self._use_snapshot(place, tree, stop, same_path=same_path)
-        try:
+        with hold_open(self._use_snapshot(place, tree, stop, same_path=same_path)):
             record = Path(place, "snapshot.json").read_bytes()
             yield get_decoder(IsolatedFolder).decode(record)
-        finally:
-            os.close(descriptor)
 
     def _use_snapshot(
         self, place: str, tree: str, stop: threading.Event, *, same_path: bool
@@ -141,7 +133,6 @@ class NodeWorkspaces(IsolatedWorkspaces):
             return descriptor
 
     def _remove_old_snapshots(self) -> None:
-        """Remove the snapshots that no run uses, but not the newest ones."""
         paths = [entry.path for entry in os.scandir(self._snapshots) if entry.is_dir()]
         paths.sort(key=lambda path: os.stat(path).st_mtime_ns)
         for path in paths[:-KEPT_SNAPSHOTS]:
@@ -197,18 +188,11 @@ class NodeWorkspaces(IsolatedWorkspaces):
     def _wait_for_lock(self, name: str, stop: threading.Event) -> Generator[None]:
         """Let one thread of one process of this machine work at a time."""
         path = os.path.join(self.directory, name)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            while True:
-                with suppress(BlockingIOError):
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                if stop.is_set():
-                    raise WorkspaceError("the run was stopped while it waited for its files")
-                time.sleep(_POLL_SECONDS)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        with hold_open(os.open(path, flags, 0o600)) as descriptor:
+            if not wait_for_lock(descriptor, stop.is_set):
+                raise WorkspaceError("the run was stopped while it waited for its files")
             yield
-        finally:
-            os.close(descriptor)
 
 
 def remove_if_unused(path: str) -> bool:
@@ -230,10 +214,7 @@ def remove_if_unused(path: str) -> bool:
 
 
 def remove_old_sessions(folder: str, session: str) -> None:
-    """Remove the files of other sessions that no process of this machine has used for long.
-
-    Their work is not lost: the process of the session has it.
-    """
+    """Remove the files of long unused other sessions; the process of each session has its work."""
     oldest = time.time() - KEPT_SECONDS
     for path in _list_folders(folder):
         name = os.path.basename(path)
@@ -291,13 +272,10 @@ def describe_source(store: GitStore) -> SourceFacts:
     """Return what a ReceivedStore must know to store files as this store does."""
     files = store.source_files
     ignore_files: dict[str, bytes] = {}
-    folder = ""
-    for name in store.prefix.split("/")[:-1]:
-        path = os.path.join(folder, ".gitignore")
+    for path in store.list_ignore_files_above():
         patterns = read_inside(files.top, path)
         if patterns is not None:
             ignore_files[path] = patterns
-        folder = os.path.join(folder, name)
     exclude = Path(store.directory, _EXCLUDE_FILE)
     return SourceFacts(
         store.algorithm,

@@ -12,10 +12,10 @@ from msgspec import Struct
 from ...._platform.git_folders import find_git_folders, read_git_config
 from ...._platform.open_beneath import open_step_by_step
 from ...._platform.regular_files import copy_open_file, read_open_file
+from .._listing import hold_open
 
 MAX_INDEX_BYTES = 1 << 30
-_MAX_REFS_BYTES = 64 << 20
-"""Bytes of the largest index, and of the largest file with refs, that is read."""
+_MAX_REFS_BYTES = 64 << 20  # of the largest file with refs that is read
 
 _MAX_REFS = 500_000
 _MAX_STEPS = 5  # steps from one symbolic ref to the next, as in git
@@ -69,14 +69,11 @@ class Repository(Struct, frozen=True):
         """Return the ids of the refs by name, for symbolic refs the id that they lead to."""
         packed = read_inside(self.common, "packed-refs", _MAX_REFS_BYTES) or b""
         refs = dict(_parse_packed_refs(packed))
-        refs.update(self._list_loose_refs())
-        return {name: each for name in refs if (each := _resolve(refs, name))}
-
-    def _list_loose_refs(self) -> Iterator[tuple[str, str]]:
         for name in islice(_list_files(self.common, "refs"), _MAX_REFS):
             value = os.fsdecode(read_inside(self.common, name) or b"").strip()
             if _is_ref(name) and value:
-                yield name, value
+                refs[name] = value
+        return {name: each for name in refs if (each := _resolve(refs, name))}
 
     def read_head(self) -> str:
         """Return the name of the branch that is checked out, else the id of a commit, or ""."""
@@ -93,10 +90,7 @@ class Repository(Struct, frozen=True):
 
 
 def find_repository(folder: str) -> Repository | None:
-    """Find the repository that a folder, or a folder above it, is the top of.
-
-    See `find_git_folders` for the git folders that are believed.
-    """
+    """Find the repository that a folder, or one above it, is the top of; see `find_git_folders`."""
     top = os.path.realpath(folder)
     while True:
         if folders := find_git_folders(top):
@@ -129,11 +123,8 @@ def _explain_no_history(common: str, objects: str) -> str:
 
 def open_inside(folder: str, path: str) -> int:
     """Open a file below a folder for reading, and follow no link."""
-    opened = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with hold_open(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as opened:
         return open_step_by_step(opened, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    finally:
-        os.close(opened)
 
 
 def read_inside(folder: str, path: str, max_bytes: int = 1 << 20) -> bytes | None:

@@ -12,8 +12,8 @@ import os
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -27,14 +27,13 @@ from ...._platform.open_beneath import find_real_path
 from ...._platform.private_files import replace_private_file
 from ...._platform.protected_names import UNFINISHED_PREFIX
 from ....errors import WorkspaceError
+from .._listing import FOLDER_FLAGS, hold_open
 from .git import KilledGitError
 from .repository import Repository
 
 DEFAULT_BYTES = 4096 << 20
 
-_REST = 20
-"""Seconds between two measurements, for each second that one takes: they cost at most 5 %."""
-
+_REST = 20  # seconds between measurements, for each second that one takes: they cost 5 % at most
 _BLOCK = 512  # bytes of one unit in the facts about a file
 
 
@@ -146,6 +145,11 @@ class TreeStore(ABC):
             return ""
         return os.path.relpath(self.source, self.repository.top) + "/"
 
+    def list_ignore_files_above(self) -> list[str]:
+        """List where, below the top, folders above the source may have ignore files."""
+        names = self.prefix.split("/")[:-1]
+        return [os.path.join(*names[:depth], ".gitignore") for depth in range(len(names))]
+
     @cached_property
     def empty_tree(self) -> str:
         return self._write_object("tree", b"")
@@ -160,7 +164,8 @@ class TreeStore(ABC):
     def ignore_paths(self, patterns: Iterable[str]) -> None:
         """Leave paths out of all trees. `patterns`: as in `.gitignore`."""
         path = Path(self.directory, "info/exclude")
-        with _lock_folder(path.parent):
+        with hold_open(os.open(path.parent, FOLDER_FLAGS | os.O_CLOEXEC)) as folder:
+            fcntl.flock(folder, fcntl.LOCK_EX)  # siblings add patterns, too
             known = path.read_bytes() if path.exists() else b""
             added = add_patterns(known, patterns)
             if added != known:  # programs of siblings read it at any time
@@ -180,7 +185,6 @@ class TreeStore(ABC):
         Path(self.directory, _MARKS).touch(mode=0o600)
 
     def store_source(self) -> StoredFiles:
-        """Store the files of the source as they are, with changed and untracked files."""
         return self.store_files(self.source_files, SOURCE_INDEX)
 
     def store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles:
@@ -284,17 +288,16 @@ class TooManyFilesError(WorkspaceError):
 
 def check_size(folder: str, count: int, size: int, max_bytes: int) -> None:
     if size > max_bytes:
-        raise TooManyFilesError(
-            f"{folder} has {size / (1 << 20):,.0f} MiB of files that git does not ignore; an "
-            f"isolated workspace can have {max_bytes / (1 << 20):,.0f} MiB",
-            remedy="Let git ignore what runs do not need, or let the run share the folder.",
-        )
-    if count > MAX_FILES:
-        raise TooManyFilesError(
-            f"{folder} has {count:,} files that git does not ignore; an isolated workspace can "
-            f"have {MAX_FILES:,}",
-            remedy="Let git ignore what runs do not need, or let the run share the folder.",
-        )
+        present = f"{size / (1 << 20):,.0f} MiB of files"
+        limit = f"{max_bytes / (1 << 20):,.0f} MiB"
+    elif count > MAX_FILES:
+        present, limit = f"{count:,} files", f"{MAX_FILES:,}"
+    else:
+        return
+    raise TooManyFilesError(
+        f"{folder} has {present} that git does not ignore; an isolated workspace can have {limit}",
+        remedy="Let git ignore what runs do not need, or let the run share the folder.",
+    )
 
 
 def add_patterns(known: bytes, patterns: Iterable[str]) -> bytes:
@@ -303,16 +306,6 @@ def add_patterns(known: bytes, patterns: Iterable[str]) -> bytes:
     new = [os.fsencode(pattern) for pattern in patterns]
     new = [pattern for pattern in dict.fromkeys(new) if pattern not in lines]
     return known + b"".join(b"\n" + pattern for pattern in new) + b"\n" if new else known
-
-
-@contextmanager
-def _lock_folder(folder: Path) -> Generator[None]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def write_durably(path: Path, data: bytes) -> None:
@@ -331,11 +324,8 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with hold_open(os.open(folder, FOLDER_FLAGS | os.O_CLOEXEC)) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # git's modes of files: the types, and the bits that hold the type.

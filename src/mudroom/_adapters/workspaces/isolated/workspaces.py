@@ -25,6 +25,7 @@ from ...._platform.paths import path_from_text, path_to_text
 from ...._platform.private_files import make_private_folder, replace_private_file
 from ...._platform.scratch_dirs import remove_tree
 from ....errors import WorkspaceError
+from .._listing import FOLDER_FLAGS, hold_open
 from .checkout import check_out
 from .git import require_git
 from .git_store import GitStore
@@ -442,23 +443,23 @@ class IsolatedWorkspaces:
         Raises WorkspaceError if another merge does not end.
         """
         path = self._find_files(run_id)
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            _wait_for_lock(descriptor, path)
+        with hold_open(os.open(path, FOLDER_FLAGS | os.O_CLOEXEC)) as descriptor:
+            deadline = time.monotonic() + LOCK_SECONDS
+            if not wait_for_lock(descriptor, lambda: time.monotonic() > deadline):
+                raise WorkspaceError(
+                    f"another program has locked {path} for {LOCK_SECONDS:g} seconds",
+                    remedy="Wait until its merge has ended, then apply the work.",
+                )
             yield
-        finally:
-            os.close(descriptor)
 
     @contextmanager
     def _lock_index(self, name: str) -> Generator[None]:
         """Let one thread of one process at a time use an index."""
         path = f"{self.store.find_index(name)}.in-use"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        with hold_open(os.open(path, flags, 0o600)) as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
-        finally:
-            os.close(descriptor)
 
     def _find_place(self, run_id: str) -> str:
         return os.path.join(self.directory, "runs", run_id)
@@ -486,23 +487,18 @@ def _to_text(conflict: MergeConflict) -> MergeConflict:
     return replace(conflict, path=path_to_text(conflict.path), paths=paths)
 
 
-def _wait_for_lock(descriptor: int, path: str) -> None:
-    deadline = time.monotonic() + LOCK_SECONDS
+def wait_for_lock(descriptor: int, gives_up: Callable[[], bool]) -> bool:
+    """Lock an open file. Return False if `gives_up` says so while another process has it locked."""
     while True:
-        try:
+        with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise WorkspaceError(
-                    f"another program has locked {path} for {LOCK_SECONDS:g} seconds",
-                    remedy="Wait until its merge has ended, then apply the work.",
-                ) from None
+            return True
+        if gives_up():
+            return False
         time.sleep(_POLL_SECONDS)
 
 
-_GROUP, _OTHERS = 0o070, 0o007
-"""All permissions of the group of a file, and of the users outside it."""
+_GROUP, _OTHERS = 0o070, 0o007  # all permissions of a file's group, and of others
 
 
 def list_new_files(changes: Iterable[FileChange]) -> Iterator[str]:
@@ -543,15 +539,10 @@ def _find_allowed(folder: str, path: str, known: dict[str, int]) -> int:
 
 def make_private(folder: str, private: Mapping[str, int]) -> None:
     """Give files of a folder that has just been made the permissions of `find_private`."""
-    top = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    flags = os.O_RDONLY | os.O_NONBLOCK
+    with hold_open(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as top:
         for path, permissions in private.items():
-            with suppress(OSError):  # the tree has a link or a folder there, or nothing
-                file = open_step_by_step(top, path, os.O_RDONLY | os.O_NONBLOCK)
-                try:
-                    if stat.S_ISREG(os.fstat(file).st_mode):
-                        os.fchmod(file, permissions)
-                finally:
-                    os.close(file)
-    finally:
-        os.close(top)
+            # The tree may have a link or a folder there, or nothing.
+            with suppress(OSError), hold_open(open_step_by_step(top, path, flags)) as file:
+                if stat.S_ISREG(os.fstat(file).st_mode):
+                    os.fchmod(file, permissions)

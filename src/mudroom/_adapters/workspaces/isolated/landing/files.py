@@ -17,7 +17,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -41,7 +41,7 @@ from ..._atomic_write import (
     stat_entry,
     write_entry,
 )
-from ..._listing import FOLDER_FLAGS, MAX_DEPTH
+from ..._listing import FOLDER_FLAGS, MAX_DEPTH, hold_open
 from ..store import FOLDER, LINK, REGULAR, is_link, list_parents
 from .landing_record import InnerFile, LandingFile
 
@@ -227,10 +227,8 @@ class LandingFolder:
         for parent in {os.path.dirname(path_from_text(file.path)) for file in files}:
             with suppress(OSError):
                 folder = open_step_by_step(self._top, parent or ".", FOLDER_FLAGS)
-                try:
+                with hold_open(folder):
                     os.fsync(folder)
-                finally:
-                    os.close(folder)
 
     @contextmanager
     def _open_folder(
@@ -241,10 +239,8 @@ class LandingFolder:
             folder = open_new_folders(self._top, filter(None, parent.split("/")))
         else:
             folder = open_step_by_step(self._top, parent or ".", FOLDER_FLAGS)
-        try:
+        with hold_open(folder):
             yield folder, name
-        finally:
-            os.close(folder)
 
     @contextmanager
     def _name_errors(self, file: LandingFile) -> Generator[None]:
@@ -348,19 +344,13 @@ def _read_files(folder: int, prefix: str, known: Collection[str]) -> Iterator[tu
 def write_folder(
     parent: int, name: str, files: Sequence[InnerFile], read: Callable[[str], bytes]
 ) -> None:
-    """Write a new folder with its files, and make all of it durable.
-
-    After an error a part of it stays, which `remove_folder` removes.
-    """
+    """Write a new folder durably. After an error a part stays, which `remove_folder` removes."""
     os.mkdir(name, dir_fd=parent)
     with _open(parent, name) as folder:
         for file in files:
             above, last = os.path.split(path_from_text(file.path))
-            inner = open_new_folders(folder, filter(None, above.split("/")))
-            try:
+            with hold_open(open_new_folders(folder, filter(None, above.split("/")))) as inner:
                 write_new(inner, last, read(file.id), file.mode)
-            finally:
-                os.close(inner)
         for inner, _ in _open_each(folder, files):
             os.fsync(inner)
 
@@ -376,10 +366,7 @@ def write_new(folder: int, name: str, data: bytes, mode: int) -> None:
 
 
 def remove_folder(parent: int, name: str, files: Iterable[InnerFile]) -> None:
-    """Remove a folder with the files of a plan, and the empty folders in it.
-
-    Anything else stays where it is. Then this raises OSError.
-    """
+    """Remove a folder with the files of a plan. Anything else stays, and this raises OSError."""
     known = {path_from_text(each.path) for each in files}
     with _open(parent, name) as folder:
         _remove_known(folder, "", known)
@@ -411,20 +398,12 @@ def check_removable(parent: int, path: str, files: Sequence[InnerFile]) -> None:
 def _open_each(top: int, files: Iterable[InnerFile]) -> Iterator[tuple[int, str]]:
     """Open each folder that files are in, and the open one; yield descriptor and path below it."""
     for path in sorted({"", *list_parents(path_from_text(each.path) for each in files)}):
-        folder = open_step_by_step(top, path or ".", FOLDER_FLAGS)
-        try:
+        with hold_open(open_step_by_step(top, path or ".", FOLDER_FLAGS)) as folder:
             yield folder, path
-        finally:
-            os.close(folder)
 
 
-@contextmanager
-def _open(parent: int, name: str) -> Generator[int]:
-    descriptor = os.open(name, _FLAGS, dir_fd=parent)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _open(parent: int, name: str) -> AbstractContextManager[int]:
+    return hold_open(os.open(name, _FLAGS, dir_fd=parent))
 
 
 def _scan(folder: int) -> list[os.DirEntry[str]]:
@@ -491,10 +470,8 @@ def _check_file_attributes(folder: int, name: str, path: str) -> None:
         descriptor = os.open(name, flags, dir_fd=folder)
     except OSError:
         return  # the rename tells
-    try:
+    with hold_open(descriptor):
         _check_attributes(descriptor, path)
-    finally:
-        os.close(descriptor)
 
 
 def _check_attributes(descriptor: int, path: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -48,7 +48,10 @@ class Landing:
         Raises FileChangedError if a file is not as the merge expects it, and WorkspaceError if one
         cannot be written. Then the folder is as it was, and has what the user saved meanwhile.
         """
-        with _explain_errors(".", self._root), self._open(self._root) as folder:
+        with (
+            _explain_errors(".", self._root),
+            closing(LandingFolder(self._root, self._contents)) as folder,
+        ):
             plan = self._make_plan(folder, files)
             for file in plan.files:
                 with _explain_errors(file.path, self._root):
@@ -82,7 +85,7 @@ class Landing:
             if not os.path.isdir(plan.root):  # the folder is gone, and all files with it
                 self._record.remove()
                 return
-            with self._open(plan.root) as folder:
+            with closing(LandingFolder(plan.root, self._contents)) as folder:
                 self._recover(folder, plan)
 
     def _recover(self, folder: LandingFolder, plan: LandingPlan) -> None:
@@ -234,14 +237,6 @@ class Landing:
         folder.sync(plan.files)
         self._remove_staged(folder, plan)
 
-    @contextmanager
-    def _open(self, root: str) -> Generator[LandingFolder]:
-        folder = LandingFolder(root, self._contents)
-        try:
-            yield folder
-        finally:
-            folder.close()
-
 
 def _join_folders(
     files: Sequence[MergedFile],
@@ -280,7 +275,6 @@ def _has_new_name(folder: LandingFolder, file: LandingFile) -> bool:
 
 @contextmanager
 def _explain_errors(path: str, root: str) -> Generator[None]:
-    """Turn errors of the system into a WorkspaceError that names the file."""
     try:
         yield
     except OSError as error:
