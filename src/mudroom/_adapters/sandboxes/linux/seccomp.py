@@ -33,7 +33,7 @@ _AF_INET6 = 10
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: put keystrokes into a terminal
 _X32_CALLS = 0x40000000
 
-AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # by `platform`'s name
+AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # number in a filter's data, by machine
 
 REFUSED_CALLS: dict[str, tuple[int, int]] = {
     "mount": (165, 40),

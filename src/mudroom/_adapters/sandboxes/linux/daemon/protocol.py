@@ -17,7 +17,7 @@ LEFT_FD = 6  # the first process of a sandbox writes to it how many processes ar
 
 ETC_PLACEHOLDER = "/etc of commands"  # in bwrap's arguments, for the folder that the daemon makes
 
-MARK_VARIABLE = "MUDROOM_CALL"  # of processes that end with their owner: a path in its scratch
+MARK_VARIABLE = "MUDROOM_CALL"  # of processes that end with their owner: a path in its scratch dir
 
 MAX_MESSAGE_BYTES = 1 << 19
 _MAX_DESCRIPTORS = 32
