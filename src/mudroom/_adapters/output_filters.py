@@ -44,8 +44,7 @@ SECRET_PATTERNS = (
 """For each secret: its name in the marker, the texts it begins with (separated by |), and the
 pattern of what follows. If the pattern has a group `secret`, only that group is replaced."""
 
-_UNFINISHED = r"[\w./+=-]*"
-"""What may follow the beginning of a secret while the rest of it has not arrived."""
+_UNFINISHED = r"[\w./+=-]*"  # may follow the start of a secret whose rest has not arrived
 _UNFINISHED_BY_PREFIX = {
     "://": r"[\w.+-]{0,64}(:[^\s:/@'\"]{0,256}@?)?",
     "-----BEGIN ": r"[A-Z0-9 ]{0,60}-{0,4}|[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[^-]{0,20000}",
@@ -69,10 +68,8 @@ _SECRET_WORDS = [
     "ACCESSKEY",
 ]
 _SECRET_ENDINGS = ("_KEY", "_PAT", "_PWD", "_AUTH")
-_TESTED_CHARACTERS = "B_-./:JKzS"
-"""One of them is in each prefix. Many texts have none or few of them."""
-_MIN_LENGTH = 8
-"""Characters. A shorter value may be an ordinary word, and replacing it would damage other text."""
+_TESTED_CHARACTERS = "B_-./:JKzS"  # one is in each prefix; many texts have none or few of them
+_MIN_LENGTH = 8  # characters; replacing a shorter value, maybe a word, would damage other text
 
 
 @lru_cache(maxsize=64)
@@ -82,7 +79,7 @@ def _compile_pattern(prefix: str, rest: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=len(_TESTED_CHARACTERS))
 def _compile_test(character: str) -> re.Pattern[str]:
-    """Return a pattern that finds any of the prefixes with a character.
+    """Compile a pattern that finds any of the prefixes with a character.
 
     It begins with the character, so a search skips to it, and looks back for the rest: one pass
     over a text instead of one for each prefix.
@@ -185,20 +182,18 @@ _LONGEST_PREFIX = max(map(len, _PREFIXES))
 
 @lru_cache(maxsize=1)
 def _compile_prefixes() -> re.Pattern[str]:
-    """Return a pattern that finds any of the prefixes."""
     return re.compile("|".join(map(re.escape, _PREFIXES)))
 
 
 @lru_cache(maxsize=1)
 def _compile_partial() -> re.Pattern[str]:
-    """Return a pattern that finds a text's end that is only the beginning of a prefix."""
+    """Compile a pattern that finds a text's end that is only the beginning of a prefix."""
     parts = {prefix[:length] for prefix in _PREFIXES for length in range(1, len(prefix))}
     return re.compile(f"(?:{'|'.join(map(re.escape, sorted(parts)))})\\Z")
 
 
 @lru_cache(maxsize=1)
 def _compile_unfinished() -> dict[str, re.Pattern[str]]:
-    """Return the pattern of an unfinished secret by the prefix before it."""
     rests = {prefix: _UNFINISHED_BY_PREFIX.get(prefix, _UNFINISHED) for prefix in _PREFIXES}
     return {prefix: re.compile(rest, re.ASCII) for prefix, rest in rests.items()}
 
@@ -218,7 +213,7 @@ def _replace_secret(match: re.Match[str], name: str) -> str:
 
 
 def _index_by_character() -> dict[str, list[tuple[str, str, str]]]:
-    """Return the patterns (name, prefix, rest) by a character that their prefix contains.
+    """Index the patterns (name, prefix, rest) by a character that their prefix contains.
 
     A search for one character is about 30 times as fast as a search for a prefix.
     """
@@ -241,7 +236,7 @@ MARKER = (
 
 @lru_cache(maxsize=1)
 def _compile_patterns() -> dict[str, re.Pattern[str]]:
-    """Return (description, pattern) of each suspicious shape. Compiled only when first needed."""
+    """Compile the suspicious shapes, by description, when they are first needed."""
     return {
         "tags of a system or a conversation": re.compile(
             r"</?\s*(?:system|assistant|user|human|developer|instructions?|im_start|im_end|admin)"
@@ -268,12 +263,12 @@ def _compile_patterns() -> dict[str, re.Pattern[str]]:
 
 
 def mark_injection(text: str) -> str:
-    """Return a child's report, quoted, with a warning line before it if it matches a pattern."""
+    """Quote a child's report, with a warning line before it if it matches a pattern."""
     return _mark(text, "report", "a child")
 
 
 def mark_page(text: str) -> str:
-    """Return the text of a web page, quoted, with a warning line if it matches a pattern."""
+    """Quote the text of a web page, with a warning line if it matches a pattern."""
     return _mark(text, "page", "its author")
 
 

@@ -23,7 +23,6 @@ class SandboxRequest(Struct, frozen=True, kw_only=True):
         workspace: the absolute path.
         mode: one of SANDBOX_MODES.
         home: mudroom's state folder, which no command sees.
-        network: whether commands reach it.
         can_ask: whether a user can confirm commands.
         shown_at: path at which a full sandbox shows the workspace; "" for its own.
         read_only: folders that commands may read: path in the workspace -> absolute path. A full
@@ -147,12 +146,7 @@ def _open_without(request: SandboxRequest, detected: Detected) -> tuple[Sandbox,
 
 
 class DeferredSandbox:
-    """Sandbox port: creates a sandbox at the first command, because many runs execute none.
-
-    Arguments:
-        tier: that of the sandbox.
-        create: returns the sandbox.
-    """
+    """Sandbox port: creates a sandbox at the first command, because many runs execute none."""
 
     def __init__(self, tier: str, create: Callable[[], Sandbox]) -> None:
         self.tier = tier
@@ -160,7 +154,6 @@ class DeferredSandbox:
         self._sandbox: Sandbox | None = None
 
     def close(self) -> None:
-        """Close the sandbox if a command has run; the next command creates another."""
         if self._sandbox is not None:
             self._sandbox.close()
             self._sandbox = None
@@ -168,7 +161,6 @@ class DeferredSandbox:
     async def run(
         self, command: str, *, timeout: float, sink: Callable[[bytes], None]
     ) -> CommandResult:
-        """Run a command in the sandbox; see the port."""
         if self._sandbox is None:
             self._sandbox = self._create()
         return await self._sandbox.run(command, timeout=timeout, sink=sink)
@@ -182,13 +174,11 @@ class RefusingSandbox:
     def __init__(self, why: str) -> None:
         self._why = why
 
-    def close(self) -> None:
-        """Do nothing: there is nothing to close."""
+    def close(self) -> None: ...
 
     async def run(
         self, command: str, *, timeout: float, sink: Callable[[bytes], None]
     ) -> CommandResult:
-        """Raise WorkspaceError."""
         raise WorkspaceError(
             f"no command can run: {self._why}, and no user can confirm it",
             remedy="Work with the file tools, and tell the user: install bubblewrap, or start "

@@ -37,7 +37,6 @@ class Detected(Struct, frozen=True):
 
     Arguments:
         bwrap: the path of bubblewrap if tier full works, else "".
-        no_full_reason, no_file_reason: why the tier does not work.
         no_other_user_reason: why a root user's commands cannot run as another user in tier full.
         ignored_bwrap: the path of a bubblewrap that is not used, because it is in the workspace.
     """
@@ -57,7 +56,6 @@ class Detected(Struct, frozen=True):
 
     @property
     def full_remedy(self) -> str:
-        """What the user can do for tier full if it does not work."""
         if sys.platform == "darwin":
             return f"Try --sandbox {SEATBELT_MODE}"
         if self.ignored_bwrap:
@@ -66,32 +64,25 @@ class Detected(Struct, frozen=True):
 
     @property
     def weakness(self) -> str:
-        """Weakness of tier full on this machine, "" for none."""
         if not self.no_other_user_reason:
             return ""
         return f"commands keep root's user id, because {self.no_other_user_reason}"
 
 
 class _Cache(Struct, frozen=True):
-    """A result with its time, and all that it depends on."""
-
     key: list[str | int]
     at: float
     found: Detected
 
 
-_caches: dict[str, _Cache] = {}
-"""Results of this process by key, for state folders without a cache."""
+_caches: dict[str, _Cache] = {}  # results of this process by key, for state folders without a cache
 
 
 def detect(workspace: str, environ: Mapping[str, str], home: str) -> Detected:
-    """Return what works here; the result is cached for a day, until something relevant changes.
+    """Detect what works here; the result is cached for a day, until something relevant changes.
 
-    A state folder without a cache gets the result that this process has, if there is one.
-
-    Arguments:
-        workspace: no program is taken from it.
-        home: mudroom's state folder, for the cache.
+    A state folder without a cache gets the result that this process has, if there is one. No
+    program is taken from the workspace.
     """
     bwrap = find_bwrap(environ, workspace)
     ignored = "" if bwrap else find_bwrap(environ)
@@ -118,7 +109,7 @@ def detect(workspace: str, environ: Mapping[str, str], home: str) -> Detected:
 
 
 def find_bwrap(environ: Mapping[str, str], workspace: str = "") -> str:
-    """Return the path of bwrap, "" if there is none.
+    """Find bwrap, "" if there is none.
 
     A program in a workspace is ignored: a command could have put it there.
     """
@@ -127,18 +118,12 @@ def find_bwrap(environ: Mapping[str, str], workspace: str = "") -> str:
 
 
 def probe(environ: Mapping[str, str], workspace: str) -> Detected:
-    """Look for bubblewrap and try every sandbox now."""
     bwrap = find_bwrap(environ, workspace)
     return run_probes(bwrap, workspace, ignored="" if bwrap else find_bwrap(environ))
 
 
 def run_probes(bwrap: str, workspace: str = ".", *, ignored: str = "") -> Detected:
-    """Try every sandbox now.
-
-    Arguments:
-        bwrap: the path of bubblewrap, "" if there is none.
-        ignored: the path of a bubblewrap in the workspace.
-    """
+    """Try every sandbox now. `ignored`: a bubblewrap in the workspace."""
     no_full_reason = _probe_full(bwrap, ignored)
     checks_user = not no_full_reason and os.geteuid() == 0
     return Detected(
@@ -207,7 +192,6 @@ def _run(argv: list[str]) -> subprocess.CompletedProcess[bytes]:
 
 
 def _probe_file() -> str:
-    """Return why tier file does not work, "" if it works."""
     if sys.platform == "darwin":
         return f"Seatbelt is experimental and used only with --sandbox {SEATBELT_MODE}"
     if reason := _find_unsupported_reason():
@@ -229,7 +213,6 @@ def _find_unsupported_reason() -> str:
 
 
 def _read_cache(path: str) -> _Cache | None:
-    """Return the content of a cache, None if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return msgspec.json.decode(file.read(), type=_Cache)

@@ -33,7 +33,7 @@ _ALLOWED = compile_later(
 
 
 def remove_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables whose names do not look like a key, token, secret or password.
+    """Leave out the variables whose names look like a key, token, secret or password.
 
     Every variable that starts with AWS_ counts as a secret.
     """
@@ -41,13 +41,11 @@ def remove_secrets(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def make_quiet(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables without secrets and colours, and with pagers turned off."""
     kept = {name: value for name, value in remove_secrets(environ).items() if name not in _COLOURS}
     return kept | _QUIET
 
 
 def select_allowed(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return only the variables that programs need to work, with pagers turned off."""
     return {name: value for name, value in environ.items() if _ALLOWED.fullmatch(name)} | _QUIET
 
 

@@ -7,16 +7,13 @@ import os
 from collections.abc import Callable
 
 _CHUNK_BYTES = 1 << 16
-_PIPE_BYTES = 1 << 20
-"""More than a pipe can hold."""
+_PIPE_BYTES = 1 << 20  # more than a pipe can hold
 
 
 class OutputPipe:
-    """Reading end of a command's stdout and stderr.
+    """Reading end of a command's stdout and stderr; `close` closes the descriptor.
 
     Arguments:
-        descriptor: closed by `close`.
-        sink: called with each chunk.
         finished: set when the sink raises. `sink_error` then holds the exception.
     """
 
@@ -41,7 +38,6 @@ class OutputPipe:
             remaining -= count
 
     def close(self) -> None:
-        """Read the rest and close the pipe."""
         try:
             self.drain()
         finally:

@@ -52,7 +52,6 @@ class SeatbeltSandbox(SelfTestedSandbox):
         self._shell = Unsandboxed(workspace, env, lambda command: build_argv(profile, command))
 
     def close(self) -> None:
-        """Remove the folder that marks the processes of commands."""
         self._shell.close()
 
     async def _run_isolated(
@@ -67,13 +66,7 @@ def build_profile(
     """Return the text for `sandbox-exec -p`: everything is denied except what it names.
 
     Later rules win, so protected names come last. Folders above the workspace may not be renamed:
-    that would move the workspace away.
-
-    Arguments:
-        workspace: the path with links resolved.
-        private: the folder for temporary files and the home folder.
-        readable: further folders that commands may read.
-        network: whether commands reach it.
+    that would move the workspace away. `private` is the folder for temporary files and the home.
     """
     parents = [workspace]
     while (parent := os.path.dirname(parents[-1])) != parents[-1]:
@@ -105,12 +98,11 @@ def build_profile(
 
 
 def build_argv(profile: str, command: str) -> list[str]:
-    """Return the command line that runs a command under a profile."""
     return [SANDBOX_EXEC, "-p", profile, "/bin/bash", "-c", command]
 
 
 def _make_protected_regex(workspace: str) -> str:
-    """Return the regex of the protected names except the git folder, whose inside may change.
+    """Match the protected names except the git folder, whose inside may change.
 
     Letter case is ignored, as the file systems of macOS do.
     """

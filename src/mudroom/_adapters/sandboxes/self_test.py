@@ -12,13 +12,10 @@ from ..._core.ports import CommandResult
 from ..._platform.scratch_dirs import ScratchDir
 from ...errors import WorkspaceError
 
-_TEST_TIMEOUT = 20.0
-"""Seconds."""
+_TEST_TIMEOUT = 20.0  # seconds
 
 
 class SelfTestedSandbox(ABC):
-    """Base of sandboxes that run a self-test before the first command."""
-
     def __init__(self) -> None:
         self._test_lock = asyncio.Lock()
         self._has_passed = False
@@ -26,16 +23,12 @@ class SelfTestedSandbox(ABC):
     @abstractmethod
     async def _run_isolated(
         self, command: str, *, timeout: float, sink: Callable[[bytes], None]
-    ) -> CommandResult:
-        """Run a command in the sandbox, without the self-test."""
+    ) -> CommandResult: ...
 
     async def run(
         self, command: str, *, timeout: float, sink: Callable[[bytes], None]
     ) -> CommandResult:
-        """Run the command in the sandbox; see the port.
-
-        Raises WorkspaceError if the sandbox cannot be built or fails its self-test.
-        """
+        """Run the command; WorkspaceError if the sandbox cannot be built or fails its self-test."""
         if not self._has_passed:
             async with self._test_lock:
                 if not self._has_passed:

@@ -29,22 +29,16 @@ from .environ import make_quiet
 from .linux.daemon.protocol import MARK_VARIABLE
 from .output_pipe import OutputPipe
 
-KILL_TIMEOUT = 2.0
-"""Seconds."""
+KILL_TIMEOUT = 2.0  # seconds
 _KILL_POLL_INTERVAL = 0.005
-_MAX_SEARCHES = 20
-"""Searches for processes that others started before they were stopped."""
+_MAX_SEARCHES = 20  # searches for processes that others started before they were stopped
 
 
 class ProcessTree:
     """Process of a command and all its descendants.
 
     A descendant is known by its parents, its session, or a mark in its environment. One that gets
-    rid of all three before the command ends survives it.
-
-    Arguments:
-        process: leader of a session of its own.
-        mark: a text that the environment of the command's processes contains.
+    rid of all three before the command ends survives it. The process leads a session of its own.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], mark: bytes) -> None:
@@ -139,10 +133,6 @@ def select_members(
 
     Neither start times nor ids show which process started the other: a hundredth of a second is one
     tick, and ids begin again after the last one.
-
-    Arguments:
-        known: ids of processes that were found before.
-        has_mark: returns whether the environment of a process has the mark.
     """
     members: list[Process] = []
     found = [
@@ -166,8 +156,7 @@ _POLL_INTERVAL = 0.02
 class Unsandboxed:
     """Sandbox port, tier off or ask: bash commands in a folder, with the rights of this process.
 
-    Descendants of a command are found as ProcessTree says. Without procfs only the process group of
-    the command is killed.
+    Without procfs only the process group of a command is killed.
 
     Arguments:
         env: the environment of commands; None means this process's, without secrets, colours and
@@ -204,9 +193,7 @@ class Unsandboxed:
 
         Ends when the command's own process ends, even if a descendant still holds its output, or
         after `timeout` seconds. Then, and when the call is cancelled, all descendants are gone
-        within 2 seconds.
-        Raises WorkspaceError if the command cannot be started. An exception of `sink` ends the
-        command and is raised.
+        within 2 seconds. An exception of `sink` ends the command and is raised.
         """
         mark = f"{self._mark_path()}/{uuid.uuid4().hex}"
         output_read, output_write = os.pipe()

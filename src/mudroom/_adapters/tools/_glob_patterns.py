@@ -63,8 +63,7 @@ def unescape(pattern: str) -> str:
 def _list_alternatives(pattern: str, *, literally: bool) -> list[str] | None:
     """Expand the braces, or give up with None when that makes too many patterns.
 
-    Arguments:
-        literally: True also keeps each group as part of a name, for names with braces in them.
+    `literally` also keeps each group as part of a name, for names with braces in them.
     """
     alternatives: list[str] = []
     for alternative in _expand_braces(pattern, literally=literally):
@@ -122,11 +121,7 @@ def locate_pattern(workspace: Workspace, pattern: str, path: str | None) -> tupl
     """Return the folder to search and the pattern below it.
 
     The first names of a pattern that are folders, links to folders included, belong to the folder:
-    nothing beside it is listed. An absolute pattern holds both.
-
-    Arguments:
-        path: the folder that a relative pattern is below; None for the root.
-
+    nothing beside it is listed. An absolute pattern holds both; a relative one is below `path`.
     Raises WorkspaceError for a folder outside the workspace.
     """
     folder = workspace.locate(path or ".")
@@ -165,7 +160,7 @@ def read_pattern(workspace: Workspace, folder: str, pattern: str) -> str:
 
 
 def find_named(workspace: Workspace, folder: str, name: str) -> str | None:
-    """Return the path that a pattern names without wildcards, as it is or without escapes."""
+    """Find the path that a pattern names without wildcards, as it is or without escapes."""
     for spelling in dict.fromkeys((name, unescape(name))):
         path = spelling if folder == "." else f"{folder}/{spelling}"
         try:
@@ -177,10 +172,7 @@ def find_named(workspace: Workspace, folder: str, name: str) -> str | None:
 
 
 def _expand(workspace: Workspace, folder: str, pattern: str) -> str:
-    """Expand the start of a pattern as that of a path, and drop line breaks around it.
-
-    Raises WorkspaceError if it is refused.
-    """
+    """Expand the start of a pattern as that of a path, and drop line breaks around it."""
     trimmed = pattern.strip("\t\r\n")
     if trimmed != pattern and not find_named(workspace, folder, pattern):
         pattern = trimmed
@@ -199,10 +191,7 @@ def _expand(workspace: Workspace, folder: str, pattern: str) -> str:
 
 
 def _split_absolute(workspace: Workspace, pattern: str) -> tuple[str, str]:
-    """Return a folder that an absolute pattern is below, and the rest of the pattern.
-
-    Raises WorkspaceError for a folder outside the workspace.
-    """
+    """Return a folder that an absolute pattern is below, and the rest of the pattern."""
     root = workspace.root.rstrip("/") + "/"
     if pattern.startswith(root):  # whose own name may have brackets
         return ".", pattern[len(root) :].lstrip("/")

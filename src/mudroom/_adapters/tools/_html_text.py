@@ -19,11 +19,7 @@ _BLANK_LINES = re.compile(r"\n[ \n]*\n")
 
 
 def convert_html(html: str, url: str) -> str:
-    """Convert an HTML page to text; links become `[text](address)`.
-
-    Arguments:
-        url: the page's address, to resolve relative links.
-    """
+    """Convert an HTML page to text; links become `[text](address)`, resolved against `url`."""
     converter = _Converter(url)
     converter.feed(html)
     converter.close()

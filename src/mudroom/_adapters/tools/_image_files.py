@@ -13,8 +13,7 @@ from ..._core.messages import ImageBlock
 
 # That makes 2 MB in base64; providers accept requests of about 20 to 32 MB.
 MAX_IMAGE_BYTES = 1_500_000
-# The largest that all providers accept.
-MAX_PIXELS_PER_SIDE = 8_000
+MAX_PIXELS_PER_SIDE = 8_000  # the largest that all providers accept
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8\xff"
@@ -25,7 +24,6 @@ _Size = tuple[int, int] | None
 
 
 def is_image(head: bytes) -> bool:
-    """Recognise a PNG, JPEG, GIF or WebP image by its first bytes."""
     return head.startswith((_PNG, _JPEG, *_GIF)) or _is_webp(head)
 
 

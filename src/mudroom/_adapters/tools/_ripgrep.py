@@ -21,8 +21,7 @@ from ..._platform.child_programs import end_program, start_program
 from ..._platform.patterns import compile_later
 from ...errors import WorkspaceError
 
-# The search program gets this as its limit, too.
-MAX_CHARACTERS = 500
+MAX_CHARACTERS = 500  # the search program gets this as its limit, too
 _BEFORE = 150  # characters in front of a match
 _MATCH = compile_later(rb"(\d+):(\d+):(\d+):")
 _CONTEXT = compile_later(rb"(\d+)-(\d+)-")
@@ -34,11 +33,8 @@ def show_line(descriptor: int, record: bytes, *, is_start: bool = False) -> byte
 
     The program prints `number:column:offset:text` for a match and `number-offset-text` for context.
     Of a long line it prints only the start, followed by the number of matches behind it. The
-    window is read from the open file, so a line of any length costs no memory.
-
-    Arguments:
-        descriptor: of the file that was searched.
-        is_start: show the start although there is a match behind it.
+    window is read from the open file, so a line of any length costs no memory. `is_start` shows the
+    start although there is a match behind it.
     """
     if match := _MATCH.match(record):
         number, column, offset = map(int, match.groups())
@@ -74,7 +70,7 @@ def _show_window(descriptor: int, start: bytes, offset: int, column: int, more: 
     """Format the window with a note.
 
     Arguments:
-        start: of the line. offset: of the line in the file. column: of the match, from 1, in bytes.
+        start, offset: of the line. column: of the match, from 1, in bytes.
         more: matches behind the start.
     """
     place = column - 1
@@ -97,25 +93,15 @@ def _describe(more: int, where: str = "") -> str:
     return f" [line cut{where}{matches}]"
 
 
-_BATCH = 2_000
-"""Files that one search has open at a time, if the process may open enough."""
-_SEARCHES = min(4, os.cpu_count() or 1)
-"""Searches that run at a time in one event loop; the others wait."""
-_DESCRIPTOR_SHARE = 4
-"""The searches together open at most this part (1/n) of the files that the process may open."""
-_MAX_COPIED_BYTES = 64 << 20
-"""Bytes in UTF-8 copies of files in other encodings, for one batch."""
+_BATCH = 2_000  # files that one search has open at a time, if the process may open enough
+_SEARCHES = min(4, os.cpu_count() or 1)  # at a time in one event loop; the others wait
+_DESCRIPTOR_SHARE = 4  # the searches together open 1/n of the files that the process may open
+_MAX_COPIED_BYTES = 64 << 20  # bytes in UTF-8 copies of files in other encodings, for one batch
 _CHUNK = 1 << 16
 _FD_FOLDER = b"/dev/fd/"
 
 
 class SearchQuery(Struct, frozen=True, kw_only=True):
-    """A content search.
-
-    Arguments:
-        mode: files_with_matches, content or count. before, after: lines of context.
-    """
-
     pattern: str
     ignore_case: bool = False
     multiline: bool = False
@@ -148,13 +134,10 @@ class InvalidPattern(ValueError):
 
 
 def find_ripgrep(root: str) -> str:
-    """Return the path of rg, "" when there is none.
+    """Find rg, "" when there is none.
 
     The wheel `ripgrep` installs it beside mudroom; else it is taken from PATH. An rg elsewhere in
     the workspace is never used: an agent may have written it.
-
-    Arguments:
-        root: folder of the workspace.
     """
     own = shutil.which("rg", path=sysconfig.get_path("scripts")) or ""
     for path in (own, shutil.which("rg") or ""):
@@ -167,10 +150,7 @@ _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKe
 
 
 def get_search_slot() -> asyncio.Semaphore:
-    """Return the semaphore that a search holds: only a few searches run at a time.
-
-    Children that search in parallel would otherwise open more files than the process may.
-    """
+    """Return a semaphore: too many searches at a time open more files than the process may."""
     loop = asyncio.get_running_loop()
     return _slots.setdefault(loop, asyncio.Semaphore(_SEARCHES))
 
@@ -187,13 +167,7 @@ async def search_files(
     """Yield the matches in the order of the files, as `path NUL rest`, or `--` between groups.
 
     The program gets open files, opened beneath the workspace: it reads nothing else, even when a
-    path changes meanwhile. It ends when the iteration is closed.
-
-    Arguments:
-        progress: updated during the search.
-        root: folder in which the program runs. rg: path of ripgrep.
-
-    Raises InvalidPattern.
+    path changes meanwhile. It ends when the iteration is closed. Raises InvalidPattern.
     """
     separator = b"\0" if query.mode == "files_with_matches" else b"\n"
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -297,7 +271,6 @@ class _OpenFiles:
         return copy.descriptor, copy.size
 
     def close(self) -> None:
-        """Close all files."""
         with self._lock:
             self._is_closed = True
             for descriptor in self.paths:
@@ -339,7 +312,6 @@ async def _run_program(
 async def _start_program(
     command: Sequence[str], root: str, opened: Iterable[int]
 ) -> AsyncGenerator[asyncio.subprocess.Process, None]:
-    """Start a program; it is ended when the block is left."""
     pipe = asyncio.subprocess.PIPE
     program = await start_program(
         *command,

@@ -25,11 +25,7 @@ def load_description(module: str) -> str:
 def build_schema(
     arguments: type[msgspec.Struct], *, hidden: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Build a compact JSON Schema: no titles, references, defaults or docstrings.
-
-    Arguments:
-        hidden: names that are accepted but not offered to the model.
-    """
+    """Build a compact JSON Schema: no titles, references, defaults, docstrings or hidden names."""
     full = msgspec.json.schema(arguments)
     compact = _compact(full, full.get("$defs", {}), ())
     for name in hidden:
@@ -76,7 +72,6 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
 
 
 def take_flag(arguments: dict[str, Any], name: str, default: bool = False) -> bool:
-    """Take out an argument that is in no schema. `default`: the value if it is missing."""
     value = _take(arguments, name, "boolean")
     if value is not None and not isinstance(value, bool):
         raise ValueError(f"{name}: is not true or false")
@@ -110,11 +105,7 @@ def _compact_value(
 def _compact(
     schema: dict[str, Any], definitions: dict[str, Any], parents: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Remove what a model need not read.
-
-    Arguments:
-        parents: names of the types that are being expanded around this schema.
-    """
+    """Remove what a model need not read, inside the types of `parents`."""
     schema = _remove_null(schema)
     if "$ref" in schema:
         return _expand_type(schema["$ref"].rsplit("/", 1)[1], definitions, parents)

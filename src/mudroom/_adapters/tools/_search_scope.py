@@ -15,7 +15,7 @@ from ..._core.listings import count_noun
 from ..._core.ports import FileInfo, SkippedPaths, Workspace
 from ..._core.tools import ToolResult
 from ...errors import WorkspaceError
-from ._text_files import make_error_result
+from ._text_files import is_folder, make_error_result
 
 _MAX_NAMED_PATHS = 3  # in a note
 _MAX_NAME = 200  # characters of a path in a note
@@ -23,19 +23,14 @@ _MAX_COUNTED_FILES = 2_000  # of ignored folders: dependencies may have a millio
 _MAX_COUNT_SECONDS = 0.5
 _MAX_LINKS = 1  # that are followed one below the other: links may lead in circles
 
-PathFilter = Callable[[str], bool]
-"""Takes a path as `FileInfo` has it; tells if the search is about the file."""
+PathFilter = Callable[[str], bool]  # takes a path as in `FileInfo`; tells if the search is about it
 
 
 class SearchScope:
     """The files of one search.
 
-    A folder or file that the caller names is searched although git ignores it, and a link that it
-    names is followed; the workspace still refuses what leads out.
-
-    Arguments:
-        deadline: time of the monotonic clock at which listing stops.
-        named: names in the caller's pattern.
+    A folder or file that the caller's pattern names is searched although git ignores it, and a link
+    that it names is followed; the workspace still refuses what leads out.
     """
 
     def __init__(
@@ -67,11 +62,7 @@ class SearchScope:
             yield from self._walk_folder(start, 0, ignored=True)
 
     def _walk_folder(self, folder: str, links: int, *, ignored: bool = False) -> Iterator[FileInfo]:
-        """Yield the files below a folder.
-
-        Arguments:
-            links: number of links that lead to it. ignored: True includes ignored files.
-        """
+        """Yield the files below a folder that so many links lead to."""
         prefix = 0 if folder == "." else len(folder) + 1
         for info in self._workspace.walk_entries(folder, ignored=ignored, skipped=self.skipped):
             if time.monotonic() > self._deadline:
@@ -105,12 +96,8 @@ class SearchScope:
             self._dead_links.append(path)  # it leads nowhere, or out of the workspace
 
     def describe_left_out(self, accepts: PathFilter) -> list[str]:
-        """Return a phrase for each reason why something was not searched.
-
-        Arguments:
-            accepts: only files that it accepts count, and folders that may have such files.
-        """
-        links = [link for link in self._links if accepts(link) or self._is_folder(link)]
+        """Give each reason why something that `accepts` takes was not searched."""
+        links = [link for link in self._links if accepts(link) or is_folder(self._workspace, link)]
         special = list(filter(accepts, self._special))
         reasons = [
             self._describe_ignored(accepts),
@@ -142,15 +129,15 @@ class SearchScope:
         is_cut = False
         for entry in self._ignored:
             below = 0
-            is_folder = stat.S_ISDIR(entry.mode)
+            slash = "/" if stat.S_ISDIR(entry.mode) else ""
             for path in self._list_ignored(entry):
                 if looked_at == _MAX_COUNTED_FILES or time.monotonic() > deadline:
                     is_cut = True
                     break
                 looked_at += 1
                 below += accepts(path)
-            if below or (is_cut and is_folder):
-                names.append(entry.path + "/" if is_folder else entry.path)
+            if below or (is_cut and slash):
+                names.append(entry.path + slash)
             count += below
         if is_cut and not count:
             return f"ignored files ({_name_paths(names)})"
@@ -166,14 +153,7 @@ class SearchScope:
         except WorkspaceError:
             return  # it was removed meanwhile
 
-    def _is_folder(self, path: str) -> bool:
-        try:
-            return stat.S_ISDIR(self._workspace.stat(path).mode)
-        except WorkspaceError:
-            return False
-
     def describe_searched(self, looked_at: int, listed: int) -> str:
-        """Return how many of the files a stopped search has looked at."""
         more = "" if self.is_complete else "more than "
         return f"searched {looked_at:,} of {more}{count_noun(listed, 'file')}"
 
@@ -181,11 +161,7 @@ class SearchScope:
 def describe_paths(
     noun: str, paths: Sequence[str], *, plural: str = "", count: int | None = None
 ) -> str:
-    """Return a number with its noun and the first paths: "2 links (a, b)"; "" for none.
-
-    Arguments:
-        count: the number, if it is not that of the paths.
-    """
+    """Name paths with their number, or `count`: "2 links (a, b)"; "" for none."""
     count = len(paths) if count is None else count
     if not count:
         return ""
@@ -205,12 +181,7 @@ def _shorten(path: str) -> str:
 def format_rows(
     rows: Sequence[str], notes: Sequence[str], left_out: Sequence[str], noun: str, *, total: int
 ) -> ToolResult:
-    """Return the rows of a search with its notes in parentheses as the last line.
-
-    Arguments:
-        left_out: see `SearchScope.describe_left_out`.
-        noun: name of a row. total: number of matches, shown or not.
-    """
+    """Format the rows of a search with its notes; `total` counts the matches, shown or not."""
     note = "; ".join(filter(None, (*notes, _join_left_out(left_out))))
     return ToolResult(
         "\n".join([*rows, f"({note})"] if note else rows),
@@ -222,13 +193,7 @@ def format_rows(
 def format_no_rows(
     stopped: str, left_out: Sequence[str], nothing: str, *, has_searched: bool = True
 ) -> ToolResult:
-    """Return the result of a search without rows; it says whether all files were searched.
-
-    Arguments:
-        stopped: why the search stopped early. left_out: see `SearchScope.describe_left_out`.
-        nothing: text if all files were searched.
-        has_searched: False if no file was searched at all.
-    """
+    """Say that there are no rows; `nothing` is the text if all files were searched."""
     unsearched = _join_left_out(left_out)
     if stopped:
         note = "; ".join(filter(None, (f"{stopped}, nothing there matches", unsearched)))

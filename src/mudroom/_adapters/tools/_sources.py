@@ -17,10 +17,7 @@ from ...errors import UsageError
 
 
 def load_tools(tools: Sequence[Tool | Callable[..., Any] | str]) -> tuple[Tool, ...]:
-    """Make tools of the functions in a list, and load those that it only names.
-
-    Raises UsageError for a reference that names no tool, and for a function that cannot be one.
-    """
+    """Make tools of functions, and load those that are only named. Raises UsageError."""
     return tuple(each if isinstance(each, Tool) else _load(each) for each in tools)
 
 
@@ -50,11 +47,7 @@ class SessionToolSources:
     """The open tool sources, and the tasks that follow their changes.
 
     The tools of a run are fixed when it starts, so a change counts for later runs. A tool from a
-    source never replaces another one of the same name.
-
-    Arguments:
-        toolbox: the session's tools by name; changed in place.
-        is_allowed: tells if the session may have a tool of this name.
+    source never replaces another one of the same name in the toolbox, which is changed in place.
     """
 
     def __init__(
@@ -93,7 +86,7 @@ class SessionToolSources:
         await self._stack.aclose()
 
     async def _follow(self, source: ToolSource, tools: list[str]) -> None:
-        """Replace a source's tools whenever they change. `tools`: their names so far."""
+        """Replace a source's tools, known by their names, whenever they change."""
         while True:
             await source.wait_for_change()
             new_tools = await source.list()

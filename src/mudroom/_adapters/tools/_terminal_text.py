@@ -14,10 +14,8 @@ from functools import lru_cache
 
 from ..._platform.patterns import compile_later
 
-_ROWS = 100
-"""Rows that output can still change. Progress displays of many downloads are this high at most."""
-_ROW_CELLS = 8_192
-"""Cells of a row that output can still change; earlier ones in a longer line stay."""
+_ROWS = 100  # that can still change; progress displays of many downloads are this high at most
+_ROW_CELLS = 8_192  # of a row that can still change; earlier ones in a longer line stay
 _COLUMNS = 200
 _LINES = 24
 """Farthest column and row to which an escape sequence moves, where the text itself goes no further.
@@ -87,7 +85,6 @@ class TerminalText:
         return done.encode("utf-8", "surrogateescape")
 
     def _read(self, text: str) -> None:
-        """Carry out text with control characters."""
         if "\r\n" in text:
             text = text.replace("\r\n", "\n")
         pieces: list[str] = []  # of text, between which are only sequences without effect
@@ -252,7 +249,6 @@ class TerminalText:
             self._finish_long_row(lines)
 
     def _append(self, text: str) -> None:
-        """Write at the end of the current row."""
         row = self._rows[self._row]
         if isinstance(row, str):
             row += text
@@ -299,7 +295,6 @@ class TerminalText:
             self._column = max(0, self._column - surplus)
 
     def _finish_rows(self, count: int) -> None:
-        """Release the first rows."""
         if count <= 0:
             return
         self._done.append("\n".join(map(_join, self._rows[:count])) + "\n")
@@ -330,10 +325,7 @@ def _is_narrow(row: str | list[str]) -> bool:
 
 
 def _measure(text: str) -> list[str]:
-    """Return the cells of a text at the start of a row.
-
-    The first cell of a wide character or a tab holds it, the others are empty.
-    """
+    """Return cells; the first one of a wide character or a tab holds it, the others are empty."""
     cells: list[str] = []
     _put(cells, 0, text)
     return cells

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
-# The search only makes an error clearer, so it may not take long.
-MAX_SECONDS = 0.5
+MAX_SECONDS = 0.5  # the search only makes an error clearer, so it may not take long
 
 
 @contextmanager
@@ -51,7 +50,7 @@ def find_similar_file(workspace: Workspace, path: str) -> str | None:
     wanted = fold_name(path)
     depth = path.count("/") + 1
     folder = os.path.dirname(path)
-    while folder and not _is_folder(workspace, folder):
+    while folder and not is_folder(workspace, folder):
         if folder == os.path.dirname(folder):
             return None  # the root: the path leads out of the workspace
         folder = os.path.dirname(folder)
@@ -68,8 +67,10 @@ def find_other_form(workspace: Workspace, path: str) -> str | None:
     """Find a file whose name looks the same but has composed letters, or the other way round."""
     for form in ("NFC", "NFD"):
         other = unicodedata.normalize(form, path)
-        if other != path and _exists(workspace, other):
-            return other
+        if other != path:
+            with suppress(WorkspaceError):
+                workspace.stat(other)
+                return other
     return None
 
 
@@ -85,24 +86,15 @@ def _describe_difference(path: str, similar: str) -> str:
     return f"it looks the same, but its letters with accents are {form} ({similar!a})"
 
 
-def _is_folder(workspace: Workspace, path: str) -> bool:
+def is_folder(workspace: Workspace, path: str) -> bool:
     try:
         return stat.S_ISDIR(workspace.stat(path).mode)
     except WorkspaceError:
         return False
 
 
-def _exists(workspace: Workspace, path: str) -> bool:
-    try:
-        workspace.stat(path)
-    except WorkspaceError:
-        return False
-    return True
-
-
 _STREAM_BUFFER = 1 << 18  # bytes
-# Changes to larger files are not shown as a difference.
-MAX_PROPOSED_BYTES = 1 << 20
+MAX_PROPOSED_BYTES = 1 << 20  # changes to larger files are not shown as a difference
 # Shared by all runs: a path always gets the same lock, held from reading to renaming. Two paths may
 # share one, which costs only time.
 _LOCKS = tuple(threading.Lock() for _ in range(64))
@@ -146,7 +138,6 @@ def open_stream(workspace: Workspace, path: str) -> BinaryIO:
 
 
 def make_error_result(text: str) -> ToolResult:
-    """Make an error result; the text should name the problem and the remedy."""
     return ToolResult(text, error=True)
 
 

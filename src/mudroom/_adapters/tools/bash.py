@@ -19,35 +19,24 @@ from ._schema import build_parser, build_schema, load_description, take_flag, ta
 from ._terminal_text import TerminalText
 from ._text_files import preview_result
 
-MAX_CHARACTERS = 50_000
-"""Characters of output for the model. Of longer output it gets the first and the last part."""
-MAX_SPILL_BYTES = 256 << 20
-"""Maximum bytes of output that are kept in a file."""
+MAX_CHARACTERS = 50_000  # for the model; of longer output, the first and the last part
+MAX_SPILL_BYTES = 256 << 20  # maximum bytes of output that are kept in a file
 
 _HALF = MAX_CHARACTERS // 2 - 250
 _HALF_BYTES = 4 * _HALF  # half of the output takes at most this many bytes in UTF-8
 _DEFAULT_TIMEOUT = 120_000  # milliseconds, as the two below
 _MIN_TIMEOUT = 1_000
 _MAX_TIMEOUT = 600_000
-_BACKGROUND_SECONDS = 86_400.0
-"""Default time limit of a background command; the end of its run stops it sooner."""
-
-_SHOW_SECONDS = 0.25
-"""Time between two views of the last lines of a command; a quick one shows none."""
-
-_TAIL = 2_000
-"""Characters of the output of a background command for the model."""
+_BACKGROUND_SECONDS = 86_400.0  # default limit of a background command, which its run may end
+_SHOW_SECONDS = 0.25  # between two views of a command's last lines; a quick one shows none
+_TAIL = 2_000  # characters of the output of a background command for the model
 
 _MAX_COMMAND_BYTES = 120_000
 _CONTROLS = compile_later(r"[\x80-\x9f]")  # TerminalText removes the others
 
 
 class Arguments(Struct, frozen=True):
-    """The arguments.
-
-    `timeout` is in milliseconds; `description` is shown to the user. `background`: the call returns
-    at once.
-    """
+    """`timeout` is in milliseconds; the user sees `description`; `background` returns at once."""
 
     command: str
     timeout: int | None = None
@@ -55,7 +44,6 @@ class Arguments(Struct, frozen=True):
     background: bool = False
 
     def __post_init__(self) -> None:
-        """Check that the system accepts the command."""
         if not self.command.strip():
             raise ValueError("command: is empty; give a bash command")
         if "\0" in self.command:
@@ -96,7 +84,7 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_timeout(called: str, arguments: dict[str, Any]) -> int | None:
-    """Take the time limit out of the arguments, in milliseconds; None for none."""
+    """Take the time limit out of the arguments, in milliseconds."""
     milliseconds = take_integer(arguments, "timeout_ms")
     seconds = take_integer(arguments, "timeout_secs")
     timeout = take_integer(arguments, "timeout")
@@ -140,7 +128,6 @@ def _run_in_folder(command: str, folder: str) -> str:
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
-    """Run the command until it ends or its time is over, or start it in the background."""
     output = CommandOutput(ctx)
     if arguments.background:
         output.keep_in_file()
@@ -169,7 +156,10 @@ async def _run_command(
     started_at = time.monotonic()
     finished: CommandResult | None = None
     try:
-        command = _add_traceparent(command, ctx.traceparent)
+        if ctx.traceparent:
+            # Not in the environment of the sandbox, which is the same for all commands, and in the
+            # same line: the command's lines keep their numbers.
+            command = f"export TRACEPARENT={ctx.traceparent}; {command}"
         finished = await ctx.sandbox.run(command, timeout=timeout, sink=output.feed)
     except asyncio.CancelledError:
         if not output.is_in_background:
@@ -195,14 +185,6 @@ async def _run_command(
         },
         spill=output.spill,
     )
-
-
-def _add_traceparent(command: str, traceparent: str) -> str:
-    """Return a command that sets TRACEPARENT first, in the same line: its lines keep their numbers.
-
-    The environment of a sandbox is the same for all commands.
-    """
-    return f"export TRACEPARENT={traceparent}; {command}" if traceparent else command
 
 
 def _report_end(
@@ -280,14 +262,12 @@ class CommandOutput:
         self.spill = self.spill or self._ctx.spill_path("bash")
 
     def feed(self, chunk: bytes) -> None:
-        """Add a chunk."""
         self.size += len(chunk)
         self._keep(self._terminal.feed(chunk))
         if self._showing is None and not self.is_in_background:
             self._showing = asyncio.get_running_loop().call_later(_SHOW_SECONDS, self._show)
 
     def _show(self) -> None:
-        """Show the last lines."""
         self._showing = None
         if not self.is_in_background:
             done = _clean((self._head + self._tail)[-4 * _TAIL :])
@@ -314,7 +294,6 @@ class CommandOutput:
             del self._tail[:-_HALF_BYTES]
 
     def read_tail(self, length: int) -> str:
-        """Return the last characters of the output."""
         return self._ctx.redact(_clean(self._head + self._tail))[-length:].strip("\n")
 
     def finish(self) -> str:
@@ -420,16 +399,11 @@ BASH = Tool(
 )
 
 
-LONGEST_SECRET = 24_000
-"""Characters of the longest secret that is recognised; the stream holds back this many."""
+LONGEST_SECRET = 24_000  # characters of a recognised secret; the stream holds back this many
 
 
 class RedactingStream:
-    """A filter of byte chunks. Bytes that are not UTF-8 pass unchanged.
-
-    Arguments:
-        redact: replaces the secrets in a text.
-    """
+    """A filter of byte chunks. Bytes that are not UTF-8 pass unchanged."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
@@ -448,7 +422,6 @@ class RedactingStream:
         return redacted[:cut]
 
     def flush(self) -> bytes:
-        """Return the redacted rest."""
         rest = self._redact_pending()
         self._pending = bytearray()
         return rest

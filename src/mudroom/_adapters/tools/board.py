@@ -18,8 +18,7 @@ from ._schema import build_parser, build_schema
 
 T = TypeVar("T")
 
-# The most tasks in one list.
-MAX_LISTED = 200
+MAX_LISTED = 200  # the most tasks in one list
 
 _ID = re.compile(r"(?:#|task[_ #-]*)?(\d+)", re.IGNORECASE)
 _ID_ARGUMENTS = ("task_id", "blocked_by", "add_blocked_by", "add_blocks")
@@ -168,11 +167,6 @@ _KINDS = (
 
 
 def make_board_tools(board: Board, offered_to: Literal["all", "request"]) -> tuple[Tool, ...]:
-    """Make the tools for a board.
-
-    Arguments:
-        offered_to: see Tool.
-    """
     return tuple(
         Tool(
             name=name,

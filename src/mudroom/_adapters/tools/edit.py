@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Arguments(Struct, frozen=True):
-    """The arguments. `expected_replacements`: how often the text must be in the file."""
+    """`expected_replacements`: how often the text must be in the file."""
 
     file_path: str
     old_string: str
@@ -53,13 +53,12 @@ class Arguments(Struct, frozen=True):
 
 
 class SeveralEdits(Struct, frozen=True):
-    """The arguments when another program's tool makes several edits in one file."""
+    """What another program's tool sends when it makes several edits in one file."""
 
     file_path: str
     edits: list[dict[str, Any]]
 
     def __post_init__(self) -> None:
-        """Check every edit as if it were a call of its own."""
         if not self.edits:
             raise ValueError("edits: is empty; give old_string and new_string of each edit")
         self.list_edits()
@@ -79,7 +78,6 @@ _parse_several = build_parser(SeveralEdits)
 
 
 def parse(sent: dict[str, Any]) -> Arguments | SeveralEdits:
-    """Check the arguments of a call, with one edit or a list of them."""
     return _parse_one(sent) if sent.get("edits") is None else _parse_several(sent)
 
 
@@ -122,15 +120,9 @@ async def run(ctx: ToolContext, arguments: Arguments | SeveralEdits) -> ToolResu
 
 
 def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewLine]:
-    """Show the difference that the call would make; empty if it would fail."""
     from .text.file_changes import propose_edit
 
     return propose_edit(workspace, *parse(dict(arguments)).list_edits())
-
-
-def get_file_key(arguments: Arguments | SeveralEdits) -> str:
-    """Normalise the path without looking at the workspace."""
-    return os.path.normpath(arguments.file_path)
 
 
 def preview(arguments: Mapping[str, Any], result: ToolResult) -> list[PreviewLine]:
@@ -188,7 +180,7 @@ EDIT = Tool(
     preview=preview,
     preview_lines=24,
     propose=propose,
-    get_key=get_file_key,
+    get_key=lambda arguments: os.path.normpath(arguments.file_path),
     argument_aliases=_OTHER_ARGUMENTS,
     ignored_arguments=_IGNORED,
     adapt=adapt,

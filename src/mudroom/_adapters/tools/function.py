@@ -90,7 +90,6 @@ def declare_tool(
     """Make a Tool from a JSON Schema.
 
     Arguments:
-        parameters: JSON Schema of an object; arguments are checked against it.
         handler: gets the arguments, async or not, and returns the same as a `tool` function.
             Without a handler each call is an error result.
 
@@ -163,7 +162,6 @@ def _get_type_hints(function: ToolFunction) -> dict[str, Any]:
 
 
 def _convert_description(hint: object) -> object:
-    """Convert `Annotated[T, "description"]` to msgspec's form."""
     if typing.get_origin(hint) is not Annotated:
         return hint
     inner, *notes = typing.get_args(hint)

@@ -21,26 +21,19 @@ from ._schema import build_parser, build_schema, load_description, take_flag
 from ._search_scope import SearchScope, format_no_rows, format_rows
 from ._text_files import fold_name, naming_similar_files
 
-MAX_FILES = 100
-"""Files in one result."""
-MAX_NAMES = 500
-"""Names in the list of a folder."""
-MAX_SECONDS = 20.0
-"""Time limit of a search."""
+MAX_FILES = 100  # files in one result
+MAX_NAMES = 500  # names in the list of a folder
+MAX_SECONDS = 20.0  # time limit of a search
 
 
 class Arguments(Struct, frozen=True):
-    """The arguments: the pattern is matched below `path`; without one, the folder is listed.
-
-    `ignore` has patterns of files and folders to leave out.
-    """
+    """`pattern` is matched below `path`; without it the folder is listed. `ignore` has patterns."""
 
     pattern: str | None = None
     path: str | None = None
     ignore: list[str] = []
 
     def __post_init__(self) -> None:
-        """Check that the pattern stays below its folder."""
         for ignored in self.ignore:
             compile_glob(ignored)
         if self.pattern is None:
@@ -69,7 +62,7 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _match_any_case(pattern: str) -> str:
-    """Return a pattern that matches letters of either case; brackets and escapes stay."""
+    """Make a pattern that matches letters of either case; brackets and escapes stay."""
     # The folders that an absolute pattern begins with are names, not patterns.
     kept = re.match(r"/(?:[^*?\[{/]*/)*|", pattern)
     start = kept[0] if kept else ""
@@ -83,7 +76,6 @@ def _list_both_cases(letter: re.Match[str]) -> str:
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
-    """List the files."""
     return await asyncio.to_thread(_list, ctx.workspace, arguments)
 
 
@@ -125,11 +117,6 @@ def _list_folder(workspace: Workspace, arguments: Arguments) -> ToolResult:
 def list_matches(
     workspace: Workspace, arguments: Arguments, *, seconds: float = MAX_SECONDS
 ) -> ToolResult:
-    """List the files that match.
-
-    Arguments:
-        seconds: time limit.
-    """
     folder, pattern = locate_pattern(workspace, arguments.pattern or "**", arguments.path)
     search = _PatternSearch(folder, pattern)
     scope = SearchScope(workspace, time.monotonic() + seconds, named=list_names(pattern))
@@ -157,7 +144,7 @@ def list_matches(
 
 
 def _find_start(workspace: Workspace, folder: str, pattern: str) -> str:
-    """Return the file that a pattern without wildcards names; if there is none, the folder."""
+    """Find the file that a pattern without wildcards names; if there is none, the folder."""
     if "/" not in pattern and "\\" not in pattern and not has_wildcard(pattern):
         named = find_named(workspace, folder, pattern)
         if named and stat.S_ISREG(workspace.stat(named).mode):
@@ -197,7 +184,6 @@ class _PatternSearch:
         return False
 
     def describe_near_misses(self) -> str:
-        """Return how many files a deeper pattern would match, and a name that looks the same."""
         if self._similar:
             return f"; {self._similar} differs only in case or in the form of its letters"
         return f"; **/{self._pattern} would match {self._deeper:,}" if self._deeper else ""

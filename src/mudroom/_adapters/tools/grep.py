@@ -37,11 +37,8 @@ from ._search_scope import (
 )
 from ._text_files import make_error_result, naming_similar_files
 
-MAX_SECONDS = 20.0
-"""Time limit of a search."""
-MAX_LINES = 250
-"""Lines of one result when the model sends no head_limit."""
-
+MAX_SECONDS = 20.0  # time limit of a search
+MAX_LINES = 250  # lines of one result when the model sends no head_limit
 _LISTING_SHARE = 0.5  # of the time limit: then the files listed so far are searched
 _MAX_CHARACTERS = 48_000  # of one result
 _TYPES = {
@@ -73,10 +70,7 @@ _TYPES = {
 
 
 class Arguments(Struct, frozen=True):
-    """The arguments.
-
-    `glob` and `type` choose files; `head_limit` is the number of lines, 0 for as many as fit.
-    """
+    """`glob` and `type` choose files; `head_limit` is the number of lines, 0 for as many as fit."""
 
     pattern: str
     path: str | None = None
@@ -93,7 +87,6 @@ class Arguments(Struct, frozen=True):
     multiline: bool = False
 
     def __post_init__(self) -> None:
-        """Check that there is a pattern and that no number is negative."""
         if not self.pattern:
             raise ValueError("pattern: is empty; give a regular expression")
         if "\0" in self.pattern:
@@ -139,7 +132,6 @@ parse = build_parser(Arguments)
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
-    """Search with ripgrep."""
     rg = find_ripgrep(ctx.workspace.root)
     if not rg:
         return make_error_result("ripgrep is not installed. Search with grep in bash.")
@@ -162,13 +154,6 @@ def _explain_pattern(message: str) -> str:
 async def search(
     workspace: Workspace, arguments: Arguments, *, rg: str, seconds: float = MAX_SECONDS
 ) -> ToolResult:
-    """Search the chosen files.
-
-    Arguments:
-        rg: path of ripgrep. seconds: time limit.
-
-    Raises InvalidPattern.
-    """
     local = workspace.local
     if local is None:
         return make_error_result("The files are on another machine. Search them with grep in bash.")
@@ -208,7 +193,7 @@ async def search(
 
 
 def _describe_unsearched(progress: SearchProgress, pattern: str) -> list[str]:
-    """Return which of the chosen files were not searched, or not with certainty."""
+    """Name the chosen files that were not searched, or not with certainty."""
     reasons = [
         describe_paths("binary file", progress.binary),
         describe_paths(
@@ -222,7 +207,6 @@ def _describe_unsearched(progress: SearchProgress, pattern: str) -> list[str]:
 
 
 def build_query(arguments: Arguments) -> SearchQuery:
-    """Return the query that the arguments ask for."""
     context = max(arguments.before_and_after, arguments.context)
     matches_line_ends = "\n" in arguments.pattern or r"\n" in arguments.pattern
     return SearchQuery(
@@ -263,7 +247,7 @@ class FileChoice:
     """The files that a search is about.
 
     Attributes:
-        named: names that the glob spells out. accepts_all: there is neither a glob nor a type.
+        named: names that the glob spells out.
 
     Raises WorkspaceError for a path or a glob that leads out of the workspace.
     """
@@ -288,12 +272,10 @@ class FileChoice:
         self.accepts: PathFilter = accepts
 
     def list_files(self, scope: SearchScope) -> Sequence[str]:
-        """Return the paths of the files, sorted."""
         with naming_similar_files(self._workspace, self._start):
             return [info.path for info in scope.walk(self._start) if self.accepts(info.path)]
 
     def describe_no_files(self) -> str:
-        """Return that no file passes the filters."""
         kind = f"the type {self._arguments.type}" if self._arguments.type else ""
         return f"no files match {' and '.join(filter(None, (self._arguments.glob, kind)))}"
 
@@ -352,12 +334,6 @@ class MatchRows:
         return True
 
     def make_result(self, left_out: Sequence[str] = (), *, has_searched: bool = True) -> ToolResult:
-        """Return the result for the model.
-
-        Arguments:
-            left_out: reasons why something was not searched.
-            has_searched: False if no file was searched at all.
-        """
         if not self.rows:
             where = f" in {self._arguments.path}" if self._arguments.path else ""
             nothing = f"no matches{where}"

@@ -33,7 +33,7 @@ _NO_THREAD = 1 << 16  # bytes; a smaller file is read without a thread, which is
 
 
 class Arguments(Struct, frozen=True):
-    """The arguments: `offset` is the first line, from 1; `limit` the number of lines."""
+    """`offset` is the first line, from 1; `limit` the number of lines."""
 
     file_path: str
     offset: int | None = None

@@ -20,33 +20,23 @@ _FIND = "\nWords in place of a name list the skills that fit, with whole descrip
 
 
 class Skill(Protocol):
-    """What the tool needs of a skill."""
+    @property
+    def name(self) -> str: ...
 
     @property
-    def name(self) -> str:
-        """Name for the model."""
-        ...
+    def description(self) -> str: ...
 
     @property
-    def description(self) -> str:
-        """When to use it."""
-        ...
-
-    @property
-    def path(self) -> str:
-        """Absolute path of its SKILL.md."""
-        ...
+    def path(self) -> str: ...
 
     @property
     def folder(self) -> str: ...
 
     @property
-    def is_hidden(self) -> bool:
-        """True when the catalog leaves it out."""
-        ...
+    def is_hidden(self) -> bool: ...
 
     def list_files(self) -> list[str]:
-        """Return its other files, relative to the folder."""
+        """List its other files, relative to the folder."""
         ...
 
     def load_text(self, arguments: str = "") -> str:
@@ -55,7 +45,7 @@ class Skill(Protocol):
 
 
 class Arguments(Struct, frozen=True):
-    """The arguments: `arguments` replace the placeholders in the skill's text."""
+    """`arguments` replace the placeholders in the skill's text."""
 
     name: str
     arguments: str = ""
@@ -64,8 +54,7 @@ class Arguments(Struct, frozen=True):
 def make_skill_tool(skills: Mapping[str, Skill], *, length: int | None = None) -> Tool:
     """Make the tool that loads these skills; its description lists those that are not hidden.
 
-    Arguments:
-        length: most characters of one description; None for all, 0 for names only.
+    `length` is the most characters of one description; None for all, 0 for names only.
     """
     visible = [
         (skill.name, quote(skill.description)) for skill in skills.values() if not skill.is_hidden

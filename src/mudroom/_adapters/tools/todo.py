@@ -13,8 +13,7 @@ from ._schema import build_parser, build_schema, load_description
 from ._text_files import preview_result
 
 MAX_ITEMS = 20
-# So many turns without a call, and the model gets a reminder.
-TURNS_BEFORE_REMINDER = 3
+TURNS_BEFORE_REMINDER = 3  # so many turns without a call, and the model gets a reminder
 
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 _IGNORED_FIELDS = {"id", "priority", "activeForm"}
@@ -37,8 +36,6 @@ class TodoItem(Struct, frozen=True):
 
 
 class Arguments(Struct, frozen=True):
-    """The arguments: each call sends the whole list."""
-
     todos: list[TodoItem]
 
 
@@ -46,7 +43,6 @@ _parse = build_parser(Arguments)
 
 
 def parse(sent: dict[str, Any]) -> Arguments:
-    """Check the list: its length, no empty content, at most one item in progress."""
     arguments = _parse(sent)
     if len(arguments.todos) > MAX_ITEMS:
         raise ValueError(
@@ -66,7 +62,10 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(todos, list):
         return arguments
     items = [_rename(item) for item in cast("list[JsonValue]", todos)]
-    kept = [item for item in items if not (isinstance(item, dict) and _is_cancelled(item))]
+    cancelled = ("cancelled", "canceled")
+    kept = [
+        item for item in items if not isinstance(item, dict) or item.get("status") not in cancelled
+    ]
     return {**arguments, "todos": kept}
 
 
@@ -78,16 +77,9 @@ def _rename(item: JsonValue) -> JsonValue:
         for key, value in item.items()
         if key not in _IGNORED_FIELDS
     }
-    status = fields.get("status")
-    return (
-        {**fields, "status": _OTHER_STATES.get(status, status)}
-        if isinstance(status, str)
-        else fields
-    )
-
-
-def _is_cancelled(item: dict[str, JsonValue]) -> bool:
-    return item.get("status") in ("cancelled", "canceled")
+    if isinstance(status := fields.get("status"), str):
+        fields["status"] = _OTHER_STATES.get(status, status)
+    return fields
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:

@@ -25,8 +25,7 @@ from ._text_files import make_error_result
 if TYPE_CHECKING:
     from ..._platform.http1.pool import Response
 
-# Only so many bytes of a page are read.
-MAX_BYTES = 4 << 20
+MAX_BYTES = 4 << 20  # only so many bytes of a page are read
 # For a page with all its redirects.
 MAX_SECONDS = 30.0
 MAX_REDIRECTS = 5
@@ -36,8 +35,7 @@ _TEXT_TYPES = re.compile(r"text/.*|application/(?:.*\+)?(?:json|xml|javascript|y
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
 _URLS = re.compile(r"https?://[^\s<>]+")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
-# Only so many bytes at the start of a page are searched for its encoding.
-_CHARSET_BYTES = 1024
+_CHARSET_BYTES = 1024  # only so many bytes at the start of a page are searched for its encoding
 # IPv6 addresses that stand for IPv4 addresses behind a translator (NAT64).
 _EMBEDDED_IPV4 = ipaddress.ip_network("64:ff9b::/96")
 # All IPv6 addresses that are given out for the internet. Others have no owner there, or stand for
@@ -49,7 +47,6 @@ class Arguments(Struct, frozen=True):
     url: str
 
     def __post_init__(self) -> None:
-        """Check that this is an address of the web."""
         try:
             parts = urlsplit(self.url)
             is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -204,7 +201,6 @@ async def _read_page(url: str, response: Response) -> _Page:
 
 
 def _build_result(page: _Page, mark_page: Callable[[str], str]) -> ToolResult:
-    """Build the result for the model: the text of the page, marked as coming from outside."""
     from .text.encodings import describe_binary  # after the first request
 
     if page.redirect:

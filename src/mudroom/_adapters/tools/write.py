@@ -19,7 +19,6 @@ class Arguments(Struct, frozen=True):
     content: str
 
     def __post_init__(self) -> None:
-        """Refuse the path of a folder."""
         if self.file_path.endswith("/"):
             raise ValueError(
                 "file_path: ends with '/', as a folder's path does; name a file. "
@@ -53,11 +52,6 @@ def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewL
     return propose_write(workspace, str(arguments["file_path"]), content)
 
 
-def get_file_key(arguments: Arguments) -> str:
-    """Normalise the path without looking at the workspace."""
-    return os.path.normpath(arguments.file_path)
-
-
 def preview(arguments: Mapping[str, Any], result: ToolResult) -> list[PreviewLine]:
     return [("+", line) for line in str(arguments.get("content", "")).splitlines()]
 
@@ -75,7 +69,7 @@ WRITE = Tool(
     preview=preview,
     preview_lines=8,
     propose=propose,
-    get_key=get_file_key,
+    get_key=lambda arguments: os.path.normpath(arguments.file_path),
     adapt=adapt,
     argument_aliases={
         "path": "file_path",

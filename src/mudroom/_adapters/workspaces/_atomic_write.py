@@ -26,8 +26,7 @@ _NO_REPLACE = 1
 _EXCHANGE = 2
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 
-_SPARE = ".old"
-"""End of the name of a second link to a file that is about to be replaced."""
+_SPARE = ".old"  # end of the name of a second link to a file that is about to be replaced
 
 
 def replace_checked(
@@ -39,13 +38,9 @@ def replace_checked(
 ) -> None:
     """Rename a temporary file over another one, which gets the temporary name.
 
-    If there was no other file, the temporary name is free afterwards.
-
-    Arguments:
-        folder: descriptor of the folder of both. check: see `Workspace.write`.
-        read: reads an entry, if one of the two may be a folder; None for `read_entry`.
-
-    Raises FileChangedError, and then the other file is as it was.
+    If there was no other file, the temporary name is free afterwards. `read` replaces `read_entry`
+    where one of the two may be a folder. Raises FileChangedError, and then the other file is as it
+    was.
     """
     read = read or read_entry
     present = read(folder, name)
@@ -125,10 +120,7 @@ def finish_exchange(folder: int, temporary: str, name: str) -> None:
 
 
 def _copy_entry(folder: int, name: str, copy: str) -> None:
-    """Make a second link to a file, or a copy where the file system has no such links.
-
-    Raises FileExistsError if the second name is taken.
-    """
+    """Make a second link, or a copy where there are no such links. Raises FileExistsError."""
     try:
         os.link(name, copy, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         return
@@ -146,17 +138,13 @@ def _copy_entry(folder: int, name: str, copy: str) -> None:
 
 
 def remove_checked(folder: int, name: str, temporary: str, check: ContentCheck) -> None:
-    """Remove a file if its content is as expected. Arguments and errors: as in `replace_checked`.
-
-    Arguments:
-        temporary: name that no file of the folder has.
-    """
+    """Remove a file if its content is as expected, by way of a name that no file has."""
     set_aside_checked(folder, name, temporary, check)
     os.unlink(temporary, dir_fd=folder)
 
 
 def set_aside_checked(folder: int, name: str, temporary: str, check: ContentCheck) -> None:
-    """Give a file a temporary name if its content is as expected; see `remove_checked`."""
+    """Give a file a temporary name if its content is as expected; else raise FileChangedError."""
     try:
         os.rename(name, temporary, src_dir_fd=folder, dst_dir_fd=folder)
     except FileNotFoundError:  # somebody else removed it
@@ -191,7 +179,6 @@ def put_back(folder: int, temporary: str, name: str) -> None:
 
 
 def read_link(folder: int, name: str) -> LinkTarget | None:
-    """Return the path in a link of an open folder, None for anything else."""
     try:
         return LinkTarget(os.fsencode(os.readlink(name, dir_fd=folder)))
     except FileNotFoundError:
@@ -223,7 +210,6 @@ def read_entry(folder: int, name: str) -> bytes | None:
 
 
 def stat_entry(folder: int, name: str) -> os.stat_result | None:
-    """Return facts about an entry of an open folder, None if there is none."""
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -241,7 +227,6 @@ def entry_exists(folder: int, name: str) -> bool:
 
 @functools.cache
 def _find_function() -> Callable[..., int] | None:
-    """Return renameat2 of the C library, None without it."""
     import ctypes
 
     return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
@@ -269,12 +254,7 @@ def write_atomically(
     mode: int | None,
     check: ContentCheck | None = None,
 ) -> None:
-    """Write a temporary file, make it durable and rename it over the old one.
-
-    Arguments:
-        folder: descriptor. old: facts about the file that is replaced, None for a new file.
-        mode, check: see `Workspace.write`.
-    """
+    """Write a temporary file, make it durable and rename it over the old one."""
 
     if old is not None and mode is None and check is None and has_other_names(old):
         rewrite_in_place(folder, name, data, old)
@@ -312,8 +292,7 @@ def write_entry(
     """Write a new file or link and make it durable. It is removed again after an error.
 
     Arguments:
-        old: facts about the file whose owner, attributes and mode the new one gets; None if there
-            is none. old_name: its name in the folder.
+        old: facts about the file `old_name`, whose owner, attributes and mode the new one gets.
         mode: see `Workspace.write`.
         permissions: of a file with no old one and no mode; the umask takes some of them away.
 
@@ -346,7 +325,6 @@ def write_entry(
 
 
 def remove_file(folder: int, name: str, check: ContentCheck | None) -> None:
-    """Remove a file of an open folder. `check`: see `Workspace.write`."""
     if check is None:
         os.unlink(name, dir_fd=folder)
     else:
@@ -365,7 +343,6 @@ def remove_temporary_files(folder: int) -> None:
 
 
 def _is_in_use(temporary: str) -> bool:
-    """Return whether the process that wrote the file still runs."""
     pid = temporary.removeprefix(_PREFIX).partition("-")[0]
     if os.path.exists("/proc/self"):
         return os.path.exists(f"/proc/{pid}")
@@ -424,7 +401,7 @@ def rewrite_in_place(folder: int, name: str, data: bytes, old: os.stat_result) -
 
     A reader may see a part of the new content, so this is only for files that a rename would
     change: those with other names, and those of another user. The room is reserved first, and the
-    old content is put back if the new one cannot be written. Raises OSError.
+    old content is put back if the new one cannot be written.
     """
     descriptor = os.open(name, _IN_PLACE_FLAGS, dir_fd=folder)
     with open(descriptor, "r+b", buffering=0) as file:

@@ -46,7 +46,6 @@ _KINDS = {
 
 
 def explain(error: OSError, path: str, root: str) -> WorkspaceError:
-    """Return the error of a system call with its remedy."""
     unknown = ("{path} cannot be opened: " + (error.strerror or str(error)), "")
     reason, remedy = _REASONS.get(error.errno or 0, unknown)
     return WorkspaceError(reason.format(path=path, root=root), remedy=remedy)
@@ -57,7 +56,6 @@ def make_outside_error(path: str, root: str) -> WorkspaceError:
 
 
 def make_not_a_file_error(path: str, mode: int) -> WorkspaceError:
-    """Return the error for anything but a regular file."""
     kind = _KINDS.get(stat.S_IFMT(mode), "a device")
     return WorkspaceError(f"{path} is {kind}, not a regular file", remedy="Name a file.")
 

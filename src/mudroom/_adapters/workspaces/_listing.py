@@ -8,7 +8,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import cast
 
@@ -19,11 +22,9 @@ from ..._platform.patterns import compile_names, match_names
 from ..._platform.protected_names import UNFINISHED_PREFIX
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY
-"""Flags that open a folder."""
 
 _MAX_PATTERN_BYTES = 1 << 20
-MAX_DEPTH = 200
-"""Levels of folders that are listed; each one holds a descriptor meanwhile."""
+MAX_DEPTH = 200  # levels of folders that are listed; each one holds a descriptor meanwhile
 _GIT_STATE = frozenset(
     ("HEAD", "config", "hooks", "index", "info", "packed-refs", "refs", "reftable")
 )
@@ -32,11 +33,19 @@ _GIT_STATE = frozenset(
 _SYSTEM_FOLDERS = ("dev", "proc", "sys")  # of the root folder "/": not files of a disk
 
 
+@contextmanager
+def hold_open(descriptor: int) -> Generator[int]:
+    """Close a descriptor at the end of the block."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 class Listing:
     """A walk through the folders of a workspace.
 
     Arguments:
-        root: folder of the workspace.
         skipped: gets the paths that cannot be listed, without files removed meanwhile.
         all_entries: True yields links, folders and so on, and the state of git; see `walk_entries`.
     """
@@ -49,14 +58,10 @@ class Listing:
     def walk(
         self, folder: int, path: str, rules: IgnoreRules | None, depth: int = 0
     ) -> Iterator[FileInfo]:
-        """Yield the files below an open folder and close its descriptor at the end.
-
-        Arguments:
-            path: of the folder, "" for the root. rules: None includes ignored files.
-        """
+        """Yield the files below an open folder, then close it. Without rules, none is ignored."""
         try:
             with os.scandir(folder) as scan:
-                entries = sorted(scan, key=_get_entry_name)
+                entries = sorted(scan, key=attrgetter("name"))
             if rules is not None and any(entry.name == ".gitignore" for entry in entries):
                 rules = rules.extend(path, read_patterns(folder, ".gitignore"))
             prefix = f"{path}/" if path else ""
@@ -97,7 +102,9 @@ class Listing:
             if is_ignored or not is_folder:
                 return
             if depth == MAX_DEPTH:
-                self._skip_deep(path_to_text(path))
+                skipped = self._skipped
+                deep = skipped.too_deep if isinstance(skipped, SkippedPaths) else skipped
+                deep.append(path_to_text(path))
                 return
             if path in self._left_out:
                 self._skipped.append(path_to_text(path))
@@ -109,10 +116,6 @@ class Listing:
             self._skip(path, error)
             return
         yield from self.walk(subfolder, path, rules, depth + 1)
-
-    def _skip_deep(self, path: str) -> None:
-        skipped = self._skipped
-        (skipped.too_deep if isinstance(skipped, SkippedPaths) else skipped).append(path)
 
     def _skip(self, path: str, error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
@@ -137,7 +140,7 @@ def read_patterns(folder: int, path: str) -> bytes:
 
 
 def read_rules_above(root: str) -> IgnoreRules:
-    """Return the ignore rules that folders above the root have, up to the top of its repository.
+    """Read the ignore rules of the folders above the root, up to the top of its repository.
 
     There are none if the root is the top, in no repository, or ignored itself.
     """
@@ -150,19 +153,13 @@ def read_rules_above(root: str) -> IgnoreRules:
         folder = os.open(top, FOLDER_FLAGS | os.O_CLOEXEC)
     except OSError:
         return IgnoreRules()
-    try:
+    with hold_open(folder):
         if names:
             rules = rules.extend_above("", read_patterns(folder, ".git/info/exclude"))
         for depth in range(len(names)):
             above = "".join(f"{name}/" for name in names[:depth])
             rules = rules.extend_above(above, read_patterns(folder, f"{above}.gitignore"))
-    finally:
-        os.close(folder)
     return IgnoreRules() if names and rules("") else rules
-
-
-def _get_entry_name(entry: os.DirEntry[str]) -> str:
-    return entry.name
 
 
 IgnoreVerdict = Callable[[str], bool | None]
@@ -171,20 +168,15 @@ IgnoreVerdict = Callable[[str], bool | None]
 Returns True for ignored, False for explicitly not ignored, None when no pattern matches.
 """
 
-PathTest = Callable[[str], object]
-"""Takes a path as a verdict does; the result is true if a pattern matches it."""
-
-_MAX_PATTERN = 4_096
-"""Characters of a pattern. No path is longer, and a longer pattern takes seconds to compile."""
-_MAX_STARS = 3
-"""Stars of a pattern that becomes a regular expression: with five, one name takes 23 seconds."""
+PathTest = Callable[[str], object]  # takes a path as a verdict does; true if a pattern matches it
+_MAX_PATTERN = 4_096  # characters: no path is longer, and a longer pattern takes seconds to compile
+_MAX_STARS = 3  # of a pattern that becomes a regular expression: with five, one name takes 23 s
 
 
 class IgnoreRules:
     """The rules that apply in one folder.
 
-    Arguments:
-        root: path of the root in its repository, "/" at the end; "" when it is the top.
+    `root` is its path in its repository, "/" at the end; "" when it is the top.
     """
 
     def __init__(self, root: str = "", layers: tuple[tuple[int, IgnoreVerdict], ...] = ()) -> None:
@@ -192,20 +184,12 @@ class IgnoreRules:
         self._layers = layers
 
     def extend(self, folder: str, patterns: bytes) -> IgnoreRules:
-        """Return these rules and those of a file in `folder`, which take precedence.
-
-        Arguments:
-            folder: relative to the root, "" for the root. patterns: content of the file.
-        """
+        """Add the patterns of a file in `folder`, relative to the root; they take precedence."""
         start = len(self._root) + (len(folder) + 1 if folder else 0)
         return self._add_layer(start, patterns)
 
     def extend_above(self, folder: str, patterns: bytes) -> IgnoreRules:
-        """Return these rules and those of a file in a folder above the root.
-
-        Arguments:
-            folder: relative to the top of the repository, "" or with "/" at the end.
-        """
+        """Add those of a folder above the root: relative to the top, "" or with "/" at the end."""
         return self._add_layer(len(folder), patterns)
 
     def _add_layer(self, start: int, patterns: bytes) -> IgnoreRules:
@@ -228,26 +212,19 @@ def _compile(patterns: bytes) -> IgnoreVerdict | None:
 
     One match per pattern, as in pathspec's own `check_file`, takes three times as long.
     """
-    runs: list[tuple[bool, list[str]]] = []
-    tests: list[tuple[bool, PathTest | None]] = []
-    for is_ignored, pattern in _compile_patterns(patterns):
-        if not isinstance(pattern, str):
-            runs.append((is_ignored, []))
-            tests.append((is_ignored, pattern))
-            continue
-        if not runs or runs[-1][0] is not is_ignored or tests[-1][1]:
-            runs.append((is_ignored, []))
-            tests.append((is_ignored, None))
-        runs[-1][1].append(f"(?:{pattern})")
-    if not runs:
+    tests: list[tuple[bool, PathTest]] = []
+    pairs = _compile_patterns(patterns)
+    for (is_ignored, _), run in groupby(pairs, lambda pair: (pair[0], isinstance(pair[1], str))):
+        found = [pattern for _, pattern in run]
+        tests += [(is_ignored, test) for test in found if not isinstance(test, str)]
+        if texts := [f"(?:{text})" for text in found if isinstance(text, str)]:
+            tests.append((is_ignored, re.compile("|".join(texts)).match))
+    if not tests:
         return None
-    compiled = [
-        (is_ignored, test or re.compile("|".join(run[1])).match)
-        for run, (is_ignored, test) in zip(reversed(runs), reversed(tests), strict=True)
-    ]
+    tests.reverse()  # the last pattern that matches decides
 
     def judge(path: str) -> bool | None:
-        for is_ignored, matches in compiled:
+        for is_ignored, matches in tests:
             if matches(path):
                 return is_ignored
         return None
@@ -306,7 +283,6 @@ def compile_pattern(line: str) -> PathTest:
 
 
 def _to_shell_pattern(name: str) -> str:
-    """Return a name of an ignore pattern as `fnmatch` understands it."""
     if name == "**":
         return name
     name = re.sub(r"\\(.)", lambda match: f"[{match[1]}]", name)

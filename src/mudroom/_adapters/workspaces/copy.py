@@ -24,8 +24,7 @@ MAX_TOTAL_BYTES = 2 << 30
 MAX_FILES = 100_000
 
 _BLOCK = 1 << 20
-_MAX_NAMED = 5
-"""Maximum files that are named as missing in a copy."""
+_MAX_NAMED = 5  # maximum files that are named as missing in a copy
 
 
 @contextmanager
@@ -33,11 +32,8 @@ def make_temporary_copy(source: Workspace, stop: threading.Event) -> Generator[t
     """Copy a workspace into a new folder of the same name; remove the folder at the end.
 
     Yields the absolute path of the copy, and the missing files with reasons, "" if none is missing.
-
-    Arguments:
-        stop: set from another thread to give up copying.
-
-    Raises WorkspaceError if the folder is too large, or the copy cannot be written.
+    Another thread sets `stop` to give up copying. Raises WorkspaceError if the folder is too large,
+    or the copy cannot be written.
     """
     try:
         scratch = ScratchDir()
@@ -95,7 +91,6 @@ def _copy_files(source: Workspace, folder: str, stop: threading.Event) -> list[s
 
 
 def _copy_file(source: Workspace, info: FileInfo, target: str) -> bool:
-    """Copy one file. Return False if it cannot be read."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
     try:
         with open(target, "xb") as output:

@@ -30,6 +30,7 @@ from ._listing import (
     IgnoreRules,
     Listing,
     describe_file,
+    hold_open,
     read_patterns,
     read_rules_above,
 )
@@ -63,15 +64,15 @@ class SharedWorkspace:
         copied_from: str = "",
         kernel: bool | None = None,
     ) -> None:
-        self._root = find_real_path(root)
-        self._spellings = (self._root, os.path.abspath(root))
+        self.root = find_real_path(root)
+        self._spellings = (self.root, os.path.abspath(root))
         if copied_from:
             self._spellings += (copied_from,)
         self._readable = tuple(find_real_path(folder) for folder in readable)
         self._spill_folder = find_real_path(spill_folder) if spill_folder else ""
         self._kernel = kernel
         try:
-            self._descriptor = os.open(self._root, FOLDER_FLAGS | os.O_CLOEXEC)
+            self._descriptor = os.open(self.root, FOLDER_FLAGS | os.O_CLOEXEC)
         except OSError as error:
             raise WorkspaceError(
                 f"the folder {root} cannot be opened: {error.strerror}",
@@ -85,37 +86,20 @@ class SharedWorkspace:
         return choose_opener(kernel=self._kernel)
 
     @property
-    def root(self) -> str:
-        """Absolute path of the folder, links resolved."""
-        return self._root
-
-    @property
     def local(self) -> SharedWorkspace:
-        """This workspace: its files are on this machine."""
         return self
 
     def locate(self, path: str) -> str:
-        """Return the path relative to the root; a path in a readable folder stays absolute.
-
-        Raises WorkspaceError for all others.
-        """
+        """Return the path relative to the root; a path in a readable folder stays absolute."""
         return path_to_text(self._locate(path))
 
     def _locate(self, path: str) -> str:
-        """Return the path of the file system, relative or absolute as in `locate`."""
-        return _locate_in(self._root, self._spellings, self._readable, self._spill_folder, path)
+        return _locate_in(self.root, self._spellings, self._readable, self._spill_folder, path)
 
     def stat(self, path: str) -> FileInfo:
-        """Return facts about a regular file or a folder; the mode includes the file type.
-
-        Raises WorkspaceError for anything else.
-        """
         located = self._locate(path)
-        descriptor = self._open_located(located, os.O_PATH)
-        try:
+        with hold_open(self._open_located(located, os.O_PATH)) as descriptor:
             facts = os.fstat(descriptor)
-        finally:
-            os.close(descriptor)
         if not stat.S_ISREG(facts.st_mode) and not stat.S_ISDIR(facts.st_mode):
             raise make_not_a_file_error(path, facts.st_mode)
         return describe_file(located, facts)
@@ -131,14 +115,15 @@ class SharedWorkspace:
         return descriptor
 
     def read(self, path: str, offset: int, size: int) -> bytes:
-        """Read at most `size` bytes from `offset`; b"" past the end."""
-        descriptor = self.open(path)
-        try:
-            return _read_range(descriptor, offset, size)
-        except OSError as error:
-            raise explain(error, path, self._root) from error
-        finally:
-            os.close(descriptor)
+        data = b""
+        with hold_open(self.open(path)) as descriptor:
+            try:
+                # One system call may return less than there is.
+                while piece := os.pread(descriptor, size - len(data), offset + len(data)):
+                    data += piece
+            except OSError as error:
+                raise explain(error, path, self.root) from error
+        return data
 
     def write(
         self,
@@ -148,11 +133,6 @@ class SharedWorkspace:
         mode: int | None = None,
         check: ContentCheck | None = None,
     ) -> bool:
-        """Write a whole file atomically. Return True if it is new.
-
-        Creates missing folders. An existing file keeps its mode and, if permitted, its owner.
-        Raises WorkspaceError, and then nothing has changed.
-        """
         located = self._locate_writable(path)
         parent, name = os.path.split(located)
         folder = self._open_folder(parent or ".")
@@ -167,13 +147,12 @@ class SharedWorkspace:
                 _check_writable(path, folder, name, old.st_mode)
             write_atomically(folder, name, data, None if is_link else old, mode, check)
         except OSError as error:
-            raise explain(error, path, self._root) from error
+            raise explain(error, path, self.root) from error
         finally:
             os.close(folder)
         return old is None
 
     def read_link(self, path: str) -> LinkTarget | None:
-        """Return the path in a link beneath the root, None for anything else."""
         located = self._locate(path)
         parent, name = os.path.split(located)
         try:
@@ -183,12 +162,11 @@ class SharedWorkspace:
         try:
             return read_link(folder, name or ".")
         except OSError as error:
-            raise explain(error, path, self._root) from error
+            raise explain(error, path, self.root) from error
         finally:
             os.close(folder)
 
     def remove(self, path: str, *, check: ContentCheck | None = None) -> None:
-        """Remove a regular file, or a link. Raises WorkspaceError."""
         located = self._locate_writable(path)
         parent, name = os.path.split(located)
         folder = self._open_located(parent or ".", FOLDER_FLAGS)
@@ -199,7 +177,7 @@ class SharedWorkspace:
                 raise make_not_a_file_error(path, mode)
             remove_file(folder, name, check)
         except OSError as error:
-            raise explain(error, path, self._root) from error
+            raise explain(error, path, self.root) from error
         finally:
             os.close(folder)
 
@@ -210,52 +188,36 @@ class SharedWorkspace:
             folder = self._open_located(parent, FOLDER_FLAGS)
         except WorkspaceError:
             return  # the folder does not exist
-        try:
+        with hold_open(folder):
             remove_temporary_files(folder)
-        finally:
-            os.close(folder)
 
     def walk(
         self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
     ) -> Iterator[FileInfo]:
-        """Yield the regular files below a folder, sorted, or the file itself.
-
-        Does not follow links and leaves out .git and the temporary files of writes.
-
-        Arguments:
-            ignored: True includes files that git ignores.
-            skipped: gets the paths of the folders and files that cannot be listed.
-        """
         start = self.stat(path)
         if stat.S_ISREG(start.mode):
             yield start
             return
-        listing = Listing(self._root, [] if skipped is None else skipped)
+        listing = Listing(self.root, [] if skipped is None else skipped)
         yield from self._walk(listing, path, ignored=ignored)
 
     def walk_entries(
         self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
     ) -> Iterator[FileInfo]:
-        """Yield everything below a folder, sorted: files, folders, links, pipes, the state of git.
-
-        Arguments:
-            ignored: False yields folders that git ignores without their content.
-            skipped: as for `walk`.
-        """
-        listing = Listing(self._root, [] if skipped is None else skipped, all_entries=True)
+        listing = Listing(self.root, [] if skipped is None else skipped, all_entries=True)
         yield from self._walk(listing, path, ignored=ignored)
 
     def _walk(self, listing: Listing, path: str, *, ignored: bool) -> Iterator[FileInfo]:
         located = self._locate(path)
         if self._is_spill(located):
-            raise make_outside_error(path, self._root)
+            raise make_outside_error(path, self.root)
         rules = None if ignored else self._list_rules_above(located)
         folder = self._open_located(located, FOLDER_FLAGS)
         yield from listing.walk(folder, "" if located == "." else located, rules)
 
     def _list_rules_above(self, located: str) -> IgnoreRules:
-        """Return the rules of the folders from the repository down to the parent of a folder."""
-        rules = read_rules_above(self._root)
+        """Read the rules of the folders from the repository down to the parent of a folder."""
+        rules = read_rules_above(self.root)
         rules = rules.extend("", read_patterns(self._descriptor, ".git/info/exclude"))
         if os.path.isabs(located) or located == ".":
             return rules
@@ -267,18 +229,15 @@ class SharedWorkspace:
         return rules
 
     def _open_located(self, located: str, flags: int) -> int:
-        """Open a path from `locate` beneath the folder it belongs to. Raises WorkspaceError."""
+        """Open a path from `locate` beneath the folder it belongs to."""
         try:
             if not located.startswith("/"):
                 return self._opener(self._descriptor, located, flags)
             readable = self._find_readable(located)
-            base = os.open(readable, FOLDER_FLAGS | os.O_CLOEXEC)
-            try:
+            with hold_open(os.open(readable, FOLDER_FLAGS | os.O_CLOEXEC)) as base:
                 return self._opener(base, os.path.relpath(located, readable), flags)
-            finally:
-                os.close(base)
         except OSError as error:
-            raise explain(error, path_to_text(located), self._root) from error
+            raise explain(error, path_to_text(located), self.root) from error
 
     def _is_spill(self, located: str) -> bool:
         return bool(self._spill_folder) and os.path.dirname(located) == self._spill_folder
@@ -305,25 +264,22 @@ class SharedWorkspace:
             while missing:
                 folder = self._make_folder(folder, missing.pop(), path_to_text(located))
         except OSError as error:
-            raise explain(error, path_to_text(located), self._root) from error
+            raise explain(error, path_to_text(located), self.root) from error
         return folder
 
     def _make_folder(self, folder: int, name: str, path: str) -> int:
-        """Make a folder in an open one, which is closed; open it. `path`: for errors."""
-        try:
+        """Make and open a folder in an open one, which is closed. `path`: for errors."""
+        with hold_open(folder):
             self._check_opened_folder(folder, path)
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=folder)
             return self._opener(folder, name, FOLDER_FLAGS)
-        finally:
-            os.close(folder)
 
     def _locate_writable(self, path: str) -> str:
-        """Locate a path that may be written. Raises WorkspaceError."""
         located = self._locate(path)
         if os.path.isabs(located):
             raise WorkspaceError(
-                f"{path} may be read, not written", remedy=f"Write beneath {self._root}."
+                f"{path} may be read, not written", remedy=f"Write beneath {self.root}."
             )
         if located == ".":
             raise make_not_a_file_error(path, stat.S_IFDIR)
@@ -334,25 +290,14 @@ class SharedWorkspace:
         """Check the real path of an open folder: the kernel may have followed a link."""
         if self._opener is open_with_openat2:
             real = os.readlink(f"/proc/self/fd/{folder}")
-            check_unprotected(os.path.relpath(real, self._root), path)
+            check_unprotected(os.path.relpath(real, self.root), path)
 
     def _read_link_target(self, located: str) -> str:
-        """Return the path, without links, that a link leads to. Raises WorkspaceError."""
+        """Return the path, without links, that a link leads to."""
         if self._opener is not open_with_openat2:
-            raise explain(OSError(errno.ELOOP, ""), path_to_text(located), self._root)
-        descriptor = self._open_located(located, os.O_PATH)
-        try:
+            raise explain(OSError(errno.ELOOP, ""), path_to_text(located), self.root)
+        with hold_open(self._open_located(located, os.O_PATH)) as descriptor:
             return self.locate(path_to_text(os.readlink(f"/proc/self/fd/{descriptor}")))
-        finally:
-            os.close(descriptor)
-
-
-def _read_range(descriptor: int, offset: int, size: int) -> bytes:
-    """Read at most `size` bytes; one system call may return less than there is."""
-    data = b""
-    while piece := os.pread(descriptor, size - len(data), offset + len(data)):
-        data += piece
-    return data
 
 
 @functools.lru_cache(maxsize=256)
@@ -363,7 +308,7 @@ def _locate_in(
     spill_folder: str,
     path: str,
 ) -> str:
-    """Return the path of a text in a workspace; each call of a tool needs it several times."""
+    """Locate a path, cached: each call of a tool needs it several times."""
     _check_characters(path)
     absolute = os.path.normpath(os.path.join(root, path_from_text(path)))
     for folder in spellings:

@@ -35,8 +35,7 @@ from .exposed_paths import (
 from .kernel import NAMESPACE_OPTIONS
 from .seccomp import build_filter
 
-SANDBOX_HOME = "/home/user"
-"""Home folder of commands: empty, in memory, removed with the command."""
+SANDBOX_HOME = "/home/user"  # home folder of commands: empty, in memory, removed with the command
 
 _INIT = f"""\
 exec 2> /dev/null
@@ -74,10 +73,8 @@ class BubblewrapSandbox(SelfTestedSandbox):
 
     Arguments:
         workspace: writable at its own path, or at `shown_at`.
-        bwrap: the path of the program.
         quarantine: see DaemonSetup.
         environ: the variables from which those for commands are selected.
-        network: whether commands reach it.
         hidden_dirs: further folders of the workspace that no command sees.
         shown_at: absolute path at which commands see the workspace; "" for its own.
         read_only: folders that commands see in the workspace and may only read: path in the
@@ -161,7 +158,6 @@ class BubblewrapSandbox(SelfTestedSandbox):
         return await self._client.run(argv, {}, timeout=timeout, sink=sink)
 
     def build_argv(self, command: str) -> list[str]:
-        """Return bubblewrap's command line for a command."""
         return [
             *self._options,
             *self._make_workspace_options(),
@@ -185,7 +181,6 @@ class BubblewrapSandbox(SelfTestedSandbox):
             yield from ("--ro-bind", folder, f"{self._shown_at}/{name}")
 
     def _find_own(self, path: str) -> str:
-        """Return the path on this machine of a path that commands see in the workspace."""
         return self._workspace + path.removeprefix(self._shown_at)
 
 

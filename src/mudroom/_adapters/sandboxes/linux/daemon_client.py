@@ -39,21 +39,15 @@ _DAEMON_LOST = (
     b"\n[sandbox: the process that runs the commands was stopped or has died, and this command was "
     b"killed. It is not known how much of it was done.]\n"
 )
-_END_TIMEOUT = 4.0
-"""Seconds to wait for the outcome of a command that is being killed."""
-_STOPPED_TIMEOUT = 1.0
-"""The same if a process of the daemon was stopped, by a signal or a debugger."""
-_LOOK_SECONDS = 1.0
-"""Time between two looks at whether the daemon is stopped, while a command runs."""
+_END_TIMEOUT = 4.0  # seconds to wait for the outcome of a command that is being killed
+_STOPPED_TIMEOUT = 1.0  # the same if a process of the daemon was stopped, by a signal or a debugger
+_LOOK_SECONDS = 1.0  # time between two looks at whether the daemon is stopped, while a command runs
 _STOPPED_LOOKS = 6
 """Looks that find the daemon stopped before it is killed: a debugger may stop it for a moment."""
-_SEND_TIMEOUT = 1.0
-"""Seconds to wait for a daemon that does not read; the event loop waits, too."""
-_EXIT_TIMEOUT = 1.0
-"""Seconds in which a daemon without commands must exit."""
+_SEND_TIMEOUT = 1.0  # seconds to wait for a daemon that does not read; the event loop waits, too
+_EXIT_TIMEOUT = 1.0  # seconds in which a daemon without commands must exit
 _EXIT_POLL = 0.005
-_KILL_ROUNDS = 5
-"""Searches for processes of a daemon that is killed: one may start a process meanwhile."""
+_KILL_ROUNDS = 5  # a daemon that is killed may start a process meanwhile
 
 
 class DaemonClient:
@@ -63,7 +57,6 @@ class DaemonClient:
     or this process.
 
     Arguments:
-        tier: the name of the tier in notes for the model.
         ruleset: the descriptor of the Landlock ruleset in tier file.
         contents: in tier full, the seccomp filter and the contents of /etc.
     """
@@ -93,10 +86,7 @@ class DaemonClient:
         timeout: float,
         sink: Callable[[bytes], None],
     ) -> CommandResult:
-        """Run one program in the sandbox; see the port Sandbox.
-
-        Raises WorkspaceError if the sandbox could not be built; the program was not run then.
-        """
+        """Run a program. If the sandbox could not be built, it was not run: WorkspaceError."""
         output_read, output_write = os.pipe()
         results, daemon_results = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -282,7 +272,6 @@ class _OutcomeReader:
         return True
 
     def close(self) -> None:
-        """Read nothing more."""
         self._loop.remove_reader(self._results)
 
     def _read(self) -> None:
@@ -338,7 +327,6 @@ def _wait_for_exit(pid: int, options: int) -> bool:
 
 
 def _is_stopped(daemon: int) -> bool:
-    """Return whether a daemon, or a process that watches one of its commands, is stopped."""
     own = map(read_process, (daemon, *list_children(daemon)))
     return any(process is not None and process.state in "Tt" for process in own)
 
@@ -380,14 +368,11 @@ _NOT_FOUND = compile_later(
 
 
 class TailSink:
-    """Sink that passes output on and keeps its last bytes."""
-
     def __init__(self, sink: Callable[[bytes], None]) -> None:
         self._sink = sink
         self.tail = b""
 
     def __call__(self, chunk: bytes) -> None:
-        """Pass a chunk on."""
         self.tail = (self.tail + chunk[-_TAIL_BYTES:])[-_TAIL_BYTES:]
         self._sink(chunk)
 
@@ -395,12 +380,7 @@ class TailSink:
 def make_notes(
     tail: bytes, *, code: int, restored: Sequence[str], tier: str, workspace: str
 ) -> bytes:
-    """Return the lines that explain refusals to the model, b"" if there are none.
-
-    Arguments:
-        tail: the end of the command's output.
-        restored: protected files that the command changed.
-    """
+    """Explain refusals and restored protected files to the model, b"" without any."""
     notes = [
         f"[sandbox: {path} is protected and may not be changed: what the command did to it was "
         "undone. Ask the user to do it.]"

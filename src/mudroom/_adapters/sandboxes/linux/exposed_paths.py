@@ -68,7 +68,7 @@ _USER_SETTING = compile_later(
 
 
 def make_git_config(user_home: str) -> str:
-    """Return the git configuration of commands: the user's name and email, and nothing else."""
+    """Write the git configuration of commands: the user's name and email, and nothing else."""
     user = {"name": "user", "email": "user@sandbox"}
     for name in (".config/git/config", ".gitconfig"):
         section = _USER_SECTION.search(_read_text(os.path.join(user_home, name)))
@@ -80,7 +80,7 @@ def make_git_config(user_home: str) -> str:
 
 
 def find_secret_dirs(workspace: str, user_home: str) -> list[str]:
-    """Return the folders with keys, if the home folder lies in the workspace."""
+    """Find the folders with keys, if the home folder lies in the workspace."""
     if user_home != workspace and not user_home.startswith(workspace.rstrip("/") + "/"):
         return []
     paths = [os.path.join(user_home, name) for name in _SECRET_DIRS]
@@ -109,10 +109,7 @@ def find_protected(workspace: str) -> Iterator[tuple[str, bool]]:
 
 
 def _find_git_settings(git_dir: str, workspace: str) -> Iterator[str]:
-    """Yield hooks and settings of a git folder and its submodules.
-
-    Files of the workspace that the settings name are included.
-    """
+    """Yield hooks and settings of a git folder and its submodules, with files that these name."""
     for name in GIT_SETTINGS:
         path = os.path.join(git_dir, name)
         if os.path.exists(path) and not os.path.islink(path):
@@ -134,7 +131,7 @@ def _find_git_settings(git_dir: str, workspace: str) -> Iterator[str]:
 
 
 def find_linked_git(workspace: str) -> list[str]:
-    """Return the common git folder of a workspace that is a linked worktree, else nothing."""
+    """Find the common git folder of a workspace that is a linked worktree."""
     folders = find_git_folders(workspace)
     return [folders.common] if folders and folders.common != folders.directory else []
 
@@ -151,7 +148,6 @@ def check_no_links(folders: Iterable[str]) -> None:
 
 
 def _read_text(path: str) -> str:
-    """Return a text file, "" if it cannot be read, such as a pipe."""
     try:
         return read_regular_file(path).decode("utf-8", "replace")
     except OSError:

@@ -22,8 +22,7 @@ NAMESPACE_OPTIONS = (
 
 SYS_CREATE_RULESET = 444
 _CREATE_RULESET_VERSION = 1
-MIN_LANDLOCK = 3
-"""First version that covers truncation (Linux 6.2). Before, a file outside could be emptied."""
+MIN_LANDLOCK = 3  # covers truncation (Linux 6.2); before, a file outside could be emptied
 
 
 def get_landlock_version() -> int:

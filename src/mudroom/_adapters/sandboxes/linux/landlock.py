@@ -22,8 +22,7 @@ from .exposed_paths import ETC_DIRS, ETC_FILES, make_git_config
 from .kernel import SYS_CREATE_RULESET, get_landlock_version
 from .seccomp import build_filter
 
-SCOPES_VERSION = 6
-"""First version that covers signals and abstract sockets (Linux 6.12)."""
+SCOPES_VERSION = 6  # first version that covers signals and abstract sockets (Linux 6.12)
 _TCP_VERSION = 4
 
 _SYS_ADD_RULE = 445
@@ -57,10 +56,7 @@ _MORE_ETC = [
 
 
 class LandlockSandbox(SelfTestedSandbox):
-    """Sandbox port, tier file.
-
-    Arguments: see BubblewrapSandbox. read_only: further folders that commands may read.
-    """
+    """Sandbox port, tier file. Arguments: see BubblewrapSandbox."""
 
     tier = "file"
 
@@ -135,8 +131,6 @@ def create_ruleset(
         rules: path -> rights. Paths that do not exist are left out.
         network: allow TCP.
         handled_rights: the rights on files that are refused unless a rule grants them.
-
-    Raises WorkspaceError if the kernel has no Landlock.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     version = get_landlock_version()
@@ -166,7 +160,6 @@ def create_ruleset(
 def _make_rules(
     workspace: str, scratch: str, toolchains: list[str], *, network: bool
 ) -> Iterator[tuple[str, int]]:
-    """Yield the paths that commands may use and their rights."""
     for path in (*SYSTEM_DIRS, *toolchains, "/proc"):
         yield path, _READ
     for name in (*ETC_DIRS, *ETC_FILES, *_MORE_ETC, *(("resolv.conf",) if network else ())):

@@ -33,8 +33,7 @@ _AF_INET6 = 10
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: put keystrokes into a terminal
 _X32_CALLS = 0x40000000
 
-AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""Machine, as `platform` names it -> its number in the filter's data."""
+AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # number in a filter's data, by machine
 
 REFUSED_CALLS: dict[str, tuple[int, int]] = {
     "mount": (165, 40),
@@ -103,8 +102,6 @@ def build_filter(*, allow_internet: bool, machine: str = "") -> bytes:
     Arguments:
         allow_internet: allow IPv4 and IPv6 sockets. All other families are always refused.
         machine: a key of AUDIT_ARCH; "" means this machine.
-
-    Raises KeyError for a machine whose system call numbers are not known here.
     """
     machine = machine or platform.machine()
     arch = AUDIT_ARCH[machine]
@@ -130,7 +127,7 @@ def build_filter(*, allow_internet: bool, machine: str = "") -> bytes:
 
 
 def _check_arguments(name: str, *, allow_internet: bool) -> list[bytes]:
-    """Return the steps for a call that is decided by its arguments; the last step returns."""
+    """List the steps for a call that is decided by its arguments; the last step returns."""
     allow = _make_step(_RETURN, _ALLOW)
     refuse = _refuse(_EPERM)
     if name == "socket":
@@ -159,5 +156,5 @@ def _refuse(error: int) -> bytes:
 
 
 def _make_step(operation: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    """Return one instruction. The last two arguments are numbers of steps to skip."""
+    """Make one instruction. The last two arguments are numbers of steps to skip."""
     return struct.pack("=HBBI", operation, if_true, if_false, value)

@@ -21,12 +21,8 @@ _UNKNOWN_LETTERS = compile_later(r"[^\0-\x7f]+[0-9@-~]?")
 def keep_line_ends(text: str, start: int, end: int, new: str, sent: str) -> str:
     """Give the lines of a new text the line ends of the place that it replaces.
 
-    Lines that stay keep theirs; added lines get the one of the line before them.
-
-    Arguments:
-        text: the file as it is shown. start, end: the place in it.
-        new: with "\\n" at its line ends. sent: as the model sent it; decides in a file that has no
-            line end.
+    Lines that stay keep theirs; added lines get the one of the line before them. `new` has "\\n" at
+    its line ends; `sent`, as the model sent it, decides in a file that has no line end.
     """
     part = text[start:end]
     following = LINE_END.search(text, end)
@@ -134,8 +130,6 @@ class EditRefusedError(ValueError):
 
 
 class Replacement(Struct, frozen=True):
-    """Part of a text, from `start` to `end`, and the new text for it."""
-
     start: int
     end: int
     text: str
@@ -200,7 +194,6 @@ class _Search:
         return self._find_look_alike()
 
     def _list_places(self, text: FoldedText, wanted: str) -> list[tuple[int, int]]:
-        """List where a text is. A letter is not found without its accent."""
         return [
             (start, end)
             for start, end in text.find_all(wanted)
@@ -208,7 +201,6 @@ class _Search:
         ]
 
     def _find_numbered(self, ends: FoldedText) -> tuple[int, int] | None:
-        """Find the old text without its line numbers, where these are right."""
         if self._numbered is None or not self._numbered.text:
             return None
         places = self._list_places(ends, self._numbered.text)
@@ -301,10 +293,7 @@ class _Search:
             yield self._numbered.text, self._numbered
 
     def _replace_difference(self, start: int, end: int, old: str, new: str) -> Replacement:
-        """Replace only what differs between the old and the new text.
-
-        The rest of the place keeps its own spaces, quotes and accents.
-        """
+        """Replace only what differs: the rest of the place keeps its spaces, quotes and accents."""
         same_start = _count_same_start(old, new)
         same_end = _count_same_end(old[same_start:], new[same_start:])
         changed = old[same_start : len(old) - same_end]
@@ -354,13 +343,12 @@ class _Search:
 
 
 def _count_common(one: str, other: str) -> int:
-    """Count how many characters two texts have in common at the start."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _count_same_start(old: str, new: str) -> int:
-    """Count the same, but stop before a letter that has another accent."""
+    """Count the common characters, but stop before a letter that has another accent."""
     count = _count_common(old, new)
     while count and (is_mark(old[count : count + 1]) or is_mark(new[count : count + 1])):
         count -= 1
@@ -390,11 +378,7 @@ _TABLE = {ord(character): same for characters, same in _SAME for character in ch
 
 
 class FoldedText:
-    """A text with some parts replaced, which can find places in the original.
-
-    Arguments:
-        original: the text. pattern: finds the parts. fold: returns what replaces a part.
-    """
+    """A text with some parts replaced, which can find places in the original."""
 
     def __init__(self, original: str, pattern: re.Pattern[str], fold: Callable[[str], str]) -> None:
         self._starts: list[int] = []
@@ -471,7 +455,6 @@ def _fold_part(part: str) -> str:
 
 
 def is_mark(character: str) -> bool:
-    """Tell if a character is an accent on the letter before it."""
     return _IS_MARK.match(character) is not None
 
 
@@ -491,13 +474,11 @@ class NumberedText(Struct, frozen=True):
 
     @property
     def first_line(self) -> int:
-        """The number of the line in which the text begins."""
         index, number = next(iter(self.numbers.items()))
         return number - index
 
     @property
     def ends_with_number(self) -> bool:
-        """Whether there is nothing but a number on the last line."""
         last = self.text.rpartition("\n")[2]
         return not last and self.text.count("\n") in self.numbers
 
@@ -525,10 +506,7 @@ def read_numbers(text: str) -> NumberedText | None:
 def check_unnumbered(new: str, line: int, lines: Sequence[str], *, starts_line: bool) -> None:
     """Refuse a new text with line numbers where the old text had none.
 
-    Arguments:
-        line: number of the place's first line. lines: the whole lines there, as in the file.
-
-    Raises UnclearNumbersError.
+    `line` is the number of the place's first line, `lines` the whole lines there.
     """
     usual = max(map(_count_numbers, lines))
     rows = new.split("\n")
@@ -544,10 +522,7 @@ def check_unnumbered(new: str, line: int, lines: Sequence[str], *, starts_line: 
 
 
 def strip_new_numbers(new: str, line: int, old: NumberedText) -> str:
-    """Take the line numbers off a new text whose old text had some.
-
-    Raises UnclearNumbersError when a number may belong to the file.
-    """
+    """Take the line numbers off a new text; UnclearNumbersError if one may belong to the file."""
     rows = new.split("\n")
     old_rows = old.text.split("\n")
     usual = max(map(_count_numbers, old_rows))

@@ -10,8 +10,7 @@ from msgspec import Struct
 from ...._platform.patterns import compile_later
 from ...._platform.regular_files import is_binary
 
-MAX_INSPECTED = 32 << 20
-"""Bytes from which the encoding is told. Whole and partial reads look at the same ones."""
+MAX_INSPECTED = 32 << 20  # bytes that tell the encoding, the same ones for whole and partial reads
 
 
 class Encoding(Struct, frozen=True):
@@ -33,7 +32,7 @@ class Encoding(Struct, frozen=True):
 
     @property
     def is_wide(self) -> bool:
-        """True for UTF-16 and UTF-32, in which a line end has more than one byte."""
+        """UTF-16 and UTF-32, in which a line end has more than one byte."""
         return self.codec.startswith(("utf-16", "utf-32"))
 
     @property
@@ -138,7 +137,6 @@ def trim_sample(data: bytes) -> bytes:
 
 
 def find_marked(data: bytes) -> Encoding | None:
-    """Return the encoding that a byte order mark names; None without one."""
     if not data.startswith(_MARKS):
         return None
     return next(one for one in _MARKED if data.startswith(one.bom))
@@ -158,7 +156,6 @@ def _detect_damaged_or_legacy(data: bytes) -> Encoding:
 
 
 def _keeps_bytes(encoding: Encoding, data: bytes) -> bool:
-    """Return whether decoding and encoding gives all bytes back."""
     body = data[len(encoding.bom) :]
     try:
         text = body.decode(encoding.codec, encoding.errors)
@@ -168,7 +165,7 @@ def _keeps_bytes(encoding: Encoding, data: bytes) -> bool:
 
 
 def find_unmarked_wide(data: bytes) -> Encoding | None:
-    """Return UTF-16 if the data is plain text in it, without a mark; None for anything else.
+    """Recognise plain text in UTF-16 without a mark; None for anything else.
 
     Arrays of small numbers and lists that end each name with NUL look similar. So there must be
     a space or a line end, and no character but those of ordinary text.

@@ -38,9 +38,8 @@ _MAX_REST = 500  # characters kept of each side of a line of which a part change
 class TextEdit(Struct, frozen=True):
     """An edit as a model asks for it: replaces `old`, once or everywhere, by `new`.
 
-    Arguments:
-        expected: how often `old` must be in the file. None means once, or any number of times with
-            `replace_all`.
+    `expected` is how often `old` must be in the file. None means once, or any number of times with
+    `replace_all`.
     """
 
     file_path: str
@@ -111,7 +110,6 @@ def edit_file(workspace: Workspace, *edits: TextEdit) -> ToolResult:
 
 
 def _find_replacements(file: FileText, edit: TextEdit) -> list[Replacement]:
-    """Find what to replace. Raises ValueError with a text for the model."""
     found = find_replacements(file, edit.old, edit.new, replace_all=edit.replace_all)
     if found and edit.expected is not None and len(found) != edit.expected:
         raise ValueError(
@@ -133,7 +131,6 @@ def _describe_earlier(number: int) -> str:
 
 
 def _encode(file: FileText, replacements: Sequence[Replacement]) -> bytes:
-    """Encode the changed file. Raises ValueError with a text for the model."""
     encoding = file.encoding
     if not encoding.is_known:
         for one in replacements:
@@ -173,7 +170,6 @@ def _find_rest(text: str, first: Replacement) -> dict[str, str]:
 
 
 def _describe_similar(lines: Sequence[str], old: str) -> str:
-    """Quote the lines of the file that are most similar to old_string."""
     stripped = [line.strip() for line in lines]
     wanted = [line.strip() for line in set_line_ends(old, "\n").strip("\n").split("\n")]
     count = len(wanted)
@@ -268,7 +264,6 @@ def _encode_content(old: FileText | None, content: str) -> tuple[bytes, str]:
 
 
 def propose_write(workspace: Workspace, file_path: str, content: str) -> list[PreviewLine]:
-    """Show the difference between a file and its new content."""
     try:
         data = workspace.read(workspace.locate(file_path), 0, MAX_PROPOSED_BYTES)
     except WorkspaceError:

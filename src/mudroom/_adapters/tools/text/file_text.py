@@ -13,16 +13,13 @@ from .encodings import MAX_INSPECTED, UTF_8, Encoding, describe_binary, detect_e
 
 _NOT_SHOWN = compile_later("[\0\ud800-\udfff]")
 LINE_END = compile_later("\r\n?|\n")
-# Shown in place of a character that no result can hold.
-REPLACEMENT = "\ufffd"
+REPLACEMENT = "\ufffd"  # shown in place of a character that no result can hold
 
 
 class FileText(Struct, frozen=True):
-    """The text of a file, exactly as it is stored.
+    """The text of a file, without byte order mark, with its own line ends.
 
-    Arguments:
-        text: without byte order mark, with the file's line ends. A byte that is not valid UTF-8 is
-            half of a surrogate pair, as Python's "surrogateescape" writes it.
+    A byte that is not valid UTF-8 is half of a surrogate pair, as with Python's "surrogateescape".
     """
 
     text: str
@@ -69,11 +66,7 @@ def list_lines(text: str) -> list[str]:
 
 
 def find_line_end(text: str) -> str | None:
-    """Find the line end that all lines have; None if they differ, or if there is none.
-
-    Example:
-        find_line_end("a\\r\\nb\\r\\n") == "\\r\\n"
-    """
+    """Find the line end that all lines have; None if they differ, or if there is none."""
     ends = {match[0] for match in LINE_END.finditer(text)}
     return ends.pop() if len(ends) == 1 else None
 
@@ -94,12 +87,7 @@ Unsearchable = Literal["binary", "too large"]
 
 
 class Utf8Copy(Struct, frozen=True):
-    """A copy in UTF-8, as `read` shows the file.
-
-    Arguments:
-        descriptor: of a file without a name. size: bytes.
-        is_exact: False when the encoding cannot be told: only ASCII text can be found for sure.
-    """
+    """A copy in UTF-8 as `read` shows the file; not exact if the encoding cannot be told."""
 
     descriptor: int
     size: int
@@ -107,10 +95,7 @@ class Utf8Copy(Struct, frozen=True):
 
 
 def copy_as_utf8(descriptor: int) -> Utf8Copy | Unsearchable | None:
-    """Copy a file that is not in UTF-8; None for one that is, or why it cannot be searched.
-
-    Raises OSError if it cannot be read.
-    """
+    """Copy a file that is not in UTF-8; None for one that is, or why it cannot be searched."""
     size = os.fstat(descriptor).st_size
     head = os.pread(descriptor, _HEAD, 0)
     if describe_binary(head):
@@ -159,7 +144,7 @@ class LineRange(Struct, frozen=True):
 
     Arguments:
         lines: without their ends. first: number of the first one, from 1.
-        total: lines of the file; None when not counted. has_more: True when lines follow.
+        total: lines of the file; None when not counted.
         note: remark on the encoding for the model.
     """
 
@@ -171,12 +156,6 @@ class LineRange(Struct, frozen=True):
 
 
 def read_lines(file: BinaryIO, size: int, first: int, count: int) -> LineRange:
-    """Read lines of a text file that is open at its start.
-
-    Arguments:
-        size: bytes of the file. first: number of the first line, from 1.
-        count: how many lines at most; there are fewer when they are long.
-    """
     data = file.read(MAX_INSPECTED)
     if size <= _SMALL_FILE and (small := _read_small_file(data, first, count)):
         return small
@@ -265,7 +244,6 @@ def _count_rest(file: BinaryIO, seen: int, size: int) -> tuple[int | None, bool]
 
 
 def _decode_lines(rows: list[bytes], encoding: Encoding) -> tuple[tuple[str, ...], str]:
-    """Decode the lines, with a note on their encoding."""
     errors = encoding.errors if encoding.codec == "utf-8" else "replace"
     make_decoder = codecs.getincrementaldecoder(encoding.codec)
     # A line that was cut may end within a character, which the decoder then leaves out.
@@ -289,11 +267,7 @@ def _clean_line(line: str) -> str:
 
 
 def _list_lines(file: FileText, first: int, count: int, *, is_cut: bool) -> LineRange:
-    """List lines of a file whose line end is not the byte of "\\n": UTF-16, or only CR.
-
-    Arguments:
-        is_cut: only the start of the file was read.
-    """
+    """List lines where the line end is not the byte of "\\n"; `is_cut`: the file goes on."""
     all_lines = list_lines(file.text)
     lines: list[str] = []
     room = _MAX_CHARACTERS

@@ -120,7 +120,6 @@ def _rate(text: str, common: frozenset[str]) -> float:
 
 
 def _rate_chinese(data: bytes) -> tuple[float, str]:
-    """Rate the text as simplified Chinese, and name the codec that has all its characters."""
     codec = "gbk"
     text = _decode(data, codec)
     if not text:
@@ -184,7 +183,6 @@ def _is_western(data: bytes) -> bool:
 
 
 def _fits_western(before: str, run: str, after: str) -> bool | None:
-    """Tell if characters between two ASCII ones are ordinary; None if they prove nothing."""
     letters = run.strip("".join(_WESTERN_SIGNS))
     if run in "¿¡":
         return False if before.isalpha() else None

@@ -10,36 +10,34 @@ import os
 import shutil
 import stat
 import tempfile
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
 from ...._platform.open_beneath import open_new_file, open_new_folders, open_step_by_step
+from .._listing import FOLDER_FLAGS, hold_open
 from .git import make_git_folder, select_present
 from .git_store import GitStore
 from .repository import Repository, copy_inside, read_inside
 from .store import MAX_FILE_BYTES, WorkingFiles
 
-INCLUDE_FILE = ".worktreeinclude"
-"""File with patterns of ignored files to copy, one on each line, as in `.gitignore`."""
+INCLUDE_FILE = ".worktreeinclude"  # has patterns of ignored files to copy, as in `.gitignore`
 
 _FOLDER_NAMES = frozenset(
     ("node_modules", ".venv", "venv", "vendor", "bower_components", ".bundle", "Pods", ".yarn")
 )
 _ENVIRONMENT_FILE = "pyvenv.cfg"
 
-_BORROWED = "borrowed"
-"""Folder in `.git` below which a sandbox shows the object folders of others."""
+_BORROWED = "borrowed"  # folder in `.git` below which a sandbox shows the object folders of others
 
 
 class Checkout(Struct, frozen=True):
     """The files of an isolated workspace.
 
     Arguments:
-        files: where they are.
         read_only: folders of others that commands need: path in the workspace -> absolute path.
-        missing: what they lack of the source, with reasons.
+        missing: what the files lack of the source, with reasons.
     """
 
     files: WorkingFiles
@@ -50,20 +48,19 @@ class Checkout(Struct, frozen=True):
 def check_out(
     store: GitStore, tree: str, place: str, index_name: str, *, same_path: bool
 ) -> Checkout:
-    """Write the files of a tree into a new folder. Returns where they are.
-
-    The folder is a git repository if the source is the top of one.
+    """Write a tree into a new folder, which is a git repository if the source is the top of one.
 
     Arguments:
         place: absolute path of a folder; the files get a folder in it.
-        index_name: see `GitStore.store_files`.
         same_path: true if the sandbox shows the files at the path of the source, and the folders of
             others in them. If false, the workspace refers to these folders at their own paths.
     """
     top = os.path.join(place, os.path.basename(store.source_files.top) or "files")
     files = WorkingFiles(top, store.prefix)
     os.makedirs(files.folder)
-    _copy_ignore_files(store, files)
+    for path in store.list_ignore_files_above():
+        with suppress(OSError):  # git follows no link there either
+            copy_inside(store.source_files.top, path, os.path.join(files.top, path))
     store.write_files(tree, files, index_name)
     copy_included(store, files)
     read_only = _show_dependencies(store, files, same_path=same_path)
@@ -90,16 +87,13 @@ def _explain_unknown(store: GitStore) -> str:
 def _show_dependencies(store: GitStore, files: WorkingFiles, *, same_path: bool) -> dict[str, str]:
     """Make an entry for each folder with dependencies: a mount point, or a link to it."""
     read_only: dict[str, str] = {}
-    top = os.open(files.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with hold_open(os.open(files.folder, FOLDER_FLAGS | os.O_CLOEXEC)) as top:
         for path in _find_dependencies(store):
             folder = os.path.join(store.source, path)
             # The tree may have a link in place of a folder above: nothing is made through it.
             with suppress(OSError):
                 _make_entry(top, path, "" if same_path else folder)
                 read_only[path] = folder
-    finally:
-        os.close(top)
     store.ignore_paths(os.path.join("/", store.prefix, path) for path in read_only)
     return read_only
 
@@ -107,36 +101,19 @@ def _show_dependencies(store: GitStore, files: WorkingFiles, *, same_path: bool)
 def _make_entry(top: int, path: str, target: str) -> None:
     """Make a folder below an open one, or a link to `target`. Raises OSError if it exists."""
     *names, name = path.split("/")
-    parent = open_new_folders(top, names)
-    try:
+    with hold_open(open_new_folders(top, names)) as parent:
         if target:
             os.symlink(target, name, dir_fd=parent)
         else:
             os.mkdir(name, dir_fd=parent)
-    finally:
-        os.close(parent)
-
-
-def _copy_ignore_files(store: GitStore, files: WorkingFiles) -> None:
-    """Copy the ignore files of the folders above a source that is not the top of its repository."""
-    folder = ""
-    for name in store.prefix.split("/")[:-1]:
-        copy = os.path.join(files.top, folder, ".gitignore")
-        with suppress(OSError):  # git follows no link there either
-            copy_inside(store.source_files.top, os.path.join(folder, ".gitignore"), copy)
-        folder = os.path.join(folder, name)
 
 
 def _make_repository(
     store: GitStore, source: Repository, top: str, index: str, *, same_path: bool
 ) -> dict[str, str]:
-    """Make the git folder of a checkout. Returns the folders of others that it needs.
+    """Make the git folder of a checkout in `top`. Returns the folders of others that it needs.
 
-    Its index has the files of the tree, so changes of the parent look like staged ones.
-
-    Arguments:
-        top: folder with the files. index: index of these files.
-        same_path: see `check_out`.
+    `index` has the files of the tree, so changes of the parent look like staged ones.
     """
     directory = Path(top, ".git")
     make_git_folder(str(directory), store.algorithm)
@@ -180,15 +157,13 @@ def _borrow_objects(
 
 
 def _find_dependencies(store: GitStore) -> list[str]:
-    """Return the ignored folders with dependencies: paths relative to the source."""
     folder = store.source_files.folder
-    return [path for path in store.list_ignored_folders() if _has_dependencies(folder, path)]
-
-
-def _has_dependencies(folder: str, path: str) -> bool:
-    if os.path.basename(path) in _FOLDER_NAMES:
-        return True
-    return os.path.isfile(os.path.join(folder, path, _ENVIRONMENT_FILE))
+    return [
+        path
+        for path in store.list_ignored_folders()
+        if os.path.basename(path) in _FOLDER_NAMES
+        or os.path.isfile(os.path.join(folder, path, _ENVIRONMENT_FILE))
+    ]
 
 
 def copy_included(store: GitStore, target: WorkingFiles) -> None:
@@ -201,18 +176,15 @@ def copy_included(store: GitStore, target: WorkingFiles) -> None:
         file.write(patterns)
         file.flush()
         paths = store.list_included(file.name)
-    with ExitStack() as stack:
-        source, copies = (_open_folder(stack, path) for path in (folder, target.folder))
+    flags = FOLDER_FLAGS | os.O_CLOEXEC
+    with (
+        hold_open(os.open(folder, flags)) as source,
+        hold_open(os.open(target.folder, flags)) as copies,
+    ):
         for path in paths:
             # What was listed may be a link by now, and the tree may have one in its place.
             with suppress(OSError):
                 _copy_file(source, copies, path)
-
-
-def _open_folder(stack: ExitStack, path: str) -> int:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    stack.callback(os.close, descriptor)
-    return descriptor
 
 
 def _copy_file(source: int, target: int, path: str) -> None:

@@ -22,22 +22,17 @@ from ...._platform.paths import path_to_text
 from ...._platform.processes import list_processes
 from ....errors import WorkspaceError
 
-MIN_VERSION = (2, 38)
-"""The first version with `git merge-tree --write-tree`."""
+MIN_VERSION = (2, 38)  # the first version with `git merge-tree --write-tree`
 
 INSTALL_GIT = f"Install git {'.'.join(map(str, MIN_VERSION))} or later"
 """How a remedy begins, without a full stop."""
 
-VIEW_MARK = "pack"
-"""Name that every folder of objects has."""
-
-_LOCK_SECONDS = 3.0
-"""Seconds for which a lock that no process of this session holds may be in use."""
+VIEW_MARK = "pack"  # name that every folder of objects has
+_LOCK_SECONDS = 3.0  # seconds for which a lock that no process of this session holds may be in use
 
 _POLL_SECONDS = 0.02
 
-_MAX_WRITERS = 8
-"""Most processes that write files at the same time; a disk gains nothing from more."""
+_MAX_WRITERS = 8  # most processes that write files at the same time; a disk gains nothing from more
 
 _SETTINGS = {
     "advice.detachedHead": "false",
@@ -58,8 +53,7 @@ _SETTINGS = {
     "user.name": "mudroom",
 }
 
-_COMMIT_DATE = "2000-01-01T00:00:00Z"
-"""Date of all commits: equal trees and parents give equal ids."""
+_COMMIT_DATE = "2000-01-01T00:00:00Z"  # date of all commits: equal trees and parents give equal ids
 
 _ENVIRONMENT = {
     "GIT_AUTHOR_DATE": _COMMIT_DATE,
@@ -95,7 +89,6 @@ class Git(Struct, frozen=True):
     """Commands of git on one repository of mudroom's own. The methods block.
 
     Arguments:
-        directory: git folder of the repository.
         index: path of the index file; "" for that of the repository.
         files: folder with the working files; "" if a command needs none.
         prefix: the folder below it in which the command starts, "" or with "/" at the end.
@@ -123,7 +116,7 @@ class Git(Struct, frozen=True):
         """Run a command and return its output.
 
         Arguments:
-            data: standard input. codes: exit codes that are no error.
+            codes: exit codes that are no error.
             read_from: file for the standard input, in place of `data`.
             write_to: file for the output; then b"" is returned.
 
@@ -164,7 +157,6 @@ class Git(Struct, frozen=True):
         return result.stdout or b""
 
     def _list_views(self) -> list[str]:
-        """Return the folders of objects that the repository borrows."""
         try:
             return sorted(entry.path for entry in os.scandir(self.views) if self.views)
         except FileNotFoundError:
@@ -187,12 +179,11 @@ class Git(Struct, frozen=True):
 
 
 def _quote(path: str) -> str:
-    """Quote a path for a list of paths, as git reads it."""
     return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def make_git_folder(directory: str, algorithm: str) -> OwnGitFolder:
-    """Make a git folder without objects in a folder. `algorithm`: "sha1" or "sha256"."""
+    """Make a git folder without objects. `algorithm`: "sha1" or "sha256"."""
     for name in ("objects/info", "refs", "info"):
         os.makedirs(os.path.join(directory, name), exist_ok=True)
     version = "0" if algorithm == "sha1" else "1"
@@ -216,12 +207,11 @@ def remove_stale_lock(index: str) -> None:
 
 
 def split_at_nul(output: bytes) -> list[str]:
-    """Return the paths in an output of git with `-z`."""
     return [os.fsdecode(part) for part in output.split(b"\0") if part]
 
 
 def explain_unusable_git(source: str = "") -> str | None:
-    """Return why the installed git cannot be used, None if it can. `source`: see Git."""
+    """Say why the installed git cannot be used, None if it can."""
     version = _read_version(source)
     if not version:
         return "git is not installed"
@@ -231,7 +221,6 @@ def explain_unusable_git(source: str = "") -> str | None:
 
 
 def require_git(source: str) -> None:
-    """Raise WorkspaceError unless the installed git can be used. `source`: see Git."""
     if reason := explain_unusable_git(source):
         raise WorkspaceError(
             f"isolated workspaces need git: {reason}",
@@ -244,19 +233,17 @@ def _join(version: tuple[int, ...]) -> str:
 
 
 def _find_git(source: str) -> str:
-    """Return the path of git, "" if there is none outside the user's folder."""
+    """Find git, "" if there is none outside the user's folder."""
     return find_program("git", os.environ.get("PATH", os.defpath), source)
 
 
 def _read_version(source: str) -> tuple[int, ...]:
-    """Return the version of the installed git, () without it."""
     program = _find_git(source)
     return _read_version_of(program, os.stat(program).st_mtime_ns) if program else ()
 
 
 @lru_cache(maxsize=8)
 def _read_version_of(program: str, changed: int) -> tuple[int, ...]:
-    """Return the version of a program git. `changed`: time of the file, for the cache."""
     check = ProgressCheck("version", program, [])
     try:
         result = run_program(
@@ -268,17 +255,12 @@ def _read_version_of(program: str, changed: int) -> tuple[int, ...]:
     return tuple(int(number) for number in numbers[:3])
 
 
-LOOK_AFTER = 1.5
-"""Seconds without progress after which pipes are looked for where git opens every file."""
+LOOK_AFTER = 1.5  # seconds without progress before a search for pipes where git opens every file
 
-_LOOK_EVERYWHERE_AFTER = 10.0
-"""The same for any pipe: one that replaced a file a moment before git opened it."""
+_LOOK_EVERYWHERE_AFTER = 10.0  # for any pipe: one that replaced a file just before git opened it
+MAX_QUIET = 60.0  # seconds without progress after which a git is killed
 
-MAX_QUIET = 60.0
-"""Seconds without progress after which a git is killed."""
-
-TIMEOUT = 600.0
-"""Seconds after which it is killed in any case where progress cannot be seen, as on macOS."""
+TIMEOUT = 600.0  # seconds after which it is killed where progress cannot be seen, as on macOS
 
 _SEARCH_SECONDS = 10.0
 
@@ -295,11 +277,9 @@ class KilledGitError(WorkspaceError):
 
 
 class ProgressCheck:
-    """Looks at one git while it runs; see `look`.
+    """Looks at one git while it runs.
 
-    Arguments:
-        name: of the command. folder: where it works, for messages.
-        places: folders with files that it may open: working files first, then its objects.
+    `places` are the folders with files that it may open: working files first, then its objects.
     """
 
     def __init__(self, name: str, folder: str, places: Sequence[str]) -> None:
@@ -311,7 +291,6 @@ class ProgressCheck:
         self._next_look = LOOK_AFTER
 
     def look(self, pid: int) -> None:
-        """Raise KilledGitError if the process waits for a pipe or a device, or for too long."""
         now = time.monotonic()
         progress = _read_progress(pid)
         if progress != self._last:
@@ -340,7 +319,7 @@ class ProgressCheck:
 
 
 def _read_progress(pid: int) -> tuple[int, ...] | None:
-    """Return figures that grow while a process and its children work; None without procfs."""
+    """Read figures that grow while a process and its children work; None without procfs."""
     try:
         figures = _read_figures(pid)
     except OSError:
@@ -355,7 +334,6 @@ def _read_progress(pid: int) -> tuple[int, ...] | None:
 
 
 def _read_figures(pid: int) -> tuple[int, ...]:
-    """Return page faults, processor times, and bytes read and written."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
     with open(f"/proc/{pid}/io", "rb") as file:
@@ -366,9 +344,7 @@ def _read_figures(pid: int) -> tuple[int, ...]:
 def find_blocking_file(top: str, *, everywhere: bool = False) -> str:
     """Return the path of a pipe or a device that git would open below a folder, "" without one.
 
-    Arguments:
-        top: a folder with working files, or a git folder, or one of objects.
-        everywhere: true to count every pipe, not only those at names that git always opens.
+    `everywhere` counts every pipe, not only those at names that git always opens.
     """
     deadline = time.monotonic() + _SEARCH_SECONDS
     is_control = any(part in _OPENED for part in top.split("/"))
@@ -397,21 +373,11 @@ def _blocks(entry: os.DirEntry[str], *, follow: bool) -> bool:
     return stat.S_ISFIFO(facts.st_mode) or is_device
 
 
-_MAX_LOOSE = 200
-"""Objects of a pack that are stored one by one: many small packs make git slow."""
-
-_HEADER = b"PACK"
-_HEADER_BYTES = 12
-
 _ID = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
 
 
 def write_pack(git: Git, trees: Sequence[str], known: Sequence[str], path: str) -> None:
-    """Write a pack with the objects of trees that other trees lack.
-
-    Arguments:
-        known: ids of these trees; those that are not here are no help. path: of the new file.
-    """
+    """Write a pack with what trees have and known ones lack; known ones not here are no help."""
     check_ids(*trees, *known)
     revisions = [*trees, *(f"^{each}" for each in select_present(git, known))]
     with open(path, "wb") as file:
@@ -428,44 +394,6 @@ def write_pack(git: Git, trees: Sequence[str], known: Sequence[str], path: str) 
         )
 
 
-def add_pack(git: Git, trees: Sequence[str], path: str) -> None:
-    """Add the objects of a pack to a repository. git computes their ids from their contents.
-
-    Raises WorkspaceError if the pack is damaged, or if an object of a tree is missing then.
-    """
-    check_ids(*trees)
-    name = " and ".join(trees)
-    with open(path, "rb", buffering=0) as file:
-        header = file.read(_HEADER_BYTES)
-        if len(header) < _HEADER_BYTES or not header.startswith(_HEADER):
-            raise WorkspaceError(f"the pack of the tree {name} is damaged: it is no pack")
-        is_small = int.from_bytes(header[8:], "big") <= _MAX_LOOSE
-        file.seek(0)
-        command = ("unpack-objects", "-q") if is_small else ("index-pack", "--stdin")
-        try:
-            git.run(*command, read_from=file)
-            _check_trees(git, trees)
-        except WorkspaceError as error:
-            raise WorkspaceError(f"the pack of the tree {name} is damaged: {error}") from error
-
-
-def has_tree(git: Git, tree: str) -> bool:
-    """Return whether a repository has a tree with all its objects."""
-    check_ids(tree)
-    if not select_present(git, [tree]):
-        return False
-    try:
-        _check_trees(git, [tree])
-    except WorkspaceError:  # such as after a pack that was damaged
-        return False
-    return True
-
-
-def _check_trees(git: Git, trees: Sequence[str]) -> None:
-    """Raise WorkspaceError if an object of a tree is missing."""
-    git.run("rev-list", "--objects", "--quiet", *(f"{tree}^{{tree}}" for tree in trees))
-
-
 def check_ids(*ids: str) -> None:
     """Raise WorkspaceError if a text that another process sent is no id of an object."""
     for each in ids:
@@ -474,7 +402,6 @@ def check_ids(*ids: str) -> None:
 
 
 def select_present(git: Git, ids: Sequence[str]) -> list[str]:
-    """Return the ids of objects that a repository has."""
     if not ids:
         return []
     data = "".join(f"{each}\n" for each in ids).encode()

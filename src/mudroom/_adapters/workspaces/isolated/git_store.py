@@ -27,16 +27,16 @@ from msgspec.structs import replace
 from ...._platform.open_beneath import open_step_by_step
 from ...._platform.regular_files import check_regular
 from ....errors import WorkspaceError
-from .._listing import MAX_DEPTH
+from .._listing import MAX_DEPTH, hold_open
 from .git import (
     VIEW_MARK,
     Git,
     KilledGitError,
     OwnGitFolder,
-    add_pack,
-    has_tree,
+    check_ids,
     make_git_folder,
     remove_stale_lock,
+    select_present,
     split_at_nul,
     write_pack,
 )
@@ -65,16 +65,16 @@ _NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !dif
 
 _STATUS = {"A": "added", "M": "modified", "D": "deleted", "T": "type"}
 
-_FAN_OUT = re.compile("[0-9a-f]{2}")
-"""Names of the folders of loose objects."""
+_FAN_OUT = re.compile("[0-9a-f]{2}")  # names of the folders of loose objects
+
+_PACK_HEADER_BYTES = 12
+_MAX_LOOSE = 200  # objects of a pack that are stored one by one: many small packs make git slow
 
 _COMMIT = "mudroom <mudroom@localhost> 946684800 +0000"
 """Author of all commits: equal trees and parents give equal ids."""
 
 
 class GitStore(TreeStore):
-    """A store in a git folder. See TreeStore."""
-
     def __init__(self, directory: str, source: str, excluded: Iterable[str] = ()) -> None:
         source = os.path.realpath(source)
         self._measured = ("", 0)
@@ -92,15 +92,12 @@ class GitStore(TreeStore):
             self.algorithm = "sha256"
 
     def _find_repository(self, folder: str) -> Repository | None:
-        """Return the user's repository that a folder belongs to, None without one."""
         return find_repository(folder)
 
     def _find_object_format(self) -> str:
-        """Return the hash of ids: that of the user's repository."""
         return self.repository.find_algorithm() if self.repository else "sha1"
 
     def _create(self, patterns: Sequence[str]) -> None:
-        """Make the git folder."""
         temporary = f"{self.directory}.{os.urandom(6).hex()}{UNFINISHED}"
         os.makedirs(temporary, mode=0o700)
         names = Git(OwnGitFolder(temporary), source=self.source)
@@ -181,7 +178,6 @@ class GitStore(TreeStore):
         return ForcedFiles(facts, tuple(paths))
 
     def _read_forced(self, folder: str, repository: Repository, files: WorkingFiles) -> list[str]:
-        """List them with a folder that has a copy of the index."""
         git = replace(
             self.git,
             directory=make_git_folder(folder, self.algorithm),
@@ -210,7 +206,6 @@ class GitStore(TreeStore):
                 os.symlink(os.path.join(repository.objects, name), os.path.join(view, name))
 
     def _write_index(self, git: Git, nested: dict[str, str]) -> str:
-        """Write the tree of an index, with the trees of nested repositories in it."""
         if nested:
             combined = f"{git.index}.combined"
             remove_stale_lock(combined)
@@ -227,7 +222,6 @@ class GitStore(TreeStore):
         return git.read_line("write-tree", f"--prefix={git.prefix}")
 
     def write_files(self, tree: str, files: WorkingFiles, index_name: str) -> None:
-        """Write the files of a tree into a folder, and the facts about them into an index."""
         index = self.find_index(index_name)
         remove_stale_lock(index)
         Path(index).unlink(missing_ok=True)
@@ -237,24 +231,18 @@ class GitStore(TreeStore):
         _trust_index(index)
 
     def list_entries(self, tree: str, paths: Sequence[str] = ()) -> dict[str, TreeEntry]:
-        """Return the files of a tree by path; only those with some paths, if any are given."""
         output = self.git.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths)
         entries = (entry.partition("\t") for entry in split_at_nul(output))
         return {path: _read_entry(facts) for facts, _, path in entries}
 
     def measure_tree(self, tree: str) -> int:
-        """Return the bytes of the files of a tree."""
         if tree != self._measured[0]:
-            self._measured = (tree, self._measure(tree))
+            entries = split_at_nul(self.git.run("ls-tree", "-r", "-l", "-z", tree))
+            sizes = (entry.partition("\t")[0].rsplit(" ", 1)[1] for entry in entries)
+            self._measured = (tree, sum(int(size) for size in sizes if size.isdigit()))
         return self._measured[1]
 
-    def _measure(self, tree: str) -> int:
-        entries = split_at_nul(self.git.run("ls-tree", "-r", "-l", "-z", tree))
-        sizes = (entry.partition("\t")[0].rsplit(" ", 1)[1] for entry in entries)
-        return sum(int(size) for size in sizes if size.isdigit())
-
     def list_changes(self, before: str, after: str) -> list[FileChange]:
-        """Return the differences between two trees, by path."""
         output = self.git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after)
         parts = split_at_nul(output)
         return [
@@ -262,7 +250,7 @@ class GitStore(TreeStore):
         ]
 
     def read(self, object_id: str) -> bytes:
-        """Return the content of a file, b"" for the id ""."""
+        """Read the content of a file, b"" for the id ""."""
         if not object_id:
             return b""
         try:
@@ -272,38 +260,55 @@ class GitStore(TreeStore):
         return data[data.index(b"\0") + 1 :]
 
     def read_difference(self, before: str, after: str) -> str:
-        """Return the differences between two trees in the unified format."""
         options = ("--no-color", "--no-ext-diff", "--no-textconv")
         output = self.git.run("diff", *options, before, after)
         return output.decode("utf-8", "backslashreplace")
 
     def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
-        """Write a file with the objects of trees, for another store.
-
-        Arguments:
-            known: trees that the other store has. Those that this store lacks are no help.
-            path: of the new file.
-        """
+        """Write a pack of trees for another store, which knows others; see `write_pack`."""
         write_pack(self.git, trees, known, path)
 
     def unpack_trees(self, trees: Sequence[str], path: str) -> None:
-        """Add the objects of trees from a file of `pack_trees`.
+        """Add the objects of trees from a file of `pack_trees`; git computes their ids.
 
         Raises WorkspaceError if the file is damaged, or if an object of a tree is missing then.
         """
-        add_pack(self.git, trees, path)
+        check_ids(*trees)
+        name = " and ".join(trees)
+        with open(path, "rb", buffering=0) as file:
+            header = file.read(_PACK_HEADER_BYTES)
+            if len(header) < _PACK_HEADER_BYTES or not header.startswith(b"PACK"):
+                raise WorkspaceError(f"the pack of the tree {name} is damaged: it is no pack")
+            is_small = int.from_bytes(header[8:], "big") <= _MAX_LOOSE
+            file.seek(0)
+            command = ("unpack-objects", "-q") if is_small else ("index-pack", "--stdin")
+            try:
+                self.git.run(*command, read_from=file)
+                self._check_trees(trees)
+            except WorkspaceError as error:
+                raise WorkspaceError(f"the pack of the tree {name} is damaged: {error}") from error
+
+    def _check_trees(self, trees: Sequence[str]) -> None:
+        """Raise WorkspaceError if an object of a tree is missing."""
+        self.git.run("rev-list", "--objects", "--quiet", *(f"{tree}^{{tree}}" for tree in trees))
 
     def has_tree(self, tree: str) -> bool:
-        """Return whether the store has a tree with all its objects."""
-        return has_tree(self.git, tree)
+        check_ids(tree)
+        if not select_present(self.git, [tree]):
+            return False
+        try:
+            self._check_trees([tree])
+        except WorkspaceError:  # such as after a pack that was damaged
+            return False
+        return True
 
     def list_ignored_folders(self) -> list[str]:
-        """Return the folders of the source that git ignores, without those inside them."""
+        """List the folders of the source that git ignores, without those inside them."""
         paths = self._list_ignored("--directory", "--exclude-standard")
         return [path.rstrip("/") for path in paths if path.endswith("/")]
 
     def list_included(self, patterns: str) -> list[str]:
-        """Return the files of the source that git ignores and a file with patterns names."""
+        """List the files of the source that git ignores and a file with patterns names."""
         named = self._list_ignored(f"--exclude-from={patterns}")
         ignored = set(self._list_ignored("--exclude-standard"))
         return [path for path in named if path in ignored]
@@ -315,7 +320,7 @@ class GitStore(TreeStore):
         return split_at_nul(git.run("ls-files", "-z", "--others", "--ignored", *options, "--", "."))
 
     def make_commit(self, tree: str, *parents: str) -> str:
-        """Return the id of a commit with a tree; equal arguments give an equal id."""
+        """Store a commit with a tree; equal arguments give an equal id."""
         lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
         lines += [f"author {_COMMIT}", f"committer {_COMMIT}", "", ""]
         return self._write_object("commit", "\n".join(lines).encode())
@@ -334,7 +339,6 @@ class GitStore(TreeStore):
         return object_id
 
     def remove_unfinished(self) -> None:
-        """Remove files that killed processes left. No process may use the store now."""
         super().remove_unfinished()
         for path in Path(self.directory, "objects").glob("tmp_objdir*"):
             shutil.rmtree(path, ignore_errors=True)
@@ -461,7 +465,7 @@ def forget_recent_files(git: Git, folder: str) -> None:
 
 
 def _list_changed_since(folder: str, moment: int) -> list[str]:
-    """Return the files that changed at a moment or later, in nanoseconds since 1970."""
+    """List the files that changed at a moment or later, in nanoseconds since 1970."""
     changed: list[str] = []
     left = [""]
     while left:
@@ -484,14 +488,7 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, e
 def store_contents(
     git: Git, folder: str, paths: Sequence[str], find_id: Callable[[bytes], str]
 ) -> None:
-    """Store files and links, and enter them into the index; remove what is there no longer.
-
-    Arguments:
-        git: with the index, and the prefix of the folder in it.
-        find_id: returns the id of a content.
-
-    Raises WorkspaceError for a file that cannot be read, and if there is no room to store it.
-    """
+    """Store files and links, and enter them into the index; remove what is there no longer."""
     if not paths:
         return
     try:
@@ -510,21 +507,19 @@ def store_contents(
 def _import_contents(
     git: Git, folder: str, paths: Sequence[str], find_id: Callable[[bytes], str]
 ) -> list[bytes]:
-    """Store the contents of files and links; return the lines of the index for them."""
     entries: list[bytes] = []
     none = "0" * len(find_id(b""))
-    top = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with tempfile.TemporaryFile(dir=git.directory) as stream:
-            for path in paths:
-                mode, object_id = _add_content(stream, top, path, find_id) or (0, none)
-                name = os.fsencode(f"{git.prefix}{path}")
-                entries.append(b"%o %s\t%s\0" % (mode, object_id.encode(), name))
-            stream.seek(0)
-            git.run("fast-import", "--quiet", read_from=stream)
-        return entries
-    finally:
-        os.close(top)
+    with (
+        hold_open(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as top,
+        tempfile.TemporaryFile(dir=git.directory) as stream,
+    ):
+        for path in paths:
+            mode, object_id = _add_content(stream, top, path, find_id) or (0, none)
+            name = os.fsencode(f"{git.prefix}{path}")
+            entries.append(b"%o %s\t%s\0" % (mode, object_id.encode(), name))
+        stream.seek(0)
+        git.run("fast-import", "--quiet", read_from=stream)
+    return entries
 
 
 def _add_content(
@@ -544,15 +539,13 @@ def _add_content(
 
 
 def read_content(top: int, path: str) -> tuple[int, bytes]:
-    """Return git's mode and the content of a file or link below an open folder. Raises OSError."""
+    """Return git's mode and the content of a file or link below an open folder."""
     folder, _, name = path.rpartition("/")
-    parent = open_step_by_step(top, folder or ".", os.O_PATH | os.O_DIRECTORY)
-    try:
+    flags = os.O_PATH | os.O_DIRECTORY
+    with hold_open(open_step_by_step(top, folder or ".", flags)) as parent:
         if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
             return 0o120000, os.fsencode(os.readlink(name, dir_fd=parent))
         with open(open_step_by_step(parent, name, _FLAGS), "rb") as file:
             facts = os.fstat(file.fileno())
             check_regular(facts, path)
             return 0o100755 if facts.st_mode & stat.S_IXUSR else 0o100644, file.read()
-    finally:
-        os.close(parent)

@@ -15,7 +15,7 @@ import errno
 import os
 import re
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -26,26 +26,17 @@ from ...._core.runs import GitWork
 from ...._platform.paths import path_to_text
 from ...._platform.regular_files import check_regular
 from ....errors import WorkspaceError
-from .._listing import MAX_DEPTH
+from .._listing import MAX_DEPTH, hold_open
 from .git import Git, KilledGitError, make_git_folder, select_present, split_at_nul, write_pack
 from .git_store import GitStore
 from .repository import Repository, copy_inside, open_inside, read_inside
 from .store import MAX_FILES, REGULAR, UNFINISHED, TreeEntry, WorkingFiles
 
-MAX_GIT_BYTES = 100 << 20
-"""Bytes of the new objects of one git folder that are kept. Beyond, the workspace itself stays."""
-
-MAX_NAMES = 20
-"""Commits, staged files and git folders that are named; the rest is counted."""
-
-BUNDLE = "commits.bundle"
-"""Name of the file with the commits of a git folder."""
-
-_MAX_SUBJECT = 60
-"""Characters of the first line of a commit message in a name."""
-
-_SHOWN_ID = 10
-"""Digits of an id in a name."""
+MAX_GIT_BYTES = 100 << 20  # kept new objects of one git folder; beyond, the workspace itself stays
+MAX_NAMES = 20  # commits, staged files and git folders that are named; the rest is counted
+BUNDLE = "commits.bundle"  # name of the file with the commits of a git folder
+_MAX_SUBJECT = 60  # characters of the first line of a commit message in a name
+_SHOWN_ID = 10  # digits of an id in a name
 
 _MAX_STATE_FILES = 100
 
@@ -76,7 +67,7 @@ _KINDS = {
 
 
 class _Tip(Struct, frozen=True):
-    """A commit, or another object, that is the end of a history.
+    """The end of a history.
 
     Arguments:
         name: of what leads to it, "stash" or "branch topic". ref: its name in a bundle.
@@ -118,8 +109,6 @@ class _Copy(Struct, frozen=True):
 
 
 class _Found:
-    """What is found in the git folders of a run."""
-
     def __init__(self) -> None:
         self.only: list[str] = []
         self.commits: list[str] = []
@@ -128,13 +117,7 @@ class _Found:
 
 
 def keep_git_work(store: GitStore, files: WorkingFiles, tree: str) -> GitWork | None:
-    """Keep what is only in the git folders of a run; None if there is nothing.
-
-    Arguments:
-        tree: id of the stored files of the run. What they have is not kept again.
-
-    Raises WorkspaceError if the store cannot be written.
-    """
+    """Keep what is only in the git folders of a run, and not in its stored files."""
     found = _Found()
     for number, path in enumerate(_find_git_folders(files.folder, found.unread)):
         try:
@@ -205,11 +188,7 @@ def _find_git_folders(top: str, unread: list[str]) -> Iterator[str]:
 def _keep_folder(
     store: GitStore, top: str, path: str, tree: str, found: _Found, number: int
 ) -> None:
-    """Add what is only in one git folder. Raises OSError and WorkspaceError if it is unreadable.
-
-    Arguments:
-        number: of the git folder among those of the run.
-    """
+    """Add what is only in one git folder. Raises OSError and WorkspaceError if it is unreadable."""
     place = os.path.dirname(path)
     label = f"{path_to_text(place)}: " if place else ""
     begun = (name for name in _STATES if os.path.lexists(os.path.join(top, path, name)))
@@ -232,7 +211,6 @@ def _keep_folder(
 
 
 def _has_objects(top: str, path: str) -> bool:
-    """Return whether a run has made objects in a git folder."""
     names = _list(top, f"{path}/objects")
     return any(_FAN_OUT.fullmatch(name) for name in names) or bool(
         "pack" in names and _list(top, f"{path}/objects/pack")
@@ -240,15 +218,13 @@ def _has_objects(top: str, path: str) -> bool:
 
 
 def _list(top: str, path: str) -> list[str]:
-    """Return the names in a folder below another; no link is followed."""
+    """List a folder below another; no link is followed."""
     try:
         descriptor = open_inside(top, path)
     except FileNotFoundError:
         return []
-    try:
+    with hold_open(descriptor):
         return sorted(os.listdir(descriptor))
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
@@ -278,8 +254,6 @@ def _copy_objects(store: GitStore, top: str, path: str) -> Generator[_Copy]:
 
 
 class _TooLargeError(WorkspaceError):
-    """A git folder with more objects than are kept."""
-
     def __init__(self) -> None:
         super().__init__(f"its objects take more than {MAX_GIT_BYTES >> 20} MiB")
 
@@ -329,7 +303,7 @@ def _keep_objects(
         entries[BUNDLE] = TreeEntry(REGULAR | 0o644, store.write(_make_bundle(copy, tips, known)))
     files = _find_folder(copy, tree)
     for number, tip in enumerate(tips):
-        subject = _find_subject(commits, tip.id)
+        subject = commits[tip.id].subject if tip.id in commits else ""
         is_checked = number < MAX_NAMES and tip.name != "stash" and bool(files)
         is_same = is_checked and _has_files_of(copy, tip.id, files)
         name = f"{tip.name}: {subject}" if subject else tip.name
@@ -343,7 +317,6 @@ def _keep_objects(
 
 
 def _read_commits(copy: _Copy) -> dict[str, _Commit]:
-    """Return the new commits and tags."""
     ids = [name for name, kind in copy.new.items() if kind in ("commit", "tag")]
     if not ids:
         return {}
@@ -368,13 +341,8 @@ def _parse_commit(data: bytes) -> _Commit:
     return _Commit(tuple(each for each in parents if _ID.fullmatch(each)), subject[:_MAX_SUBJECT])
 
 
-def _find_subject(commits: dict[str, _Commit], name: str) -> str:
-    commit = commits.get(name)
-    return commit.subject if commit else ""
-
-
 def _list_tips(copy: _Copy, commits: dict[str, _Commit]) -> list[_Tip]:
-    """Return new objects from which all new commits are reached, those with a name first.
+    """List new objects from which all new commits are reached, those with a name first.
 
     Raises WorkspaceError if a ref leads to an object that is nowhere.
     """
@@ -384,7 +352,12 @@ def _list_tips(copy: _Copy, commits: dict[str, _Commit]) -> list[_Tip]:
         raise WorkspaceError("an object is missing")
     tips = [tip for tip in named if tip.id in copy.new]
     reached: set[str] = set()
-    _add_history(reached, commits, (tip.id for tip in tips))
+    left = [tip.id for tip in tips]
+    while left:
+        name = left.pop()
+        if name not in reached and name in commits:
+            reached.add(name)
+            left += commits[name].parents
     lost = {name: each for name, each in commits.items() if name not in reached}
     inner = {parent for commit in lost.values() for parent in commit.parents}
     for name in sorted(lost.keys() - inner):
@@ -393,18 +366,7 @@ def _list_tips(copy: _Copy, commits: dict[str, _Commit]) -> list[_Tip]:
     return tips
 
 
-def _add_history(reached: set[str], commits: dict[str, _Commit], starts: Iterable[str]) -> None:
-    """Add commits and those that they follow."""
-    left = list(starts)
-    while left:
-        name = left.pop()
-        if name not in reached and name in commits:
-            reached.add(name)
-            left += commits[name].parents
-
-
 def _list_named(source: Repository) -> Iterator[_Tip]:
-    """Yield what leads to a commit by name: stashes, a HEAD without a branch, refs."""
     refs = source.read_refs()
     if stash := refs.pop("refs/stash", ""):
         yield _Tip(stash, "stash", "refs/stash")
@@ -422,11 +384,7 @@ def _list_named(source: Repository) -> Iterator[_Tip]:
 
 
 def _make_bundle(copy: _Copy, tips: Sequence[_Tip], known: Sequence[str]) -> bytes:
-    """Return a bundle with the new objects that some tips lead to.
-
-    Arguments:
-        known: commits that whoever fetches from the bundle must have.
-    """
+    """Make a bundle for whoever has the known commits."""
     path = os.path.join(copy.place, "pack")
     write_pack(copy.git, list(dict.fromkeys(tip.id for tip in tips)), known, path)
     version = "# v2 git bundle\n"
@@ -438,7 +396,7 @@ def _make_bundle(copy: _Copy, tips: Sequence[_Tip], known: Sequence[str]) -> byt
 
 
 def _find_folder(copy: _Copy, tree: str) -> str:
-    """Return the id of the stored tree of a working folder, "" without one."""
+    """Find the stored tree of a working folder, "" without one."""
     if not copy.folder:
         return tree
     line = copy.git.run(
@@ -467,12 +425,7 @@ def _keep_staged(
     revisions: Sequence[str],
     entries: dict[str, TreeEntry],
 ) -> list[str]:
-    """Keep the contents that only an index has; return their paths.
-
-    Arguments:
-        tree: id of the stored tree of the working folder, "" without one.
-        revisions: of the kept commits.
-    """
+    """Keep the contents that only an index has, and no kept revision; return their paths."""
     staged = {
         path: entry
         for path, entry in _list_staged(copy).items()
@@ -495,7 +448,7 @@ def _keep_staged(
 
 
 def _list_staged(copy: _Copy) -> dict[str, TreeEntry]:
-    """Return the entries of the index of a git folder, and of those of its worktrees."""
+    """List the entries of the index of a git folder, and of those of its worktrees."""
     staged: dict[str, TreeEntry] = {}
     directory = copy.source.directory
     worktrees = _list(directory, "worktrees")

@@ -15,39 +15,33 @@ from msgspec.structs import replace
 from ...._core.runs import IgnoredFiles
 from ...._platform.paths import path_from_text, path_to_text
 from ...._platform.protected_names import find_protected_component
-from .._listing import FOLDER_FLAGS, MAX_DEPTH
+from .._listing import FOLDER_FLAGS, MAX_DEPTH, hold_open
 from .git import Git, split_at_nul
 from .git_store import GitStore, forget_recent_files, read_content, store_contents
 from .repository import find_repository
 from .store import MAX_FILE_BYTES, TreeEntry, WorkingFiles, list_parents
 
-MAX_COUNTED = 1_000
-"""Ignored files that are looked at; the rest is not counted."""
+MAX_COUNTED = 1_000  # ignored files that are looked at; the rest is not counted
+MAX_NAMES = 20  # ignored files that are named
 
-MAX_NAMES = 20
-"""Ignored files that are named."""
-
+# Ignored files that are kept: how many, the size of each, and of all.
 MAX_KEPT = 200
 MAX_KEPT_FILE_BYTES = 1 << 20
 MAX_KEPT_BYTES = 16 << 20
-"""Ignored files that are kept: how many, the size of each, and of all."""
-
-_MAX_NAMED = 1_000
-"""Files written by tools among which ignored ones are looked for."""
+_MAX_NAMED = 1_000  # files written by tools among which ignored ones are looked for
 
 
 def add_named(store: GitStore, files: WorkingFiles, index_name: str, named: Sequence[str]) -> None:
     """Enter ignored files that are work into the index of a run, so that the store has them.
 
-    Arguments:
-        named: paths that tools for files wrote, as text.
+    `named` are the paths that tools for files wrote, as text.
     """
     git = open_git(store, files, index_name)
     paths: list[str] = []
     inside = [path for path in named if not path.startswith(("/", ".."))]
     if inside:
         literal = [f":(literal){path_from_text(path)}" for path in inside[:_MAX_NAMED]]
-        paths = _list_ignored(git, *literal)
+        paths = _list_ignored(git, literal)
     repository = find_repository(files.top)
     if repository and repository.top == os.path.realpath(files.top):
         paths += store.find_forced(repository, files).list_present(files.folder)
@@ -63,17 +57,16 @@ def keep_others(
 ) -> IgnoredFiles | None:
     """Keep the small ignored files of a run that are no work; None if it made none.
 
-    Arguments:
-        hidden: folders that the run only reads, such as those with dependencies.
+    `hidden` are folders that the run only reads, such as those with dependencies.
     """
     git = open_git(store, files, index_name)
-    listed = _list_ignored(git, "--directory", ".")
-    listed = [path for path in listed if path.rstrip("/") not in hidden]
+    listed = [
+        path for path in _list_ignored(git, ["."], "--directory") if path.rstrip("/") not in hidden
+    ]
     names: list[str] = []
     entries: dict[str, TreeEntry] = {}
     size = 0
-    top = os.open(files.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with hold_open(os.open(files.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as top:
         for path in _walk(files.folder, listed):
             if _is_copy(store, files, path):
                 continue
@@ -87,8 +80,6 @@ def keep_others(
                     mode, data = read_content(top, path)
                     entries[path] = TreeEntry(mode, store.write(data))
                     size += len(data)
-    finally:
-        os.close(top)
     if not names:
         return None
     tree = store.write_tree(entries) if entries else ""
@@ -97,22 +88,17 @@ def keep_others(
 
 
 def open_git(store: GitStore, files: WorkingFiles, index_name: str) -> Git:
-    """Return git for the files of a run, with its index."""
     return replace(
         store.git, index=store.find_index(index_name), files=files.top, prefix=files.prefix
     )
 
 
-def _list_ignored(git: Git, *arguments: str) -> list[str]:
-    """Return the ignored files that are not in the index. `arguments`: options, then paths."""
-    options = [each for each in arguments if each.startswith("--")]
-    paths = [each for each in arguments if not each.startswith("--")]
+def _list_ignored(git: Git, paths: Sequence[str], *options: str) -> list[str]:
     command = ("ls-files", "-z", "-o", "-i", "--exclude-standard", *options, "--", *paths)
     return split_at_nul(git.run(*command))
 
 
 def _walk(folder: str, listed: Sequence[str]) -> Iterator[str]:
-    """Yield the listed files, then those in the listed folders."""
     yield from (path for path in listed if not path.endswith("/"))
     for path in listed:
         if path.endswith("/"):
@@ -124,7 +110,6 @@ def _walk(folder: str, listed: Sequence[str]) -> Iterator[str]:
 
 
 def _is_storable(folder: str, path: str) -> bool:
-    """Return whether a file is there and small enough for a tree."""
     with suppress(OSError):
         return os.lstat(os.path.join(folder, path)).st_size <= MAX_FILE_BYTES
     return False
@@ -139,8 +124,7 @@ def _is_copy(store: GitStore, files: WorkingFiles, path: str) -> bool:
     return False
 
 
-_MAX_NAMED_UNSEEN = 3
-"""Entries of each kind that are named; the others are counted."""
+_MAX_NAMED_UNSEEN = 3  # entries of each kind that are named; the others are counted
 
 _FLAGS = FOLDER_FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -160,11 +144,8 @@ def describe_unseen(
         hidden: folders of others that it only reads.
         named: files that the store has named already, with reasons.
     """
-    top = os.open(files.folder, FOLDER_FLAGS | os.O_CLOEXEC)
-    try:
+    with hold_open(os.open(files.folder, FOLDER_FLAGS | os.O_CLOEXEC)) as top:
         found = list(_walk_unseen(top, "", hidden))
-    finally:
-        os.close(top)
     if not found:
         return
     found = _leave_out(open_git(store, files, run_id), found)
@@ -187,25 +168,17 @@ def _walk_unseen(folder: int, prefix: str, hidden: Collection[str]) -> Iterator[
         if entry.is_dir(follow_symlinks=False):
             # Of git's own folder nothing is merged; what lies deeper is named by the store.
             if entry.name != ".git" and path not in hidden and prefix.count("/") < MAX_DEPTH:
-                yield from _walk_below(folder, entry.name, path, hidden)
+                try:
+                    inner = os.open(entry.name, _FLAGS, dir_fd=folder)
+                except OSError:
+                    yield path, "closed"
+                    continue
+                with hold_open(inner):
+                    yield from _walk_unseen(inner, f"{path}/", hidden)
         elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
             yield path, "special"
     if prefix and not entries:
         yield prefix.rstrip("/"), "folder"
-
-
-def _walk_below(
-    folder: int, name: str, path: str, hidden: Collection[str]
-) -> Iterator[tuple[str, str]]:
-    try:
-        inner = os.open(name, _FLAGS, dir_fd=folder)
-    except OSError:
-        yield path, "closed"
-        return
-    try:
-        yield from _walk_unseen(inner, f"{path}/", hidden)
-    finally:
-        os.close(inner)
 
 
 def _leave_out(git: Git, found: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -24,6 +24,7 @@ from ...._platform.paths import path_to_text
 from ...._platform.regular_files import is_binary
 from ...._platform.scratch_dirs import remove_tree
 from ....errors import UnknownName, WorkspaceError
+from .._listing import FOLDER_FLAGS, hold_open
 from .git_store import GitStore
 from .merge import merge_trees
 from .store import FILE_TYPE, REGULAR, UNFINISHED, FileChange, measure_folder
@@ -34,7 +35,6 @@ class KeptWork(Struct, frozen=True):
     """Work of one run.
 
     Arguments:
-        session: id of the session. run_id: the run.
         source: the folder that the workspace began as.
         state: "merged", "not merged" or "working" (a process uses the workspace now).
         files: paths of the files that differ from the start.
@@ -55,16 +55,10 @@ class KeptWork(Struct, frozen=True):
 
 
 def get_isolated_folder(home: str) -> Path:
-    """Return the folder with the isolated workspaces of all sessions.
-
-    Arguments:
-        home: mudroom's state folder.
-    """
     return Path(home, "isolated")
 
 
 def open_kept(home: str, session: str) -> IsolatedWorkspaces:
-    """Open the isolated workspaces of an earlier session. Raises WorkspaceError."""
     folder = get_isolated_folder(home) / session
     try:
         source = os.fsdecode((folder / SOURCE_FILE).read_bytes())
@@ -76,22 +70,16 @@ def open_kept(home: str, session: str) -> IsolatedWorkspaces:
 
 
 def list_kept(home: str, source: str = "") -> list[KeptWork]:
-    """Return the work of all sessions, by session and run. Raises WorkspaceError without git.
-
-    Arguments:
-        source: only work of this folder; "" for all.
-    """
-    stores: list[tuple[str, IsolatedWorkspaces]] = []
     kept: list[KeptWork] = []
     for folder in _list_sessions(home):
-        with suppress(WorkspaceError):
+        try:
             workspaces = open_kept(home, folder.name)
-            if source in ("", workspaces.source) and workspaces.has_store:
-                stores.append((folder.name, workspaces))
-    for session, workspaces in stores:
-        workspaces.require_git()
-        with suppress(WorkspaceError):  # a damaged store does not hide the others
-            kept += _list_session(session, workspaces)
+        except WorkspaceError:
+            continue
+        if source in ("", workspaces.source) and workspaces.has_store:
+            workspaces.require_git()
+            with suppress(WorkspaceError):  # a damaged store does not hide the others
+                kept += _list_session(folder.name, workspaces)
     return kept
 
 
@@ -110,11 +98,7 @@ def _list_session(session: str, workspaces: IsolatedWorkspaces) -> Iterator[Kept
 
 
 class KeptSize(Struct, frozen=True):
-    """What the isolated workspaces of all sessions take on the disk.
-
-    Arguments:
-        folder: where they are. sessions: number of sessions that have some. size: their bytes.
-    """
+    """What the isolated workspaces of all sessions take on the disk; `size` in bytes."""
 
     folder: str
     sessions: int
@@ -122,14 +106,13 @@ class KeptSize(Struct, frozen=True):
 
 
 def measure_kept(home: str) -> KeptSize:
-    """Return the size of the isolated workspaces of all sessions."""
     folders = _list_sessions(home)
     size = sum(measure_folder(str(folder)) for folder in folders)
     return KeptSize(str(get_isolated_folder(home)), len(folders), size)
 
 
 def find_kept(home: str, name: str) -> KeptWork:
-    """Return the work that an id names; the session may be shortened. Raises UnknownName."""
+    """Find the work that an id names; the session may be shortened. Raises UnknownName."""
     session, _, run_id = name.partition("/")
     kept = list_kept(home)
     matching = [each for each in kept if each.session.startswith(session) and each.run_id == run_id]
@@ -139,7 +122,7 @@ def find_kept(home: str, name: str) -> KeptWork:
 
 
 def list_overlaps(home: str, source: str) -> list[Overlap]:
-    """Return the files that several runs of the last session with work of a folder changed."""
+    """List the files that several runs of the last session with work of a folder changed."""
     kept = list_kept(home, source)
     if not kept:
         return []
@@ -151,13 +134,10 @@ def list_overlaps(home: str, source: str) -> list[Overlap]:
 
 
 def drop_kept(home: str, kept: KeptWork) -> None:
-    """Remove the stored work of a run."""
-    workspaces = open_kept(home, kept.session)
-    workspaces.drop(kept.run_id)
+    open_kept(home, kept.session).drop(kept.run_id)
 
 
 def read_difference(home: str, kept: KeptWork) -> str:
-    """Return the changes of a run as a unified difference."""
     workspaces = open_kept(home, kept.session)
     store = workspaces.store
     work = _require_work(workspaces, kept)
@@ -175,7 +155,6 @@ def read_difference(home: str, kept: KeptWork) -> str:
 
 
 def _describe_git_work(git: GitWork, name: str) -> Iterator[str]:
-    """Yield lines about what is only in git. `name`: id of the kept work."""
     for each in git.only:
         yield f"only in its git: {each}"
     for each in git.commits:
@@ -187,10 +166,7 @@ def _describe_git_work(git: GitWork, name: str) -> Iterator[str]:
 
 
 def write_git_work(home: str, kept: KeptWork, folder: str) -> list[str]:
-    """Write what a run left only in git into a new folder; return the paths of the files in it.
-
-    Commits are bundles, from which a repository fetches them. Raises WorkspaceError.
-    """
+    """Write what a run left only in git into a new folder; return the paths of the files in it."""
     workspaces = open_kept(home, kept.session)
     work = _require_work(workspaces, kept)
     if work.git is None or not work.git.tree:
@@ -203,13 +179,10 @@ def write_git_work(home: str, kept: KeptWork, folder: str) -> list[str]:
     entries = store.list_entries(work.git.tree)
     try:
         os.mkdir(folder)
-        top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with hold_open(os.open(folder, FOLDER_FLAGS | os.O_CLOEXEC)) as top:
             for path, entry in entries.items():
                 with open(open_new_file(top, path, 0o666), "wb") as file:
                     file.write(store.read(entry.id))
-        finally:
-            os.close(top)
     except OSError as error:
         raise WorkspaceError(
             f"the git of {kept.id} cannot be written: {error.strerror}",
@@ -254,14 +227,12 @@ def _remove_of_session(home: str, folder: Path) -> int:
     rests = (folder.glob(pattern) for pattern in ("runs/*", "landings/*", f"*{UNFINISHED}"))
     if not any(any(rest) for rest in rests):
         return 0
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return _store_and_remove(home, folder)
-    except (OSError, WorkspaceError):
-        return 0  # a process uses it, or its files cannot be stored now: they stay
-    finally:
-        os.close(descriptor)
+    with hold_open(os.open(folder, FOLDER_FLAGS | os.O_CLOEXEC)) as descriptor:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return _store_and_remove(home, folder)
+        except (OSError, WorkspaceError):
+            return 0  # a process uses it, or its files cannot be stored now: they stay
 
 
 def _store_and_remove(home: str, folder: Path) -> int:
@@ -282,7 +253,6 @@ def _store_and_remove(home: str, folder: Path) -> int:
 
 
 def _list_sessions(home: str) -> list[Path]:
-    """Return the folders of the sessions. Raises WorkspaceError if they cannot be listed."""
     folder = get_isolated_folder(home)
     try:
         return sorted(path for path in folder.iterdir() if path.is_dir())
@@ -296,15 +266,12 @@ def _list_sessions(home: str) -> list[Path]:
         ) from error
 
 
-_MAX_PATHS = 100
-"""Files in one report whose lines are compared."""
+_MAX_PATHS = 100  # files in one report whose lines are compared
 
 Lines = Sequence[bytes]
 
 
 class Match(NamedTuple):
-    """Equal lines of two texts: the first line in both, and their number."""
-
     old: int
     new: int
     length: int
@@ -313,12 +280,7 @@ class Match(NamedTuple):
 def find_overlaps(
     store: GitStore, works: Mapping[str, Work], conflicts: Mapping[str, str] | None = None
 ) -> list[Overlap]:
-    """Return the files that at least two runs changed, by path.
-
-    Arguments:
-        works: by run id.
-        conflicts: kinds by path, if they are known; None to merge each two works.
-    """
+    """List the files that several runs changed. Without `conflicts`, each two works are merged."""
     changes: dict[str, dict[str, FileChange]] = {}
     for run, work in works.items():
         for change in store.list_changes(work.base, work.tree):
@@ -326,7 +288,11 @@ def find_overlaps(
     shared = {path: by_run for path, by_run in changes.items() if len(by_run) > 1}
     if conflicts is None:
         runs = dict.fromkeys(run for by_run in shared.values() for run in by_run)
-        conflicts = _find_conflicts(store, [works[run] for run in runs])
+        conflicts = {
+            conflict.path: conflict.kind
+            for first, second in combinations([works[run] for run in runs], 2)
+            for conflict in merge_trees(store, first.base, first.tree, second.tree).conflicts
+        }
     overlaps: list[Overlap] = []
     for number, (path, by_run) in enumerate(sorted(shared.items())):
         is_compared = number < _MAX_PATHS
@@ -341,17 +307,7 @@ def find_overlaps(
     return overlaps
 
 
-def _find_conflicts(store: GitStore, works: Sequence[Work]) -> dict[str, str]:
-    """Return the kinds of the conflicts between any two works, by path."""
-    conflicts: dict[str, str] = {}
-    for first, second in combinations(works, 2):
-        merge = merge_trees(store, first.base, first.tree, second.tree)
-        conflicts.update((conflict.path, conflict.kind) for conflict in merge.conflicts)
-    return conflicts
-
-
 def _list_changed_lines(store: GitStore, change: FileChange) -> tuple[tuple[int, int], ...]:
-    """Return the ranges of changed lines in the new content of a file."""
     if change.mode & FILE_TYPE != REGULAR:
         return ()
     old, new = (store.read(side) for side in (change.before, change.after))
@@ -402,7 +358,6 @@ def match_lines(old: Lines, new: Lines) -> Iterator[Match]:
 
 
 def _match_inner(old: Lines, new: Lines, start: int, end: int) -> Iterator[Match]:
-    """Yield the equal lines between equal starts and ends."""
     anchors = list(_find_anchors(old[start : len(old) - end], new[start : len(new) - end]))
     places = [(first + start, second + start) for first, second in anchors]
     at_old = at_new = start

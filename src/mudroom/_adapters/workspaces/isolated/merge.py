@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -57,7 +57,10 @@ def merge_trees(store: GitStore, base: str, ours: str, theirs: str) -> MergedTre
     if not stages:
         return MergedTree(tree)
     messages = _read_conflicts(parts[end + 1 :])
-    kinds = _choose_names(messages)
+    kinds: dict[str, str] = {}
+    for paths, name in messages.items():
+        for path in paths:
+            kinds.setdefault(path, name)
     groups = _join_paths([*messages, *((path,) for path in stages)])
     tree, texts = name_sides(store, tree, stages, (root, *sides))
     conflicts = [
@@ -72,7 +75,6 @@ def merge_trees(store: GitStore, base: str, ours: str, theirs: str) -> MergedTre
 def choose_side(
     store: GitStore, merge: MergedTree, ours: str, theirs: str, choice: MergeChoice
 ) -> MergedTree:
-    """Return a merge in which files with conflicts have the version of one side."""
     chosen = store.list_entries(ours if choice.side == "parent" else theirs)
     entries = store.list_entries(merge.tree)
     left: list[MergeConflict] = []
@@ -86,7 +88,7 @@ def choose_side(
 
 
 def _read_stages(entries: list[str]) -> dict[str, tuple[str, str, str]]:
-    """Return the ids of base, ours and theirs by path: "100644 <id> <stage>\t<path>"."""
+    """Read the ids of base, ours and theirs by path: "100644 <id> <stage>\t<path>"."""
     stages: dict[str, list[str]] = {}
     for entry in entries:
         facts, _, path = entry.partition("\t")
@@ -96,7 +98,7 @@ def _read_stages(entries: list[str]) -> dict[str, tuple[str, str, str]]:
 
 
 def _read_conflicts(parts: list[str]) -> dict[tuple[str, ...], str]:
-    """Return git's name of each conflict by its paths: "<count>", the paths, the name, a text."""
+    """Read git's name of each conflict by its paths: "<count>", the paths, the name, a text."""
     conflicts: dict[tuple[str, ...], str] = {}
     place = 0
     while place < len(parts) and parts[place].isdigit():
@@ -107,15 +109,6 @@ def _read_conflicts(parts: list[str]) -> dict[tuple[str, ...], str]:
             conflicts.setdefault(tuple(parts[place + 1 : end]), name)
         place = end + 2
     return conflicts
-
-
-def _choose_names(conflicts: Mapping[tuple[str, ...], str]) -> dict[str, str]:
-    """Return the first name of a conflict by path."""
-    names: dict[str, str] = {}
-    for paths, name in conflicts.items():
-        for path in paths:
-            names.setdefault(path, name)
-    return names
 
 
 def _join_paths(groups: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -140,17 +133,17 @@ def _choose_kind(name: str, sides: tuple[str, str, str]) -> str:
 def find_obstacles(
     store: GitStore, changes: Sequence[FileChange]
 ) -> Iterator[tuple[FileChange, str]]:
-    """Yield the changes that a merge may not make, with the kinds of their conflicts."""
-    marked = find_marked(store, changes) if store.may_have_marks else set[str]()
+    may_have_marks = store.may_have_marks
     for change in changes:
-        if kind := _find_kind(store, change, marked):
+        if kind := _find_kind(store, change, may_have_marks=may_have_marks):
             yield change, kind
 
 
-def _find_kind(store: GitStore, change: FileChange, marked: Collection[str]) -> str:
+def _find_kind(store: GitStore, change: FileChange, *, may_have_marks: bool) -> str:
+    entry = TreeEntry(change.mode, change.after)
     if find_protected_component(change.path):
         return "protected"
-    if change.path in marked:
+    if may_have_marks and change.after and is_marked(store, change.path, entry):
         return "marked"
     if change.after and is_link(change.mode) and _leads_out(change.path, store.read(change.after)):
         return "link"
@@ -158,11 +151,7 @@ def _find_kind(store: GitStore, change: FileChange, marked: Collection[str]) -> 
 
 
 def _leads_out(path: str, target: bytes) -> bool:
-    """Return whether a link may lead out of the folder, or to a protected file.
-
-    Arguments:
-        path: of the link, relative to the folder.
-    """
+    """Return whether a link may lead out of the folder, or to a protected file."""
     parts = os.fsdecode(target).split("/")
     names = [name for name in parts if name not in ("", ".")]
     ups = next((place for place, name in enumerate(names) if name != ".."), len(names))
@@ -179,12 +168,7 @@ Entries = dict[str, TreeEntry]
 def find_open(
     store: GitStore, conflicts: Sequence[FileConflict], start: str, tree: str
 ) -> tuple[FileConflict, ...]:
-    """Return the conflicts that a run has not resolved.
-
-    Arguments:
-        conflicts: those with which it began.
-        start: id of the tree with which it began. tree: id of the present one.
-    """
+    """Return the conflicts, of those a run began with, that it has not resolved."""
     if not conflicts:
         return ()
     before, after = store.list_entries(start), store.list_entries(tree)
@@ -200,7 +184,6 @@ def _is_open(store: GitStore, conflict: FileConflict, before: Entries, after: En
 
 
 def decode_paths(paths: Iterable[str]) -> list[str]:
-    """Return paths of the record as the store has them."""
     return [path_from_text(path) for path in paths]
 
 
@@ -221,11 +204,7 @@ def take_side(entries: Entries, side: Entries, paths: Sequence[str]) -> None:
 
 
 def resolve(store: GitStore, work: Work, sides: Mapping[str, str]) -> Work:
-    """Return work in which open conflicts are resolved.
-
-    Arguments:
-        sides: see `FileTrees.resolve`. Conflicts that it does not name stay open.
-    """
+    """Resolve the open conflicts of work that `sides` names. See `FileTrees.resolve`."""
     named = [(each, _find_side(each, sides)) for each in work.conflicts]
     if not any(side for _, side in named):
         return work
@@ -253,7 +232,7 @@ def _find_side(conflict: FileConflict, sides: Mapping[str, str]) -> str:
 
 
 def make_own_tree(store: GitStore, work: Work) -> str:
-    """Return the id of a tree in which open conflicts have the child's own version."""
+    """Write the tree in which open conflicts have the child's own version."""
     mine = {each.path: "mine" for each in work.conflicts}
     return resolve(store, work, mine).tree
 
@@ -263,10 +242,8 @@ def add_open(
 ) -> list[MergeConflict]:
     """Return the conflicts of a merge with those that the work brings.
 
-    Arguments:
-        ours: id of the tree with the parent's files. tree: id of the merged tree.
-        conflicts: of the merge; their paths are text. A conflict that the work brings replaces
-            that of the merge, which knows a half resolved file as the version of the child.
+    A conflict that the work brings replaces that of the merge, which knows a half resolved file as
+    the version of the child. Conflicts of the merge have their paths as text.
     """
     found = {each.path: each for each in conflicts}
     if work.conflicts:
@@ -298,19 +275,15 @@ THEIRS = "the child's version"
 _NAMED_BY_COMMIT = re.compile(rb"^(<{7}|\|{7}|>{7}) ([0-9a-f]{7,64})(.*)$", re.MULTILINE)
 _MARK = re.compile(f"^(<<<<<<< {OURS}|>>>>>>> {THEIRS})".encode(), re.MULTILINE)
 
-_MOVED = re.compile(r"~[0-9a-f]{40,64}(_\d+)?$")
-"""End of the path of a file that git moved because a folder has its path."""
+_MOVED = re.compile(r"~[0-9a-f]{40,64}(_\d+)?$")  # ends a path that git moved for a folder
 
 
 def name_sides(
     store: GitStore, tree: str, paths: Iterable[str], commits: tuple[str, str, str]
 ) -> tuple[str, dict[str, str]]:
-    """Name the sides in conflict marks in which git names commits.
+    """Name the sides in conflict marks in which git names commits: base, ours and theirs.
 
     Returns the id of the tree, and those of its files with conflicts.
-
-    Arguments:
-        paths: files with conflicts. commits: ids of base, ours and theirs.
     """
     names = dict(zip(commits, (BASE, OURS, THEIRS), strict=True))
     entries = store.list_entries(tree)
@@ -332,15 +305,6 @@ def _name_side(match: re.Match[bytes], names: Mapping[str, str]) -> bytes:
     commit = match[2].decode()
     name = next((names[each] for each in names if each.startswith(commit)), commit)
     return b"%b %b%b" % (match[1], name.encode(), match[3])
-
-
-def find_marked(store: GitStore, changes: Iterable[FileChange]) -> set[str]:
-    """Return the changed files that have conflict marks of a merge, in their text or path."""
-    return {
-        change.path
-        for change in changes
-        if change.after and is_marked(store, change.path, TreeEntry(change.mode, change.after))
-    }
 
 
 def is_marked(store: GitStore, path: str, entry: TreeEntry) -> bool:

@@ -20,32 +20,26 @@ from ...._core.runs import Work
 from ...._platform.private_files import make_private_folder, replace_private_file
 from ...._platform.scratch_dirs import remove_tree
 from ....errors import MudroomError, WorkspaceError
+from .._listing import hold_open
 from .checkout import check_out
 from .git import INSTALL_GIT, check_ids, explain_unusable_git
 from .git_store import GitStore
 from .repository import Repository, read_inside
 from .store import DEFAULT_BYTES, StoredFiles, WorkingFiles
-from .workspaces import REMOVED, IsolatedFolder, IsolatedWorkspaces
+from .workspaces import REMOVED, IsolatedFolder, IsolatedWorkspaces, wait_for_lock
 
-KEPT_SNAPSHOTS = 4
-"""Snapshots of a session that stay on a machine although no run uses them."""
+KEPT_SNAPSHOTS = 4  # snapshots of a session that stay on a machine although no run uses them
 
-KEPT_SECONDS = 7 * 86_400.0
-"""Time after which the files of a session are removed that no process of the machine uses."""
-
-_KNOWN_TREES = 8
-"""Trees that a machine names when it asks for a further one."""
+KEPT_SECONDS = 7 * 86_400.0  # then the files of a session that no process uses are removed
+_KNOWN_TREES = 8  # trees that a machine names when it asks for a further one
 
 _FACTS = "source.json"
-_POLL_SECONDS = 0.02
 
 
 class TreeCarrier(Protocol):
     """The way of trees between this machine and that of the session. The methods block."""
 
-    def describe_source(self) -> SourceFacts:
-        """Return the facts about the folder of the session."""
-        ...
+    def describe_source(self) -> SourceFacts: ...
 
     def fetch(self, tree: str, known: list[str], path: str, stop: threading.Event) -> None:
         """Write a file with the objects of a tree of the session; see `GitStore.pack_trees`."""
@@ -55,21 +49,14 @@ class TreeCarrier(Protocol):
         """Have the session store the work of a run. Raises MudroomError if it cannot."""
         ...
 
-    def mark_merged(self, run_id: str) -> None:
-        """Tell the session that the work of a run is merged."""
-        ...
+    def mark_merged(self, run_id: str) -> None: ...
 
 
 class NodeWorkspaces(IsolatedWorkspaces):
     """The workspaces of a session on a machine that does not see its folder.
 
-    The worker processes of the machine share them: each tree is fetched once.
-
-    Arguments:
-        directory: folder for the objects and the workspaces of the session on this machine.
-        source: the user's folder, on the machine of the session.
-        home: mudroom's state folder on this machine.
-        carrier: fetches the trees with which runs begin, and sends their work.
+    The worker processes of the machine share them: each tree is fetched once. `source` is a folder
+    on the machine of the session, `home` mudroom's state folder on this one.
     """
 
     def __init__(
@@ -85,7 +72,7 @@ class NodeWorkspaces(IsolatedWorkspaces):
         self._snapshots = os.path.join(directory, "snapshots")
 
     def fetch(self, tree: str, stop: threading.Event) -> None:
-        """Bring a tree of the session into the store, if it is not there. Raises WorkspaceError.
+        """Bring a tree of the session into the store, if it is not there.
 
         A tree may be of a merge on this machine. The session has none of those.
         """
@@ -109,7 +96,6 @@ class NodeWorkspaces(IsolatedWorkspaces):
         return Path(self.store.directory, "shared")
 
     def _list_known(self) -> list[str]:
-        """Return the newest trees that the session and this machine have."""
         self._marks.mkdir(exist_ok=True)
         newest = sorted(self._marks.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         return [path.name for path in newest[-_KNOWN_TREES:]]
@@ -118,19 +104,13 @@ class NodeWorkspaces(IsolatedWorkspaces):
     def open_snapshot(
         self, tree: str, stop: threading.Event, *, same_path: bool
     ) -> Generator[IsolatedFolder]:
-        """Give a folder with the files of a tree, which runs that only read share.
-
-        It stays for later runs; see KEPT_SNAPSHOTS. Raises WorkspaceError.
-        """
+        """Give a folder with the files of a tree to runs that only read; it stays for others."""
         self.fetch(tree, stop)
         make_private_folder(Path(self._snapshots))
         place = os.path.join(self._snapshots, tree)
-        descriptor = self._use_snapshot(place, tree, stop, same_path=same_path)
-        try:
+        with hold_open(self._use_snapshot(place, tree, stop, same_path=same_path)):
             record = Path(place, "snapshot.json").read_bytes()
             yield get_decoder(IsolatedFolder).decode(record)
-        finally:
-            os.close(descriptor)
 
     def _use_snapshot(
         self, place: str, tree: str, stop: threading.Event, *, same_path: bool
@@ -153,7 +133,6 @@ class NodeWorkspaces(IsolatedWorkspaces):
             return descriptor
 
     def _remove_old_snapshots(self) -> None:
-        """Remove the snapshots that no run uses, but not the newest ones."""
         paths = [entry.path for entry in os.scandir(self._snapshots) if entry.is_dir()]
         paths.sort(key=lambda path: os.stat(path).st_mtime_ns)
         for path in paths[:-KEPT_SNAPSHOTS]:
@@ -166,10 +145,7 @@ class NodeWorkspaces(IsolatedWorkspaces):
         return super().store_present(run_id)
 
     def store_work(self, run_id: str, written: Sequence[str] = ()) -> Work:
-        """Store the files of a run, here and in the session.
-
-        Raises WorkspaceError, and FilesLostError if the session does not get them.
-        """
+        """Store the files of a run, here and in the session (or raise FilesLostError)."""
         work = super().store_work(run_id, written)
         try:
             with tempfile.TemporaryDirectory(dir=self.directory) as folder:
@@ -187,12 +163,10 @@ class NodeWorkspaces(IsolatedWorkspaces):
         return work
 
     def mark_merged(self, run_id: str) -> None:
-        """Record that the work of a run is merged, here and in the session."""
         super().mark_merged(run_id)
         self._carrier.mark_merged(run_id)
 
     def require_git(self) -> None:
-        """Raise WorkspaceError unless the git of this machine can be used."""
         if reason := explain_unusable_git(self.source):
             raise WorkspaceError(
                 f"files cannot be sent to another machine without git: {reason}",
@@ -214,22 +188,14 @@ class NodeWorkspaces(IsolatedWorkspaces):
     def _wait_for_lock(self, name: str, stop: threading.Event) -> Generator[None]:
         """Let one thread of one process of this machine work at a time."""
         path = os.path.join(self.directory, name)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            while True:
-                with suppress(BlockingIOError):
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                if stop.is_set():
-                    raise WorkspaceError("the run was stopped while it waited for its files")
-                time.sleep(_POLL_SECONDS)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        with hold_open(os.open(path, flags, 0o600)) as descriptor:
+            if not wait_for_lock(descriptor, stop.is_set):
+                raise WorkspaceError("the run was stopped while it waited for its files")
             yield
-        finally:
-            os.close(descriptor)
 
 
 def remove_if_unused(path: str) -> bool:
-    """Remove a folder that no process has locked. Return whether it is gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -248,13 +214,7 @@ def remove_if_unused(path: str) -> bool:
 
 
 def remove_old_sessions(folder: str, session: str) -> None:
-    """Remove the files of other sessions that no process of this machine has used for long.
-
-    Their work is not lost: the process of the session has it.
-
-    Arguments:
-        folder: with a folder for each session. session: id of the one that works.
-    """
+    """Remove the files of long unused other sessions; the process of each session has its work."""
     oldest = time.time() - KEPT_SECONDS
     for path in _list_folders(folder):
         name = os.path.basename(path)
@@ -274,12 +234,7 @@ _EXCLUDE_FILE = "info/exclude"
 
 
 class ReceivedStore(GitStore):
-    """A store without the user's folder. See GitStore.
-
-    Arguments:
-        source: folder that stands for the one with the first ignore rules; it gets ignore files.
-        facts: about the folder of the session.
-    """
+    """A store without the user's folder: `source` stands for it, and gets its ignore files."""
 
     def __init__(self, directory: str, source: str, facts: SourceFacts) -> None:
         self._facts = facts
@@ -300,7 +255,6 @@ class ReceivedStore(GitStore):
 
     @property
     def prefix(self) -> str:
-        """Path of the source below the folder with the first ignore rules."""
         return self._facts.prefix
 
     def _find_repository(self, folder: str) -> Repository | None:
@@ -311,7 +265,6 @@ class ReceivedStore(GitStore):
         return self._facts.algorithm
 
     def _list_excluded(self, excluded: object) -> Iterator[str]:
-        """Yield the patterns of the store of the session."""
         yield from map(os.fsdecode, self._facts.excludes.splitlines())
 
 
@@ -319,13 +272,10 @@ def describe_source(store: GitStore) -> SourceFacts:
     """Return what a ReceivedStore must know to store files as this store does."""
     files = store.source_files
     ignore_files: dict[str, bytes] = {}
-    folder = ""
-    for name in store.prefix.split("/")[:-1]:
-        path = os.path.join(folder, ".gitignore")
+    for path in store.list_ignore_files_above():
         patterns = read_inside(files.top, path)
         if patterns is not None:
             ignore_files[path] = patterns
-        folder = os.path.join(folder, name)
     exclude = Path(store.directory, _EXCLUDE_FILE)
     return SourceFacts(
         store.algorithm,

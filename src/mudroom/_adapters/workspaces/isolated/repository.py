@@ -12,14 +12,13 @@ from msgspec import Struct
 from ...._platform.git_folders import find_git_folders, read_git_config
 from ...._platform.open_beneath import open_step_by_step
 from ...._platform.regular_files import copy_open_file, read_open_file
+from .._listing import hold_open
 
 MAX_INDEX_BYTES = 1 << 30
-_MAX_REFS_BYTES = 64 << 20
-"""Bytes of the largest index, and of the largest file with refs, that is read."""
+_MAX_REFS_BYTES = 64 << 20  # of the largest file with refs that is read
 
 _MAX_REFS = 500_000
-_MAX_STEPS = 5
-"""Steps from one symbolic ref to the next, as in git."""
+_MAX_STEPS = 5  # steps from one symbolic ref to the next, as in git
 
 _ID = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SHARED_INDEX = re.compile(r"sharedindex\.([0-9a-f]{40}|[0-9a-f]{64})")
@@ -34,7 +33,6 @@ class Repository(Struct, frozen=True):
     Arguments:
         top: folder with its working files.
         directory: its git folder. common: the git folder that linked worktrees share.
-        objects: its folder of objects.
         no_history: why an isolated workspace cannot have its history, "" if it can.
     """
 
@@ -45,7 +43,6 @@ class Repository(Struct, frozen=True):
     no_history: str = ""
 
     def read_excludes(self) -> bytes:
-        """Return the ignore patterns of `info/exclude`."""
         return read_inside(self.common, "info/exclude") or b""
 
     def read_shallow(self) -> str:
@@ -54,7 +51,6 @@ class Repository(Struct, frozen=True):
         return "".join(f"{line}\n" for line in lines if _ID.fullmatch(line))
 
     def find_algorithm(self) -> str:
-        """Return the hash of ids: "sha1" or "sha256"."""
         settings = read_git_config(os.path.join(self.common, "config"))
         return "sha256" if settings.get("extensions.objectformat") == "sha256" else "sha1"
 
@@ -70,17 +66,14 @@ class Repository(Struct, frozen=True):
                 copy_inside(self.directory, name, os.path.join(folder, name))
 
     def read_refs(self) -> dict[str, str]:
-        """Return the ids of the refs by name. Symbolic refs have the id that they lead to."""
+        """Return the ids of the refs by name, for symbolic refs the id that they lead to."""
         packed = read_inside(self.common, "packed-refs", _MAX_REFS_BYTES) or b""
         refs = dict(_parse_packed_refs(packed))
-        refs.update(self._list_loose_refs())
-        return {name: each for name in refs if (each := _resolve(refs, name))}
-
-    def _list_loose_refs(self) -> Iterator[tuple[str, str]]:
         for name in islice(_list_files(self.common, "refs"), _MAX_REFS):
             value = os.fsdecode(read_inside(self.common, name) or b"").strip()
             if _is_ref(name) and value:
-                yield name, value
+                refs[name] = value
+        return {name: each for name in refs if (each := _resolve(refs, name))}
 
     def read_head(self) -> str:
         """Return the name of the branch that is checked out, else the id of a commit, or ""."""
@@ -97,10 +90,7 @@ class Repository(Struct, frozen=True):
 
 
 def find_repository(folder: str) -> Repository | None:
-    """Return the repository that a folder, or a folder above it, is the top of; None without one.
-
-    See `find_git_folders` for the git folders that are believed.
-    """
+    """Find the repository that a folder, or one above it, is the top of; see `find_git_folders`."""
     top = os.path.realpath(folder)
     while True:
         if folders := find_git_folders(top):
@@ -132,16 +122,13 @@ def _explain_no_history(common: str, objects: str) -> str:
 
 
 def open_inside(folder: str, path: str) -> int:
-    """Open a file below a folder for reading, and follow no link. Raises OSError."""
-    opened = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    """Open a file below a folder for reading, and follow no link."""
+    with hold_open(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as opened:
         return open_step_by_step(opened, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    finally:
-        os.close(opened)
 
 
 def read_inside(folder: str, path: str, max_bytes: int = 1 << 20) -> bytes | None:
-    """Return a regular file below a folder, None if it cannot be read. No link is followed."""
+    """Read a regular file below a folder, None if it cannot be read. No link is followed."""
     try:
         return read_open_file(open_inside(folder, path), path, max_bytes=max_bytes)
     except OSError:
@@ -149,12 +136,11 @@ def read_inside(folder: str, path: str, max_bytes: int = 1 << 20) -> bytes | Non
 
 
 def copy_inside(folder: str, path: str, target: str, *, max_bytes: int = MAX_INDEX_BYTES) -> None:
-    """Copy a regular file below a folder. No link is followed. Raises OSError."""
+    """Copy a regular file below a folder. No link is followed."""
     copy_open_file(open_inside(folder, path), path, target, max_bytes=max_bytes)
 
 
 def _list_files(top: str, path: str) -> Iterator[str]:
-    """Yield the paths of the regular files below a folder. Links are not followed."""
     folders = [path]
     while folders:
         folder = folders.pop()
@@ -179,12 +165,10 @@ def _parse_packed_refs(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _is_ref(name: str) -> bool:
-    """Return whether git accepts the name of a ref."""
     return name.startswith("refs/") and not _BAD_NAME.search(name)
 
 
 def _resolve(refs: dict[str, str], name: str) -> str:
-    """Return the id that a ref leads to, "" if it leads nowhere."""
     for _ in range(_MAX_STEPS):
         value = refs.get(name, "")
         if not value.startswith("ref:"):
@@ -194,5 +178,4 @@ def _resolve(refs: dict[str, str], name: str) -> str:
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Return whether an absolute path is a folder or something below it."""
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")

@@ -12,8 +12,8 @@ import os
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -27,24 +27,18 @@ from ...._platform.open_beneath import find_real_path
 from ...._platform.private_files import replace_private_file
 from ...._platform.protected_names import UNFINISHED_PREFIX
 from ....errors import WorkspaceError
+from .._listing import FOLDER_FLAGS, hold_open
 from .git import KilledGitError
 from .repository import Repository
 
 DEFAULT_BYTES = 4096 << 20
 
-_REST = 20
-"""Seconds between two measurements, for each second that one takes: they cost at most 5 %."""
-
-_BLOCK = 512
-"""Bytes of one unit in the facts about a file."""
+_REST = 20  # seconds between measurements, for each second that one takes: they cost 5 % at most
+_BLOCK = 512  # bytes of one unit in the facts about a file
 
 
 class Quota:
-    """Limit of the disk space of a folder. Nothing is deleted to keep it.
-
-    Arguments:
-        folder: folder of the session. max_bytes: the limit.
-    """
+    """Limit of the disk space of a folder. Nothing is deleted to keep it."""
 
     def __init__(self, folder: str, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -54,11 +48,7 @@ class Quota:
         self._next = 0.0
 
     def check(self, needed: int) -> None:
-        """Check that a new workspace fits, and count it. Raises WorkspaceError if it does not fit.
-
-        Arguments:
-            needed: its bytes.
-        """
+        """Count a new workspace of so many bytes. Raises WorkspaceError if it does not fit."""
         with self._lock:
             if self._used + needed > self.max_bytes or time.monotonic() >= self._next:
                 self._measure()
@@ -80,7 +70,6 @@ class Quota:
 
 
 def measure_folder(folder: str) -> int:
-    """Return the bytes that the files of a folder take on the disk."""
     total = 0
     left = [folder]
     while left:
@@ -98,39 +87,22 @@ def _to_mb(size: int) -> str:
     return f"{-(-size // (1 << 20)):,}"
 
 
-MAX_FILE_BYTES = 50 << 20
-"""Maximum size of a file that is stored."""
-
-MAX_FILES = 200_000
-"""Maximum number of files of a folder that is stored."""
-
-_MARKS = "has-marks"
-"""Name of an empty file: the files of a run began with conflict marks."""
-
-_ATTEMPTS = 3
-"""Times that files are read while another program changes them."""
-
-SOURCE_INDEX = "source"
-"""Name of the index for the user's folder."""
-
-UNFINISHED = ".new"
-"""End of the name of a file or a folder that is being written."""
-
-_MERGED = ".merged"
-"""End of the name of an empty file: the work is merged."""
+MAX_FILE_BYTES = 50 << 20  # maximum size of a file that is stored
+MAX_FILES = 200_000  # maximum number of files of a folder that is stored
+_MARKS = "has-marks"  # name of an empty file: the files of a run began with conflict marks
+_ATTEMPTS = 3  # times that files are read while another program changes them
+SOURCE_INDEX = "source"  # name of the index for the user's folder
+UNFINISHED = ".new"  # end of the name of a file or a folder that is being written
+_MERGED = ".merged"  # end of the name of an empty file: the work is merged
 
 
 class KeptRecord(Struct, frozen=True):
-    """Kept work of a run, and whether it is merged."""
-
     work: Work
     is_merged: bool
 
 
 class TreeStore(ABC):
-    """A folder with the trees of a session: what of it needs no program git. See GitStore.
-
-    The methods block.
+    """A folder with the trees of a session: what of it needs no program git. The methods block.
 
     Arguments:
         directory: absolute path of the folder of the store; it is made if it is missing.
@@ -140,8 +112,6 @@ class TreeStore(ABC):
 
     Attributes:
         max_bytes: bytes of new files that are stored at once.
-
-    Raises WorkspaceError if the store cannot be made.
     """
 
     algorithm = "sha1"
@@ -175,13 +145,16 @@ class TreeStore(ABC):
             return ""
         return os.path.relpath(self.source, self.repository.top) + "/"
 
+    def list_ignore_files_above(self) -> list[str]:
+        """List where, below the top, folders above the source may have ignore files."""
+        names = self.prefix.split("/")[:-1]
+        return [os.path.join(*names[:depth], ".gitignore") for depth in range(len(names))]
+
     @cached_property
     def empty_tree(self) -> str:
-        """Id of the tree without files."""
         return self._write_object("tree", b"")
 
     def find_index(self, name: str) -> str:
-        """Return the path of an index file of the store."""
         return os.path.join(self.directory, "indexes", name)
 
     def find_id(self, data: bytes, kind: str = "blob") -> str:
@@ -191,14 +164,14 @@ class TreeStore(ABC):
     def ignore_paths(self, patterns: Iterable[str]) -> None:
         """Leave paths out of all trees. `patterns`: as in `.gitignore`."""
         path = Path(self.directory, "info/exclude")
-        with _lock_folder(path.parent):
+        with hold_open(os.open(path.parent, FOLDER_FLAGS | os.O_CLOEXEC)) as folder:
+            fcntl.flock(folder, fcntl.LOCK_EX)  # siblings add patterns, too
             known = path.read_bytes() if path.exists() else b""
             added = add_patterns(known, patterns)
             if added != known:  # programs of siblings read it at any time
                 replace_private_file(path, added)
 
     def _list_excluded(self, excluded: Iterable[str]) -> Iterator[str]:
-        """Yield the patterns of the excluded paths below the top of the source."""
         for path in map(os.path.realpath, excluded):
             relative = os.path.relpath(path, self.source_files.top)
             if not relative.startswith(".."):
@@ -206,22 +179,18 @@ class TreeStore(ABC):
 
     @property
     def may_have_marks(self) -> bool:
-        """True if the files of a run began with conflict marks."""
         return os.path.exists(os.path.join(self.directory, _MARKS))
 
     def expect_marks(self) -> None:
-        """Note that files of a run begin with conflict marks."""
         Path(self.directory, _MARKS).touch(mode=0o600)
 
     def store_source(self) -> StoredFiles:
-        """Store the files of the source as they are, with changed and untracked files."""
         return self.store_files(self.source_files, SOURCE_INDEX)
 
     def store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles:
-        """Store the files of a folder as they are. Files that git ignores are left out.
+        """Store the files of a folder as they are, without those that git ignores.
 
-        Arguments:
-            index_name: of the index with the facts about files that were stored before.
+        The index of that name has the facts about files that were stored before.
         """
         for attempt in range(_ATTEMPTS):
             try:
@@ -234,7 +203,6 @@ class TreeStore(ABC):
         raise AssertionError
 
     def write_tree(self, entries: Mapping[str, TreeEntry]) -> str:
-        """Write the tree of entries by path; return its id."""
         folders: dict[str, dict[str, TreeEntry]] = {"": {}}
         for folder in list_parents(entries):
             folders[folder] = {}
@@ -248,7 +216,6 @@ class TreeStore(ABC):
         return self._write_folder(folders[""])
 
     def _write_folder(self, entries: Mapping[str, TreeEntry]) -> str:
-        """Write the tree of one folder by name; return its id."""
         # git sorts the name of a folder as if "/" were its end.
         parts = sorted(
             (os.fsencode(name) + b"/" * (entry.mode == FOLDER), os.fsencode(name), entry)
@@ -263,7 +230,6 @@ class TreeStore(ABC):
         )
 
     def write(self, data: bytes) -> str:
-        """Store the content of a file; return its id."""
         return self._write_object("blob", data)
 
     def keep(self, name: str, work: Work) -> None:
@@ -276,7 +242,6 @@ class TreeStore(ABC):
         write_durably(self._kept / name, msgspec.json.encode(work))
 
     def find_kept(self, name: str) -> KeptRecord | None:
-        """Return the work that is kept under a name, None if there is none."""
         try:
             data = (self._kept / name).read_bytes()
         except FileNotFoundError:
@@ -285,18 +250,15 @@ class TreeStore(ABC):
         return KeptRecord(work, (self._kept / f"{name}{_MERGED}").exists())
 
     def mark_merged(self, name: str) -> None:
-        """Record that the work with a name is merged."""
         (self._kept / f"{name}{_MERGED}").touch()
 
     def list_kept(self) -> dict[str, KeptRecord]:
-        """Return the kept work by name."""
         names = os.listdir(self._kept) if self._kept.exists() else []
         names = [name for name in names if not name.endswith((_MERGED, UNFINISHED))]
         records = ((name, self.find_kept(name)) for name in names)
         return {name: record for name, record in records if record}
 
     def drop(self, name: str) -> None:
-        """Remove the work that is kept under a name."""
         (self._kept / name).unlink(missing_ok=True)
         (self._kept / f"{name}{_MERGED}").unlink(missing_ok=True)
 
@@ -313,8 +275,7 @@ class TreeStore(ABC):
         """Make the folder of the store. `patterns`: of paths that no tree has."""
 
     @abstractmethod
-    def _store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles:
-        """Store the files of a folder as they are."""
+    def _store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles: ...
 
     @abstractmethod
     def _write_object(self, kind: str, data: bytes) -> str:
@@ -326,38 +287,25 @@ class TooManyFilesError(WorkspaceError):
 
 
 def check_size(folder: str, count: int, size: int, max_bytes: int) -> None:
-    """Raise TooManyFilesError if a folder has too many files or bytes."""
     if size > max_bytes:
-        raise TooManyFilesError(
-            f"{folder} has {size / (1 << 20):,.0f} MiB of files that git does not ignore; an "
-            f"isolated workspace can have {max_bytes / (1 << 20):,.0f} MiB",
-            remedy="Let git ignore what runs do not need, or let the run share the folder.",
-        )
-    if count > MAX_FILES:
-        raise TooManyFilesError(
-            f"{folder} has {count:,} files that git does not ignore; an isolated workspace can "
-            f"have {MAX_FILES:,}",
-            remedy="Let git ignore what runs do not need, or let the run share the folder.",
-        )
+        present = f"{size / (1 << 20):,.0f} MiB of files"
+        limit = f"{max_bytes / (1 << 20):,.0f} MiB"
+    elif count > MAX_FILES:
+        present, limit = f"{count:,} files", f"{MAX_FILES:,}"
+    else:
+        return
+    raise TooManyFilesError(
+        f"{folder} has {present} that git does not ignore; an isolated workspace can have {limit}",
+        remedy="Let git ignore what runs do not need, or let the run share the folder.",
+    )
 
 
 def add_patterns(known: bytes, patterns: Iterable[str]) -> bytes:
-    """Return ignore patterns, one on each line, with those that are not known yet at the end."""
+    """Add ignore patterns, one on each line, that are not known yet."""
     lines = known.splitlines()
     new = [os.fsencode(pattern) for pattern in patterns]
     new = [pattern for pattern in dict.fromkeys(new) if pattern not in lines]
     return known + b"".join(b"\n" + pattern for pattern in new) + b"\n" if new else known
-
-
-@contextmanager
-def _lock_folder(folder: Path) -> Generator[None]:
-    """Let one thread of one process at a time change files of a folder."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def write_durably(path: Path, data: bytes) -> None:
@@ -376,19 +324,15 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with hold_open(os.open(folder, FOLDER_FLAGS | os.O_CLOEXEC)) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
+# git's modes of files: the types, and the bits that hold the type.
 LINK = 0o120000
 REGULAR = 0o100000
 FOLDER = 0o040000
 FILE_TYPE = 0o170000
-"""git's modes of files: the types, and the bits that hold the type."""
 
 
 class WorkingFiles(Struct, frozen=True):
@@ -404,16 +348,11 @@ class WorkingFiles(Struct, frozen=True):
 
     @property
     def folder(self) -> str:
-        """Absolute path of the folder with the files."""
         return os.path.join(self.top, self.prefix).rstrip("/") or "/"
 
 
 class StoredFiles(Struct, frozen=True):
-    """Files of a folder at one moment.
-
-    Arguments:
-        tree: id of the tree. missing: paths that the tree lacks, with reasons.
-    """
+    """Files of a folder at one moment; `missing`: paths that the tree lacks, with reasons."""
 
     tree: str
     missing: tuple[str, ...] = ()
@@ -430,10 +369,9 @@ class FileChange(Struct, frozen=True):
     """One difference between two trees.
 
     Arguments:
-        path: relative to the folder.
         status: "added", "modified", "deleted" or "type" (a file became a link, or a link a file).
-        before, after: object ids; "" for no file. mode: git's mode of the file after the change,
-            of a deleted file before.
+        before, after: object ids; "" for no file.
+        mode: git's mode of the file after the change, of a deleted file before.
         was_link: true if the file was a link before.
     """
 
@@ -446,12 +384,10 @@ class FileChange(Struct, frozen=True):
 
 
 def is_link(mode: int) -> bool:
-    """Return whether git's mode of a file is that of a link."""
     return mode & FILE_TYPE == LINK
 
 
 def list_parents(paths: Iterable[str]) -> set[str]:
-    """Return the folders above paths."""
     parents: set[str] = set()
     for path in paths:
         while (path := os.path.dirname(path)) and path not in parents:

@@ -25,6 +25,7 @@ from ...._platform.paths import path_from_text, path_to_text
 from ...._platform.private_files import make_private_folder, replace_private_file
 from ...._platform.scratch_dirs import remove_tree
 from ....errors import WorkspaceError
+from .._listing import FOLDER_FLAGS, hold_open
 from .checkout import check_out
 from .git import require_git
 from .git_store import GitStore
@@ -51,24 +52,17 @@ from .store import (
     is_link,
 )
 
-SOURCE_FILE = "source"
-"""Name of the file with the path of the user's folder."""
-
-REMOVED = ".removed"
-"""End of the name of a folder that is being removed."""
+SOURCE_FILE = "source"  # name of the file with the path of the user's folder
+REMOVED = ".removed"  # end of the name of a folder that is being removed
 
 _RECORD = "workspace.json"
 _STORE = "store.git"
 
-_LEFT = "left"
-"""Folder for workspaces that stay, as a git folder in them could not be stored."""
-
-LOCK_SECONDS = 60.0
-"""Seconds that a merge waits for another one that writes the same files."""
+_LEFT = "left"  # folder for workspaces that stay, as a git folder in them could not be stored
+LOCK_SECONDS = 60.0  # seconds that a merge waits for another one that writes the same files
 _POLL_SECONDS = 0.02
 
-_SIDES = {"parent": "theirs", "child": "mine"}
-"""The sides of a choice, as a child names them."""
+_SIDES = {"parent": "theirs", "child": "mine"}  # the sides of a choice, as a child names them
 
 
 class IsolatedFolder(Struct, frozen=True):
@@ -76,7 +70,6 @@ class IsolatedFolder(Struct, frozen=True):
 
     Arguments:
         base: id of the tree that it began with.
-        top, prefix: see WorkingFiles. read_only: see Checkout.
         missing: files of the parent that it lacks, with reasons.
         start: id of the tree of files that it began with, if that is not the base.
         own, conflicts: see `WorkspaceSpec`.
@@ -96,7 +89,6 @@ class IsolatedFolder(Struct, frozen=True):
 
     @property
     def files(self) -> WorkingFiles:
-        """Where the files are."""
         return WorkingFiles(self.top, self.prefix)
 
 
@@ -106,7 +98,6 @@ class IsolatedWorkspaces:
     Arguments:
         directory: folder for the objects and the workspaces of the session.
         source: the user's folder. home: mudroom's state folder.
-        max_bytes: disk space that the workspaces may take.
 
     Attributes:
         is_locked_by_caller: true if the caller has locked `directory` for itself.
@@ -137,7 +128,6 @@ class IsolatedWorkspaces:
             return self._store
 
     def require_git(self) -> None:
-        """Raise WorkspaceError unless the installed git can be used."""
         require_git(os.path.realpath(self.source))
 
     def _open_store(self) -> GitStore:
@@ -183,7 +173,6 @@ class IsolatedWorkspaces:
             parent: run id of the isolated workspace that it copies; "" for the user's folder.
             start: has the base and the tree that it begins with, in place of the parent's present
                 files, and the conflicts in them.
-            same_path: see `check_out`.
         """
         store = self.store  # it waits for a clean-up, which may remove the folder
         if folder := self.find(run_id):
@@ -218,11 +207,7 @@ class IsolatedWorkspaces:
         return folder
 
     def check_out(self, tree: str, *, same_path: bool) -> IsolatedFolder:
-        """Return a new folder with the files of a tree. `remove` or a clean-up removes it.
-
-        Arguments:
-            same_path: see `check_out`.
-        """
+        """Return a new folder with the files of a tree. `remove` or a clean-up removes it."""
         name = f"tree-{os.urandom(6).hex()}"
         place = self._find_place(name)
         checkout = check_out(self.store, tree, place, name, same_path=same_path)
@@ -239,13 +224,7 @@ class IsolatedWorkspaces:
         return get_decoder(IsolatedFolder).decode(record)
 
     def store_work(self, run_id: str, written: Sequence[str] = ()) -> Work:
-        """Store the files of a run as they are.
-
-        Arguments:
-            written: see `FileTrees.store_work`.
-
-        Raises WorkspaceError if it has no workspace, or if its files cannot be read.
-        """
+        """Store the files of a run as they are; see `FileTrees.store_work`."""
         folder = self.find(run_id)
         if folder is None:
             raise WorkspaceError(f"run {run_id} has no isolated workspace")
@@ -284,11 +263,7 @@ class IsolatedWorkspaces:
         return {path_to_text(path): mode for path, mode in private.items()}
 
     def _make_private(self, folder: IsolatedFolder, parent: str, tree: str) -> None:
-        """Keep files private that are so where they come from.
-
-        Arguments:
-            parent: see `open`. tree: of the files that the folder begins with.
-        """
+        """Keep files private that are private where they come from, or were in an earlier run."""
         run_id = folder.run_id
         private: dict[str, int] = {}
         if os.path.isdir(above := self._find_files(parent)):
@@ -329,7 +304,6 @@ class IsolatedWorkspaces:
         return self.find(run_id) is not None or self.find_stored(run_id) is not None
 
     def leave_out(self, tree: str, is_hidden: Callable[[str], bool]) -> str:
-        """Return a tree without some files. `is_hidden`: tells them by their path."""
         entries = self.store.list_entries(tree)
         kept = {path: entry for path, entry in entries.items() if not is_hidden(path)}
         return tree if len(kept) == len(entries) else self.store.write_tree(kept)
@@ -341,7 +315,6 @@ class IsolatedWorkspaces:
         self.store.keep(run_id, work)
 
     def find_stored(self, run_id: str) -> Work | None:
-        """Return the work of a run that was stored, None if there is none."""
         record = self.store.find_kept(run_id)
         return record.work if record else None
 
@@ -383,7 +356,6 @@ class IsolatedWorkspaces:
         self.remove_if_stored(run_id)
 
     def resolve(self, run_id: str, work: Work, sides: Mapping[str, str]) -> Work:
-        """Return work in which conflicts are resolved, and keep it. See `FileTrees.resolve`."""
         resolved = resolve(self.store, work, sides)
         if resolved != work:
             # A folder that a kill left would replace the resolved work at the next start.
@@ -403,7 +375,6 @@ class IsolatedWorkspaces:
         Arguments:
             into: run id of an isolated workspace; "" for the user's folder.
             after: plan of work that is merged before, if the new plan is for both.
-            choice: decides conflicts.
         """
         store = self.store
         ours = after.base if after else self.store_present(into).tree
@@ -434,11 +405,7 @@ class IsolatedWorkspaces:
         return MergePlan(files, base=ours, tree=merge.tree, landed=landed, private=private)
 
     def land(self, into: str, files: Sequence[MergedFile], on_staged: Callable[[], object]) -> None:
-        """Write the files of a plan: all of them, or none. Arguments and errors: see `Landing`.
-
-        Arguments:
-            into: see `plan_merge`.
-        """
+        """Write the files of a plan, all of them or none; see `Landing.land`."""
         with self.lock_files(into):
             landing = self._open_landing(into)
             landing.recover()
@@ -466,7 +433,6 @@ class IsolatedWorkspaces:
         return Landing(self._find_files(into), self._landings / (into or SOURCE_INDEX), self.store)
 
     def _find_files(self, run_id: str) -> str:
-        """Return the folder with the files of a run, or the user's."""
         folder = self.find(run_id) if run_id else None
         return folder.files.folder if folder else self.source
 
@@ -474,29 +440,26 @@ class IsolatedWorkspaces:
     def lock_files(self, run_id: str) -> Generator[None]:
         """Keep merges of other threads and processes from writing files of a workspace.
 
-        Arguments:
-            run_id: see `plan_merge`.
-
         Raises WorkspaceError if another merge does not end.
         """
         path = self._find_files(run_id)
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            _wait_for_lock(descriptor, path)
+        with hold_open(os.open(path, FOLDER_FLAGS | os.O_CLOEXEC)) as descriptor:
+            deadline = time.monotonic() + LOCK_SECONDS
+            if not wait_for_lock(descriptor, lambda: time.monotonic() > deadline):
+                raise WorkspaceError(
+                    f"another program has locked {path} for {LOCK_SECONDS:g} seconds",
+                    remedy="Wait until its merge has ended, then apply the work.",
+                )
             yield
-        finally:
-            os.close(descriptor)
 
     @contextmanager
     def _lock_index(self, name: str) -> Generator[None]:
         """Let one thread of one process at a time use an index."""
         path = f"{self.store.find_index(name)}.in-use"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        with hold_open(os.open(path, flags, 0o600)) as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
-        finally:
-            os.close(descriptor)
 
     def _find_place(self, run_id: str) -> str:
         return os.path.join(self.directory, "runs", run_id)
@@ -504,7 +467,6 @@ class IsolatedWorkspaces:
 
 @contextmanager
 def _explain_errors(folder: str) -> Generator[None]:
-    """Turn errors of the system about files of a folder into a WorkspaceError."""
     try:
         yield
     except OSError as error:
@@ -514,7 +476,6 @@ def _explain_errors(folder: str) -> Generator[None]:
 
 
 def _make_file(change: FileChange, private: Mapping[str, int]) -> MergedFile:
-    """Return a change of a plan. `private`: see `Work`."""
     path, mode = path_to_text(change.path), change.mode
     if path in private and change.after and not is_link(mode):
         mode = REGULAR | private[path]
@@ -522,29 +483,22 @@ def _make_file(change: FileChange, private: Mapping[str, int]) -> MergedFile:
 
 
 def _to_text(conflict: MergeConflict) -> MergeConflict:
-    """Return a conflict of the store with the texts of its paths."""
     paths = tuple(map(path_to_text, conflict.paths))
     return replace(conflict, path=path_to_text(conflict.path), paths=paths)
 
 
-def _wait_for_lock(descriptor: int, path: str) -> None:
-    """Lock an open folder. Raises WorkspaceError if another process keeps it locked."""
-    deadline = time.monotonic() + LOCK_SECONDS
+def wait_for_lock(descriptor: int, gives_up: Callable[[], bool]) -> bool:
+    """Lock an open file. Return False if `gives_up` says so while another process has it locked."""
     while True:
-        try:
+        with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise WorkspaceError(
-                    f"another program has locked {path} for {LOCK_SECONDS:g} seconds",
-                    remedy="Wait until its merge has ended, then apply the work.",
-                ) from None
+            return True
+        if gives_up():
+            return False
         time.sleep(_POLL_SECONDS)
 
 
-_GROUP, _OTHERS = 0o070, 0o007
-"""All permissions of the group of a file, and of the users outside it."""
+_GROUP, _OTHERS = 0o070, 0o007  # all permissions of a file's group, and of others
 
 
 def list_new_files(changes: Iterable[FileChange]) -> Iterator[str]:
@@ -557,11 +511,8 @@ def list_new_files(changes: Iterable[FileChange]) -> Iterator[str]:
 def find_private(folder: str, paths: Iterable[str], usual: int) -> dict[str, int]:
     """Return the permissions of the files that group or others may not read as usual, by path.
 
-    A file counts as private, too, if one of its folders keeps them out.
-
-    Arguments:
-        folder: absolute path of the folder that the paths are in.
-        usual: permissions of a folder that nobody has changed: they show the umask.
+    A file counts as private, too, if one of its folders keeps them out. `usual` are the permissions
+    of a folder that nobody has changed: they show the umask.
     """
     private: dict[str, int] = {}
     left_open: dict[str, int] = {"": 0o777}
@@ -579,7 +530,6 @@ def find_private(folder: str, paths: Iterable[str], usual: int) -> dict[str, int
 
 
 def _find_allowed(folder: str, path: str, known: dict[str, int]) -> int:
-    """Return the permissions that the folders above a file leave to it."""
     if path not in known:
         mode = os.lstat(os.path.join(folder, path)).st_mode
         closed = (0 if mode & stat.S_IXGRP else _GROUP) | (0 if mode & stat.S_IXOTH else _OTHERS)
@@ -589,15 +539,10 @@ def _find_allowed(folder: str, path: str, known: dict[str, int]) -> int:
 
 def make_private(folder: str, private: Mapping[str, int]) -> None:
     """Give files of a folder that has just been made the permissions of `find_private`."""
-    top = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    flags = os.O_RDONLY | os.O_NONBLOCK
+    with hold_open(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as top:
         for path, permissions in private.items():
-            with suppress(OSError):  # the tree has a link or a folder there, or nothing
-                file = open_step_by_step(top, path, os.O_RDONLY | os.O_NONBLOCK)
-                try:
-                    if stat.S_ISREG(os.fstat(file).st_mode):
-                        os.fchmod(file, permissions)
-                finally:
-                    os.close(file)
-    finally:
-        os.close(top)
+            # The tree may have a link or a folder there, or nothing.
+            with suppress(OSError), hold_open(open_step_by_step(top, path, flags)) as file:
+                if stat.S_ISREG(os.fstat(file).st_mode):
+                    os.fchmod(file, permissions)

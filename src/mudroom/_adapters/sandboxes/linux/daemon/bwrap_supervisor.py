@@ -38,12 +38,10 @@ from .protocol import (
 )
 
 _PR_SET_CHILD_SUBREAPER = 36
-_FIRST_OWN_DESCRIPTOR = 100
-"""The daemon's descriptors start here, so that they never collide with those of a command."""
+_FIRST_OWN_DESCRIPTOR = 100  # the daemon's never collide with those of a command
 _CHILD_PID = re.compile(rb'"child-pid": (\d+)')
 _EXIT_CODE = re.compile(rb'"exit-code": (\d+)')
-_MAX_LEFT_BYTES = 16
-"""A command can write to the pipe of the count, too: what it says of itself is kept short."""
+_MAX_LEFT_BYTES = 16  # a command can write to the pipe of the count, too
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -52,8 +50,7 @@ class RunningCommand:
 
     Arguments:
         result_socket: closed by the client when it gives up.
-        status_fd: the reading end of bwrap's status.
-        gate_fd: the writing end of bwrap's gate.
+        status_fd: the reading end of bwrap's status. gate_fd: the writing end of its gate.
         left_fd: the reading end of the count of the processes that are left.
     """
 
@@ -78,7 +75,6 @@ class RunningCommand:
         self.error = ""
 
     def make_outcome(self) -> Outcome:
-        """Return how the command ended, from what bwrap reported."""
         if self.is_stopped:
             return Outcome(-signal.SIGKILL)
         if code := _EXIT_CODE.search(self.status):
@@ -96,8 +92,7 @@ class RunningCommand:
 class CommandSupervisor:
     """Event loop for all commands of one sandbox.
 
-    Arguments:
-        descriptors: the seccomp filter, then the contents of /etc.
+    `descriptors` are those of the seccomp filter and of the contents of /etc.
     """
 
     def __init__(self, setup: DaemonSetup, descriptors: list[int]) -> None:
@@ -187,9 +182,9 @@ class CommandSupervisor:
         self._call_when_ended(bwrap_pid, lambda: self._handle_bwrap_end(command))
 
     def _spawn_bwrap(self, argv: list[str], actions: list[Any]) -> int:
-        """Start bwrap and return its pid.
+        """Start bwrap.
 
-        bwrap dies with this process, but only from some milliseconds after its start. So its
+        It dies with this process, but only from some milliseconds after its start. So its
         environment names our scratch directory, by which the clean-up of orphans finds it.
         """
         argv = self._mounts.rewrite_binds(argv) if self._mounts else argv
@@ -206,7 +201,7 @@ class CommandSupervisor:
             )
 
     def _read_status(self, command: RunningCommand) -> int:
-        """Read bwrap's status and return the number of bytes; open the gate for its child."""
+        """Read bwrap's status, return how many bytes, and open the gate for its child."""
         try:
             chunk = os.read(command.status_fd, 4096)
         except BlockingIOError:
@@ -299,9 +294,7 @@ class CommandSupervisor:
 def _make_etc(contents: dict[str, int]) -> ScratchDir:
     """Make the folder that commands see as /etc, readable for every user.
 
-    Arguments:
-        contents: path -> descriptor of the content. An empty content makes a folder, to mount
-            another one on.
+    `contents`: path -> descriptor of the content. An empty one makes a folder, to mount another on.
     """
     directory = ScratchDir("/tmp")
     umask = os.umask(0o022)

@@ -21,11 +21,7 @@ _KILLED_FIRST = "1000"
 
 
 def compute_limits(limits: dict[str, int]) -> list[tuple[int, int]]:
-    """Return the resources and their limits, lowered to the daemon's own limits.
-
-    Arguments:
-        limits: the fields of ResourceLimits.
-    """
+    """Lower the fields of ResourceLimits to the daemon's own limits."""
     effective = [(resource.RLIMIT_CORE, 0)]
     for name, kind in _RESOURCES.items():
         limit = limits[name]

@@ -13,8 +13,7 @@ import socket
 import struct
 from collections.abc import Generator
 
-SANDBOX_UID = 59_999
-"""Id of the user that the workspace seems to belong to. It owns nothing else."""
+SANDBOX_UID = 59_999  # id of the user that the workspace seems to belong to. It owns nothing else
 
 _CLONE_NEWNS = 0x20000
 _CLONE_NEWUSER = 0x10000000
@@ -39,8 +38,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 class IdmappedMounts:
     """Mounts of the folders that commands use. Only this process and its children see them.
 
-    Arguments:
-        paths: the workspace, whose owner is mapped to SANDBOX_UID, then further folders.
+    The owner of the first folder, the workspace, is mapped to SANDBOX_UID.
     """
 
     def __init__(self, paths: list[str]) -> None:
@@ -50,7 +48,7 @@ class IdmappedMounts:
         self._has_own_namespace = False
 
     def rewrite_binds(self, argv: list[str]) -> list[str]:
-        """Return bwrap's arguments with the mounts as sources; remount replaced folders first.
+        """Replace sources in bwrap's arguments by the mounts; remount replaced folders first.
 
         Raises OSError if the file system does not support it, or root may not mount.
         """
@@ -69,7 +67,6 @@ class IdmappedMounts:
         return path
 
     def mount_all(self) -> None:
-        """Mount all folders. Raises OSError as `rewrite_binds` does."""
         owner = os.stat(self._paths[0])
         namespace = _open_mapped_namespace(owner.st_uid, owner.st_gid)
         try:
@@ -129,10 +126,7 @@ def _mount_folders(paths: list[str], namespace: int) -> list[str]:
 
 
 def _open_mapped_namespace(user: int, group: int) -> int:
-    """Return the descriptor of a user namespace that swaps a workspace's owner and SANDBOX_UID.
-
-    Raises OSError if none can be made.
-    """
+    """Open a user namespace that swaps a workspace's owner and SANDBOX_UID."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
@@ -154,7 +148,6 @@ def _open_mapped_namespace(user: int, group: int) -> int:
 
 
 def _swap_map(owner: int) -> str:
-    """Return the lines of an id map that swaps `owner` and SANDBOX_UID and keeps all others."""
     low, high = sorted((owner, SANDBOX_UID))
     ranges = [
         (0, 0, low),

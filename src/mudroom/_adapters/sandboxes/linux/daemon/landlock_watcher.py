@@ -45,10 +45,7 @@ def serve_commands(control: socket.socket, setup: DaemonSetup, *, ruleset: list[
     """Start a watcher for each command until the client has ended.
 
     Protected files are recorded whenever no command runs: between commands the user may change
-    them.
-
-    Arguments:
-        ruleset: the descriptor of the Landlock ruleset, or nothing in tests.
+    them. `ruleset` has the descriptor of the Landlock ruleset, or nothing in tests.
     """
     setup.limits["processes"] += count_user_threads()
     protected = ProtectedFiles(
@@ -90,7 +87,7 @@ def serve_commands(control: socket.socket, setup: DaemonSetup, *, ruleset: list[
 
 
 def _read_ended(ended_read: int) -> set[int]:
-    """Return the watchers whose commands have ended, as written by `_watch`."""
+    """Read which watchers' commands have ended, as written by `_watch`."""
     try:
         return {int(pid) for pid in os.read(ended_read, 1 << 16).split()}
     except BlockingIOError:
@@ -135,8 +132,6 @@ def _watch(
 
 
 class WatchedCommand:
-    """One command: its process, and the pipe that reports errors of its start."""
-
     def __init__(
         self, setup: DaemonSetup, message: dict[str, Any], ruleset: list[int], *, output: int
     ) -> None:
@@ -148,7 +143,6 @@ class WatchedCommand:
         self._error_read, self._error_write = os.pipe()
 
     def start(self) -> None:
-        """Fork, and become the command in the child."""
         watcher = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
@@ -161,14 +155,12 @@ class WatchedCommand:
         os.close(self._output)
 
     def wait(self, result_socket: socket.socket) -> None:
-        """Wait until the process ends or the client closes the socket."""
         poll = select.poll()
         for descriptor in (os.pidfd_open(self._pid), result_socket.fileno()):
             poll.register(descriptor, select.POLLIN)
         poll.poll()
 
     def finish(self) -> Outcome:
-        """Kill the process and all its descendants, and return how it ended."""
         kill_process(self._pid)
         code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         left = _kill_descendants()

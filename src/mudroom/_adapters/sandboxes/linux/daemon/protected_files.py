@@ -22,9 +22,7 @@ _MAX_BYTES = 8 << 20
 class PathState(NamedTuple):
     """State of one file, folder or link.
 
-    Arguments:
-        signature: changes when the file changes.
-        data: the content, or the target of a link.
+    `signature` changes when the file changes; `data` is its content, or the target of a link.
     """
 
     signature: tuple[int, ...]
@@ -40,8 +38,6 @@ class PathState(NamedTuple):
 
 
 class _Budget:
-    """Number of files and bytes that may still be recorded."""
-
     def __init__(self) -> None:
         self.files = _MAX_FILES
         self.bytes = _MAX_BYTES

@@ -10,20 +10,14 @@ import socket
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-STATUS_FD = 3
-"""Descriptor of bwrap to which it writes its status."""
-GATE_FD = 4
-"""Descriptor of bwrap on which it waits before it starts the command."""
-FILTER_FD = 5
-"""Descriptor of bwrap from which it reads the seccomp filter."""
-LEFT_FD = 6
-"""Descriptor of the first process of a sandbox, to which it writes how many processes are left."""
+STATUS_FD = 3  # descriptor of bwrap to which it writes its status
+GATE_FD = 4  # descriptor of bwrap on which it waits before it starts the command
+FILTER_FD = 5  # descriptor of bwrap from which it reads the seccomp filter
+LEFT_FD = 6  # the first process of a sandbox writes to it how many processes are left
 
-ETC_PLACEHOLDER = "/etc of commands"
-"""Stands in bwrap's arguments for the folder that the daemon makes for /etc."""
+ETC_PLACEHOLDER = "/etc of commands"  # in bwrap's arguments, for the folder that the daemon makes
 
-MARK_VARIABLE = "MUDROOM_CALL"
-"""Variable of processes that must not outlive their owner: a path in its scratch directory."""
+MARK_VARIABLE = "MUDROOM_CALL"  # of processes that end with their owner: a path in its scratch dir
 
 MAX_MESSAGE_BYTES = 1 << 19
 _MAX_DESCRIPTORS = 32
@@ -33,9 +27,7 @@ class ResourceLimits(NamedTuple):
     """Resources that one command may use.
 
     Arguments:
-        processes: at the same time.
         memory: bytes of data of each process.
-        file_size: bytes of each file.
         open_files: descriptors of each process.
         scratch: bytes in /tmp and the home folder, where these are in memory.
     """
@@ -51,7 +43,6 @@ class DaemonSetup(NamedTuple):
     """First message of the client: the settings for all commands of the sandbox.
 
     Arguments:
-        workspace: the absolute path.
         quarantine: the folder for files that are moved out of the workspace.
         limits: the fields of ResourceLimits. In tier file the limit of processes counts all threads
             of the user, so the daemon raises it by those that run already.
@@ -92,7 +83,7 @@ class Outcome(NamedTuple):
 
 
 def receive_message(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
-    """Return the next message and its descriptors; None when the client has ended."""
+    """Receive the next message and its descriptors; None when the client has ended."""
     data, descriptors, _, _ = socket.recv_fds(
         control, MAX_MESSAGE_BYTES, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
     )
@@ -100,7 +91,6 @@ def receive_message(control: socket.socket) -> tuple[dict[str, Any] | None, list
 
 
 def send_outcome(result_socket: socket.socket, outcome: Outcome) -> None:
-    """Send the outcome of a command and close its socket."""
     with result_socket:
         try:
             result_socket.sendall(json.dumps(outcome._asdict()).encode())
@@ -109,5 +99,4 @@ def send_outcome(result_socket: socket.socket, outcome: Outcome) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the text of an error in an Outcome."""
     return f"{type(error).__name__}: {error}"

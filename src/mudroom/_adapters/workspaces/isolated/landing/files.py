@@ -17,7 +17,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -41,7 +41,7 @@ from ..._atomic_write import (
     stat_entry,
     write_entry,
 )
-from ..._listing import FOLDER_FLAGS, MAX_DEPTH
+from ..._listing import FOLDER_FLAGS, MAX_DEPTH, hold_open
 from ..store import FOLDER, LINK, REGULAR, is_link, list_parents
 from .landing_record import InnerFile, LandingFile
 
@@ -55,21 +55,13 @@ _READ = 0o444
 class Contents(Protocol):
     """The store with the contents of the merge."""
 
-    def read(self, object_id: str) -> bytes:
-        """Return a content by its id."""
-        ...
+    def read(self, object_id: str) -> bytes: ...
 
-    def find_id(self, data: bytes) -> str:
-        """Return the id of a content."""
-        ...
+    def find_id(self, data: bytes) -> str: ...
 
 
 class LandingFolder:
-    """The folder in which files land. The methods raise OSError and FileChangedError.
-
-    Arguments:
-        root: absolute path without links. contents: has the new contents.
-    """
+    """The folder in which files land. The methods raise OSError and FileChangedError."""
 
     def __init__(self, root: str, contents: Contents) -> None:
         self.root = root
@@ -80,7 +72,7 @@ class LandingFolder:
         os.close(self._top)
 
     def find_missing_folders(self, paths: Iterable[str]) -> list[str]:
-        """Return the folders that files need and that do not exist, those above others first."""
+        """List the folders that files need and that do not exist, those above others first."""
         missing: dict[str, None] = {}
         for path in paths:
             above: list[str] = []
@@ -92,7 +84,6 @@ class LandingFolder:
         return list(missing)
 
     def require_unchanged(self, file: LandingFile) -> None:
-        """Raise FileChangedError if a file is not as the plan expects it."""
         try:
             with self._open_folder(file) as (folder, name):
                 present = self._read(file, folder, name)
@@ -106,7 +97,6 @@ class LandingFolder:
             raise FileChangedError(file.path)
 
     def is_folder(self, path: str) -> bool:
-        """Return whether there is a folder at a path, and no link to one."""
         with suppress(OSError):
             folder = open_step_by_step(self._top, path_from_text(path), FOLDER_FLAGS)
             os.close(folder)
@@ -114,10 +104,7 @@ class LandingFolder:
         return False
 
     def stage(self, file: LandingFile) -> LandingFile:
-        """Write the new content beside the target, if all rights for the rename are there.
-
-        Returns the file with the number of the inode.
-        """
+        """Write the new content beside the target, if all rights for the rename are there."""
         with self._open_folder(file, makes_folders=bool(file.after)) as (folder, name):
             path = path_from_text(file.path)
             check_folder(folder, os.path.dirname(path) or ".")
@@ -224,7 +211,6 @@ class LandingFolder:
             self._write_file(folder, name, file, file.before, mode)
 
     def remove_temporary(self, file: LandingFile) -> None:
-        """Remove the temporary file or folder of a path, if it is there."""
         with suppress(FileNotFoundError), self._open_folder(file) as (folder, name):
             finish_exchange(folder, file.temporary, name)
             facts = stat_entry(folder, file.temporary)
@@ -234,7 +220,6 @@ class LandingFolder:
                 os.unlink(file.temporary, dir_fd=folder)
 
     def remove_empty(self, path: str) -> None:
-        """Remove a folder, unless something is in it."""
         remove_empty_folder(self._top, path_from_text(path))
 
     def sync(self, files: Iterable[LandingFile]) -> None:
@@ -242,25 +227,20 @@ class LandingFolder:
         for parent in {os.path.dirname(path_from_text(file.path)) for file in files}:
             with suppress(OSError):
                 folder = open_step_by_step(self._top, parent or ".", FOLDER_FLAGS)
-                try:
+                with hold_open(folder):
                     os.fsync(folder)
-                finally:
-                    os.close(folder)
 
     @contextmanager
     def _open_folder(
         self, file: LandingFile, *, makes_folders: bool = False
     ) -> Generator[tuple[int, str]]:
-        """Open the folder of a file; give its descriptor, and the name of the file."""
         parent, name = os.path.split(path_from_text(file.path))
         if makes_folders:
             folder = open_new_folders(self._top, filter(None, parent.split("/")))
         else:
             folder = open_step_by_step(self._top, parent or ".", FOLDER_FLAGS)
-        try:
+        with hold_open(folder):
             yield folder, name
-        finally:
-            os.close(folder)
 
     @contextmanager
     def _name_errors(self, file: LandingFile) -> Generator[None]:
@@ -285,8 +265,6 @@ class LandingFolder:
         return lambda folder, name: self._read(file, folder, name)
 
     def _make_check(self, content: str, expected: int) -> ContentCheck:
-        """Return a function that says whether a present entry has an id and a type; "" is none."""
-
         def check(data: bytes | None) -> bool:
             if data is None:
                 return not content
@@ -296,20 +274,13 @@ class LandingFolder:
 
 
 def _find_type(data: bytes) -> int:
-    """Return git's type of an entry that was read."""
     if isinstance(data, FolderListing):
         return FOLDER
     return LINK if isinstance(data, LinkTarget) else REGULAR
 
 
 def _choose_mode(mode: int, old: os.stat_result) -> int:
-    """Return the mode of a file that replaces another one, with its type.
-
-    git only knows whether a file is executable, so an old file keeps the rest of its mode.
-
-    Arguments:
-        mode: git's. old: facts about a regular file that is replaced.
-    """
+    """Return git's mode with what it does not know: an old file keeps its other permissions."""
     if is_link(mode):
         return mode
     kept = stat.S_IMODE(old.st_mode) & ~_EXECUTE
@@ -320,8 +291,7 @@ def _choose_mode(mode: int, old: os.stat_result) -> int:
 
 
 _FLAGS = FOLDER_FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC
-_UNKNOWN = b"?"
-"""Listing of a folder with anything that no plan names."""
+_UNKNOWN = b"?"  # listing of a folder with anything that no plan names
 
 
 class FolderListing(bytes):
@@ -333,7 +303,6 @@ class _UnknownEntry(Exception):
 
 
 def list_planned(files: Iterable[InnerFile]) -> FolderListing:
-    """Return the listing of a folder that has just these files."""
     lines = (_make_line(path_from_text(each.path), each.id, is_link(each.mode)) for each in files)
     return FolderListing(b"".join(sorted(lines)))
 
@@ -341,12 +310,7 @@ def list_planned(files: Iterable[InnerFile]) -> FolderListing:
 def list_present(
     parent: int, name: str, planned: Iterable[InnerFile], find_id: Callable[[bytes], str]
 ) -> FolderListing:
-    """Return the listing of a folder. Raises OSError.
-
-    Arguments:
-        parent: descriptor of the folder above.
-        planned: the files that are read; with any other the listing is that of no plan.
-    """
+    """List what is in a folder. With a file that is not planned, the listing is that of no plan."""
     known = {path_from_text(each.path) for each in planned}
     lines: list[bytes] = []
     try:
@@ -380,19 +344,13 @@ def _read_files(folder: int, prefix: str, known: Collection[str]) -> Iterator[tu
 def write_folder(
     parent: int, name: str, files: Sequence[InnerFile], read: Callable[[str], bytes]
 ) -> None:
-    """Write a new folder with its files, and make all of it durable.
-
-    After an error a part of it stays, which `remove_folder` removes.
-    """
+    """Write a new folder durably. After an error a part stays, which `remove_folder` removes."""
     os.mkdir(name, dir_fd=parent)
     with _open(parent, name) as folder:
         for file in files:
             above, last = os.path.split(path_from_text(file.path))
-            inner = open_new_folders(folder, filter(None, above.split("/")))
-            try:
+            with hold_open(open_new_folders(folder, filter(None, above.split("/")))) as inner:
                 write_new(inner, last, read(file.id), file.mode)
-            finally:
-                os.close(inner)
         for inner, _ in _open_each(folder, files):
             os.fsync(inner)
 
@@ -400,8 +358,7 @@ def write_folder(
 def write_new(folder: int, name: str, data: bytes, mode: int) -> None:
     """Write a file or a link that replaces none. The umask counts, as for any new file.
 
-    Arguments:
-        mode: of the merge: git's, which opens a file to all, or the permissions of a private file.
+    `mode` is git's, which opens a file to all, or the permissions of a private file.
     """
     permissions = {0o644: 0o666, 0o755: 0o777}.get(stat.S_IMODE(mode), stat.S_IMODE(mode))
     type_only = mode if is_link(mode) else None
@@ -409,10 +366,7 @@ def write_new(folder: int, name: str, data: bytes, mode: int) -> None:
 
 
 def remove_folder(parent: int, name: str, files: Iterable[InnerFile]) -> None:
-    """Remove a folder with the files of a plan, and the empty folders in it.
-
-    Anything else stays where it is. Then this raises OSError.
-    """
+    """Remove a folder with the files of a plan. Anything else stays, and this raises OSError."""
     known = {path_from_text(each.path) for each in files}
     with _open(parent, name) as folder:
         _remove_known(folder, "", known)
@@ -431,11 +385,6 @@ def _remove_known(folder: int, prefix: str, known: Collection[str]) -> None:
 
 
 def check_removable(parent: int, path: str, files: Sequence[InnerFile]) -> None:
-    """Raise WorkspaceError if a folder and its files cannot be removed.
-
-    Arguments:
-        path: of the folder, for errors.
-    """
     with _open(parent, os.path.basename(path)) as top:
         for folder, above in _open_each(top, files):
             place = os.path.join(path, above) if above else path
@@ -447,22 +396,14 @@ def check_removable(parent: int, path: str, files: Sequence[InnerFile]) -> None:
 
 
 def _open_each(top: int, files: Iterable[InnerFile]) -> Iterator[tuple[int, str]]:
-    """Open each folder that files are in, the open one, too: descriptor and path below it."""
+    """Open each folder that files are in, and the open one; yield descriptor and path below it."""
     for path in sorted({"", *list_parents(path_from_text(each.path) for each in files)}):
-        folder = open_step_by_step(top, path or ".", FOLDER_FLAGS)
-        try:
+        with hold_open(open_step_by_step(top, path or ".", FOLDER_FLAGS)) as folder:
             yield folder, path
-        finally:
-            os.close(folder)
 
 
-@contextmanager
-def _open(parent: int, name: str) -> Generator[int]:
-    descriptor = os.open(name, _FLAGS, dir_fd=parent)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _open(parent: int, name: str) -> AbstractContextManager[int]:
+    return hold_open(os.open(name, _FLAGS, dir_fd=parent))
 
 
 def _scan(folder: int) -> list[os.DirEntry[str]]:
@@ -478,7 +419,7 @@ _APPEND_ONLY = 0x20
 
 
 def check_folder(folder: int, path: str) -> None:
-    """Raise WorkspaceError if names in an open folder cannot be changed. `path`: of the folder."""
+    """Raise WorkspaceError if names in an open folder cannot be changed."""
     _check_attributes(folder, path)
     if not os.access(".", os.W_OK | os.X_OK, dir_fd=folder, effective_ids=_HAS_EFFECTIVE_IDS):
         mode = stat.S_IMODE(os.fstat(folder).st_mode)
@@ -491,9 +432,7 @@ def check_folder(folder: int, path: str) -> None:
 def check_file(folder: int, name: str, path: str, *, is_written: bool) -> None:
     """Raise WorkspaceError if a file of an open folder cannot be replaced or removed.
 
-    Arguments:
-        path: of the file, for errors.
-        is_written: true if it gets another content. A removal needs no right to write the file.
+    `is_written` means that it gets another content: a removal needs no right to write the file.
     """
     facts = stat_entry(folder, name)
     if facts is None:
@@ -531,10 +470,8 @@ def _check_file_attributes(folder: int, name: str, path: str) -> None:
         descriptor = os.open(name, flags, dir_fd=folder)
     except OSError:
         return  # the rename tells
-    try:
+    with hold_open(descriptor):
         _check_attributes(descriptor, path)
-    finally:
-        os.close(descriptor)
 
 
 def _check_attributes(descriptor: int, path: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -28,13 +28,7 @@ _PREFIX = f"{UNFINISHED_PREFIX}.landing-"
 
 
 class Landing:
-    """Lands files in one folder, one merge at a time: the caller holds the lock of the folder.
-
-    Arguments:
-        root: absolute path of the folder.
-        record: path of the record of the landing.
-        contents: has the contents of the merge.
-    """
+    """Lands files in one folder, one merge at a time: the caller holds the lock of the folder."""
 
     def __init__(self, root: str, record: Path, contents: Contents) -> None:
         self._root = root
@@ -49,13 +43,15 @@ class Landing:
     def land(self, files: Sequence[MergedFile], on_staged: Callable[[], object]) -> None:
         """Write and remove files: all of them, or none.
 
-        Arguments:
-            on_staged: called before the first rename; if it raises, nothing is changed.
+        `on_staged` is called before the first rename; if it raises, nothing is changed.
 
         Raises FileChangedError if a file is not as the merge expects it, and WorkspaceError if one
         cannot be written. Then the folder is as it was, and has what the user saved meanwhile.
         """
-        with _explain_errors(".", self._root), self._open(self._root) as folder:
+        with (
+            _explain_errors(".", self._root),
+            closing(LandingFolder(self._root, self._contents)) as folder,
+        ):
             plan = self._make_plan(folder, files)
             for file in plan.files:
                 with _explain_errors(file.path, self._root):
@@ -89,7 +85,7 @@ class Landing:
             if not os.path.isdir(plan.root):  # the folder is gone, and all files with it
                 self._record.remove()
                 return
-            with self._open(plan.root) as folder:
+            with closing(LandingFolder(plan.root, self._contents)) as folder:
                 self._recover(folder, plan)
 
     def _recover(self, folder: LandingFolder, plan: LandingPlan) -> None:
@@ -129,7 +125,6 @@ class Landing:
         inner: tuple[InnerFile, ...] | None,
         temporary: str,
     ) -> LandingFile:
-        """Return what happens to one entry. `inner`: see `_join_folders`."""
         old, new = (inner, None) if file.after else (None, inner)
         before, after = file.before, file.after
         if new is not None:
@@ -242,14 +237,6 @@ class Landing:
         folder.sync(plan.files)
         self._remove_staged(folder, plan)
 
-    @contextmanager
-    def _open(self, root: str) -> Generator[LandingFolder]:
-        folder = LandingFolder(root, self._contents)
-        try:
-            yield folder
-        finally:
-            folder.close()
-
 
 def _join_folders(
     files: Sequence[MergedFile],
@@ -288,7 +275,6 @@ def _has_new_name(folder: LandingFolder, file: LandingFile) -> bool:
 
 @contextmanager
 def _explain_errors(path: str, root: str) -> Generator[None]:
-    """Turn errors of the system into a WorkspaceError that names the file."""
     try:
         yield
     except OSError as error:

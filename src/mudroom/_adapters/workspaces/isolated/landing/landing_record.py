@@ -18,19 +18,12 @@ from ....._platform.paths import path_from_text, path_to_text
 from ....._platform.private_files import make_private_folder
 from ..store import FILE_TYPE, FOLDER, LINK, REGULAR, sync_folder, write_durably
 
-_LANDED = "+landed"
-"""End of the name of the record of a landing whose files all have their names."""
-
-_UNDONE = "+undone"
-"""End of the name of the record of a landing that changed nothing in the end."""
+_LANDED = "+landed"  # end of the name of the record of a landing whose files all have their names
+_UNDONE = "+undone"  # end of the name of the record of a landing that changed nothing in the end
 
 
 class InnerFile(Struct, frozen=True):
-    """A file of a folder that lands as one entry.
-
-    Arguments:
-        path: relative to that folder. id: of its content. mode: see `MergedFile`.
-    """
+    """A file of a folder that lands as one entry; `path` is relative to that folder."""
 
     path: str
     id: str
@@ -41,10 +34,8 @@ class LandingFile(Struct, frozen=True):
     """A file that a landing writes or removes; or a folder, if it is exchanged for a file.
 
     Arguments:
-        path: relative to the folder.
         temporary: name of an entry beside it: first it is the new one, later the old one.
         before, after: see `MergedFile`; of a folder the id of its listing.
-        mode, was_link: see `MergedFile`.
         inode: number of the new entry; 0 until it is staged, and for a removal.
         old_files, new_files: what is in the folder that goes, and in the one that comes; None
             where there is no folder.
@@ -62,19 +53,16 @@ class LandingFile(Struct, frozen=True):
 
     @property
     def old_type(self) -> int:
-        """git's type of the old entry."""
         if self.old_files is not None:
             return FOLDER
         return LINK if self.was_link else REGULAR
 
     @property
     def new_type(self) -> int:
-        """git's type of the new entry."""
         return self.mode & FILE_TYPE if self.new_files is None else FOLDER
 
     @property
     def inner_files(self) -> tuple[InnerFile, ...]:
-        """What is in the folder that goes, or in the one that comes."""
         return self.old_files or self.new_files or ()
 
 
@@ -82,7 +70,6 @@ class LandingPlan(Struct, frozen=True):
     """What a landing does.
 
     Arguments:
-        root: absolute path of the folder.
         files: in the order in which they get their names.
         folders: paths of the folders that are made for them, those above others first.
         is_staged: true if all new files lie beside their targets, so the renames may have begun.
@@ -95,12 +82,6 @@ class LandingPlan(Struct, frozen=True):
 
 
 class LandingRecord:
-    """The file with the plan of the landing in one folder.
-
-    Arguments:
-        path: of the file; its folder is made when it is needed.
-    """
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._landed = path.with_name(path.name + _LANDED)
@@ -122,7 +103,6 @@ class LandingRecord:
         return self._undone.exists()
 
     def read(self) -> LandingPlan | None:
-        """Return the plan, None if there is none."""
         for path in (self._path, self._landed, self._undone):
             with suppress(FileNotFoundError):
                 plan = get_decoder(LandingPlan).decode(path.read_bytes())
@@ -130,7 +110,7 @@ class LandingRecord:
         return None
 
     def save(self, plan: LandingPlan) -> None:
-        """Store the plan so that it survives a power failure. Raises OSError."""
+        """Store the plan so that it survives a power failure."""
         make_private_folder(self._path.parent)
         plan = msgspec.structs.replace(plan, root=path_to_text(plan.root))
         write_durably(self._path, msgspec.json.encode(plan))
@@ -140,7 +120,6 @@ class LandingRecord:
         self._mark(self._landed)
 
     def mark_undone(self) -> None:
-        """Note that all old files have their names."""
         self._mark(self._undone)
 
     def _mark(self, path: Path) -> None:
