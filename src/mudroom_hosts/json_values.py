@@ -21,6 +21,6 @@ def as_text(value: object) -> str:
 def as_bytes(value: object) -> bytes:
     """Decode base64."""
     try:
-        return b64decode(str(value or ""), validate=True)
+        return b64decode(as_text(value), validate=True)
     except ValueError:
         return b""

@@ -243,6 +243,18 @@ async def test_attachments_reach_the_model(make_editor: MakeEditor) -> None:
     assert "the prompt is empty" in empty["message"]
 
 
+@pytest.mark.parametrize("data", [None, "", "?", 1234, ["QUJD"]])
+async def test_an_image_whose_data_is_not_base64_is_refused(
+    make_editor: MakeEditor, data: object
+) -> None:
+    editor = make_editor([], model_options=ModelOptions(takes_images=True))
+    image: Line = {"type": "image", "mimeType": "image/png", "data": data}
+    async with editor.serve():
+        session = await editor.open()
+        error = await editor.request("session/prompt", sessionId=session, prompt=[image])
+    assert error["message"] == "an image of the prompt has no data in base64"
+
+
 async def test_prompts_of_files_are_commands(make_editor: MakeEditor) -> None:
     editor = make_editor(["One.", "Two."])
     editor.prompts = [
