@@ -18,7 +18,6 @@ _VERSION_FLAGS = ("--version", "-V", "-v")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command line, by default the arguments of this process, and exit with its code."""
     if arguments is None:
         arguments = sys.argv[1:]
     if len(arguments) == 1 and arguments[0] in _VERSION_FLAGS:  # fast: no imports

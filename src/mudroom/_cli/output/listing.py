@@ -22,24 +22,17 @@ def get_listing_columns() -> int:
 
 
 def print_rows(rows: Sequence[tuple[str, ...]]) -> None:
-    """Print rows in columns; see `format_rows`."""
     print("\n".join(format_rows(rows, get_listing_columns())))
 
 
 def print_entry(text: str, *, indent: int = _INDENT) -> None:
-    """Print text, wrapped between words.
-
-    Arguments:
-        indent: columns before all lines but the first.
-    """
     print(format_entry(text, get_listing_columns(), indent=indent))
 
 
 def format_rows(rows: Sequence[tuple[str, ...]], columns: int) -> list[str]:
-    """Return the lines of rows; the last cell of a row is a text that may be wrapped.
+    """Return the lines of rows; `columns` 0 means one line per row.
 
-    Arguments:
-        columns: width of the lines, 0 for one line per row.
+    The last cell of a row may be wrapped.
     """
     widths = [max(map(measure_width, cells)) for cells in zip(*rows, strict=True)]
     needed = min(MIN_TEXT_COLUMNS, widths[-1])
@@ -60,10 +53,8 @@ def format_row(
 ) -> Iterator[str]:
     """Yield the lines of one row.
 
-    Arguments:
-        widths: columns of all cells but the last.
-        columns: width of the lines, 0 for one line.
-        is_text_cut: the last cell has one line, and its end may be left out.
+    `widths` leaves out the last cell, `columns` 0 means one line, and `is_text_cut` cuts the last
+    cell to one line.
     """
     *cells, text = (sanitize(cell) for cell in row)
     padded = [
@@ -106,12 +97,7 @@ def _format_stacked(
 
 
 def format_entry(text: str, columns: int, *, indent: int = _INDENT) -> str:
-    """Wrap text between words; a word that is too long, such as a path, stays whole.
-
-    Arguments:
-        columns: width of the lines, 0 for no limit.
-        indent: columns before all lines but the first.
-    """
+    """Wrap text between words; a long path stays whole. `columns` 0 means no limit."""
     lines = sanitize(text).split("\n")
     if not columns:
         return "\n".join(lines)
@@ -119,7 +105,6 @@ def format_entry(text: str, columns: int, *, indent: int = _INDENT) -> str:
 
 
 def _wrap(line: str, columns: int, indent: int) -> Iterator[str]:
-    """Yield the parts of a line, all but the first indented."""
     first = next(wrap(line, columns, keeps_words=True))
     yield first
     if rest := line[len(first) :].lstrip(" "):
