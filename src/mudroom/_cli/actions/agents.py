@@ -64,7 +64,6 @@ def load_agents(cwd: str) -> LoadedAgents:
 
 
 def check_commands(cwd: str) -> list[Diagnostic]:
-    """List the problems of the command files that apply in a folder."""
     return agent_files.check_commands(cwd, **_find_sources(cwd))
 
 
@@ -73,23 +72,21 @@ def load_styles(cwd: str) -> LoadedStyles:
 
 
 def _find_sources(cwd: str) -> dict[str, Any]:
-    """Return the user's home folder, and the plugins, whose files count besides those here."""
+    """Return the user's home folder and the plugins, whose files count besides those here."""
     programs = load_programs(load_settings(cwd), cwd)
     plugins = programs.plugins if programs else ()
     return {"user_home": os.environ.get("HOME", ""), "plugins": plugins}
 
 
 def list_child_models(cwd: str, notices: list[Notice]) -> dict[str, str]:
-    """Resolve the setting `child_model`. Raises UsageError.
+    """Resolve the setting `child_model`; add a notice for each rule that is not used.
 
-    Arguments:
-        notices: one is added for each rule that is not used.
+    Raises UsageError.
     """
     return _resolve_rules(cwd, load_agents(cwd), notices)
 
 
 def collect_findings(cwd: str) -> list[Diagnostic]:
-    """List all remarks on agent files, skills, output styles, commands and context files."""
     context = agent_files.load_context_files(cwd, user_home=os.environ.get("HOME", ""))
     loaded = load_agents(cwd)
     agents = (*loaded.agents, *loaded.main_agents)
@@ -115,7 +112,6 @@ def _check_model(agent: Agent, path: str) -> Iterator[Diagnostic]:
 
 
 def print_agents(cwd: str, *, as_json: bool = False) -> None:
-    """Print agents, skills, output styles and the number of findings."""
     loaded = load_agents(cwd)
     styles = load_styles(cwd)
     findings = [*loaded.diagnostics, *styles.diagnostics]
@@ -144,7 +140,6 @@ def print_agents(cwd: str, *, as_json: bool = False) -> None:
 
 
 def list_usable_agents(cwd: str) -> list[Agent]:
-    """List a folder's agents and the built-in ones."""
     return list(_collect_agents(load_agents(cwd)).values())
 
 
@@ -165,7 +160,6 @@ def _list_rows(cwd: str, loaded: LoadedAgents) -> Iterator[dict[str, Any]]:
 
 
 def _collect_agents(loaded: LoadedAgents) -> dict[str, Agent]:
-    """Map names to the agents of files, and to the built-in agents that no file replaces."""
     agents = {agent.name: agent for agent in (*loaded.agents, *loaded.main_agents)}
     for name in agent_files.BUILTIN_AGENTS:
         if name not in agents:
@@ -281,10 +275,9 @@ def create_agent_file(cwd: str, name: str) -> None:
 
 
 def check_agent_files(cwd: str, paths: Iterable[str]) -> int:
-    """Print the problems of files; return 1 if one of the files cannot be used, else 0.
+    """Print the problems of files, by default of all that apply in `cwd`.
 
-    Arguments:
-        paths: files and folders; none means all files that apply in the folder `cwd`.
+    Returns 1 if one of the files cannot be used, else 0.
     """
     load_settings(cwd)  # see `create_agent_file`
     named = list(paths)

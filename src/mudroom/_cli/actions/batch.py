@@ -70,7 +70,6 @@ def check_input(file: str) -> None:
 
 @contextmanager
 def open_input(file: str) -> Generator[InputFile]:
-    """Yield the input inside the `with` block."""
     if file != STDIN:
         yield InputFile(Path(file))
         return

@@ -50,10 +50,7 @@ def _format_value(value: object) -> str:
 
 
 def change_setting(name: str, value: str) -> None:
-    """Set a value in the user's file and print the file's path.
-
-    Arguments:
-        value: "" removes the setting.
+    """Set a value in the user's file and print the file's path; "" removes the setting.
 
     Raises UsageError for a setting or a value that cannot be used.
     """

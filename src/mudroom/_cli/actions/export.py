@@ -53,14 +53,9 @@ def export_session(
 ) -> None:
     """Write a session to a file or a folder, or send its spans.
 
-    Arguments:
-        name: id, beginning of an id, name, or "last" for the last session of this folder.
-        export_format: "jsonl", "md", "html", "fixture" or "otel".
-        target: a folder for "jsonl", else a file; STDOUT is the current folder or standard output.
-        html: the target of the format "html", whatever the others are; None for none.
-        store: address of the database with the session, None for the settings' store.
-
-    Raises UnknownName, UsageError, JournalError.
+    `target` is a folder for "jsonl", else a file; STDOUT is the current folder or standard output.
+    `html` is the target of the format "html", whatever the others are. Raises UnknownName,
+    UsageError, JournalError.
     """
     if html is not None or export_format == "html":
         export_html(name, html or target, store=store)
@@ -92,9 +87,6 @@ def export_session(
 
 def _export_traces(name: str, *, store: str | None = None) -> None:
     """Send a session's spans, with the same ids as live.
-
-    Arguments:
-        name, store: as for `export_session`.
 
     Raises UnknownName, JournalError, and UsageError if the spans cannot be sent.
     """
@@ -167,7 +159,6 @@ def write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: Pa
 def redact_events(
     events: Iterable[StoredEvent], redact: Callable[[str], str]
 ) -> Iterator[StoredEvent]:
-    """Apply `redact` to every text in the events."""
     for event in events:
         yield msgspec.convert(redact_fields(event, redact), StoredEvent)
 
@@ -191,11 +182,7 @@ def redact_fields(value: object, redact: Callable[[str], str]) -> object:
 
 
 def export_html(name: str, target: str, *, store: str | None = None) -> None:
-    """Write a page with one session, secrets removed.
-
-    Arguments:
-        name: see `choose_session`. target: a file, or STDOUT. store: see `serve_viewer`.
-    """
+    """Write a page with one session, secrets removed."""
     home = load_settings(".", store=store).home
     session_id = asyncio.run(choose_session(home, name or "last"))
     source = StoredSessions(open_store(home), home)
@@ -215,9 +202,7 @@ def export_html(name: str, target: str, *, store: str | None = None) -> None:
 async def render_session(home: str, session_id: str, suffix: str) -> AsyncIterator[str]:
     """Yield a session as text, secrets removed.
 
-    Arguments:
-        suffix: of the target file: ".html" is the viewer's page, ".md" is Markdown, anything else
-            is plain text.
+    With the suffix ".html" it is the viewer's page, with ".md" Markdown, else plain text.
     """
     if suffix == ".html":
         source = _RedactedSource(StoredSessions(open_store(home), home))
@@ -314,7 +299,7 @@ def _render_message(message: Message) -> Iterator[str]:
 
 
 def _make_code_block(text: str, language: str = "") -> str:
-    """Return the text as a code block with a fence longer than any row of backticks in it."""
+    """Fence a text with more backticks than any row of them in it."""
     longest = max((len(ticks) for ticks in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"\n{fence}{language}\n{sanitize(text).rstrip()}\n{fence}\n"

@@ -77,7 +77,6 @@ def _make_completion(text: str, report: Report[Any]) -> dict[str, Any]:
 
 
 def get_new_path(path: Path) -> Path:
-    """Return the path of an output's lines before they replace it."""
     # In the same folder, because a file cannot be renamed to another file system.
     return path.with_name(f".{path.name}.new")
 
@@ -109,8 +108,7 @@ class ResultFile:
     def publish(self, superseded: Counter[str]) -> None:
         """Replace the file with the lines so far; an equal file stays as it is. Raises OSError.
 
-        Arguments:
-            superseded: how many of the first lines with an id are left out.
+        `superseded` says how many of the first lines with an id are left out.
         """
         self._close_file()
         if superseded.total():

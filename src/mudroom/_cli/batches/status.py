@@ -21,16 +21,9 @@ _WINDOW_SECONDS = 300.0
 class BatchStatus(Struct, frozen=True):
     """Numbers of a batch at one moment.
 
-    Arguments:
-        session: id of the batch's session. output: path of its output.
-        total, done, running: lines; `done` counts all that have a result.
-        reasons: results by reason.
-        parallel: lines that may run at the same time.
-        state: "running", "stopping" or "ended".
-        waits_for: what keeps further lines from starting: "provider" or "parallel"; "" for nothing.
-        requests: answers of models in this process. tokens, usd: of all processes.
-        lines_per_second: of the last minutes. seconds_left: estimated; None if unknown.
-        seconds: age of this process's batch.
+    `done` counts all lines with a result. `state` is "running", "stopping" or "ended"; `waits_for`
+    is "provider", "parallel" or "". Requests are those of this process, tokens and dollars of all
+    processes, rates of the last minutes.
     """
 
     session: str
@@ -83,10 +76,8 @@ class Rates:
 class RequestCounter:
     """Requests of all runs: how many were answered, and which are repeated now.
 
-    Attributes:
-        repeated: runs whose model call failed and is repeated.
-        unavailable: runs whose last model call failed, and may succeed later: the provider could
-            not be reached, or the run's time was over while the call was repeated.
+    The last model call of `unavailable` runs failed and may succeed later: the provider could not
+    be reached, or the run's time was over while the call was repeated.
     """
 
     def __init__(self) -> None:
@@ -133,7 +124,6 @@ class StatusFile:
             raise
 
     def read(self) -> BatchStatus | None:
-        """Read the last status, None if there is none."""
         try:
             return get_decoder(BatchStatus).decode(self._path.read_bytes())
         except (OSError, msgspec.DecodeError):

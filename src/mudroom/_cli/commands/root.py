@@ -294,9 +294,9 @@ def is_interactive() -> bool:
 
 
 def _parse_prompt(words: tuple[str, ...], print_prompt: str | None) -> tuple[str | None, bool]:
-    """Return the prompt on the command line and whether to wait for stdin.
+    """Return the prompt on the command line, or None, and whether to wait for stdin.
 
-    The prompt is None if there is none. A lone "-" after a prompt means: wait for stdin.
+    A lone "-" after a prompt means: wait for stdin.
     """
     prompts = list(words)
     if print_prompt is not None and print_prompt != WITHOUT_VALUE:
@@ -385,14 +385,7 @@ _MODES = {"auto": "default", "delegate": "default", "manual": "default"}
 
 
 class SdkFlags(Struct):
-    """Flags of the agent SDKs.
-
-    Arguments:
-        values: the values of each flag that takes one, in order.
-        switches: the flags without a value.
-        rest: the arguments for mudroom's own flags.
-        notices: for the user: flags that are not used.
-    """
+    """Flags of the agent SDKs: with values, in order, and without; `rest` has mudroom's own."""
 
     values: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     switches: list[str] = field(default_factory=list[str])
@@ -401,7 +394,6 @@ class SdkFlags(Struct):
 
 
 def is_started_by_sdk(arguments: Sequence[str]) -> bool:
-    """Return whether the arguments ask for the control protocol."""
     wanted = ("--input-format", "stream-json")
     return "=".join(wanted) in arguments or wanted in pairwise(arguments)
 
@@ -443,7 +435,6 @@ def separate_sdk_flags(arguments: Sequence[str], command: click.Command) -> SdkF
 
 
 def _takes_value(option: click.Option) -> bool:
-    """Return whether the next argument is always the option's value."""
     return not option.is_flag and not isinstance(option.flag_value, str)
 
 
