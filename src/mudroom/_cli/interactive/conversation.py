@@ -63,11 +63,7 @@ _turn: ContextVar[Turn[Any]] = ContextVar("turn")
 
 
 class Plan(Struct, frozen=True):
-    """What the sessions of a conversation are made of.
-
-    Arguments:
-        model, output_style: those that a slash command chose; None for those of the settings.
-    """
+    """What the sessions of a conversation are made of, and what slash commands chose for them."""
 
     settings: Settings
     model: str | None = None
@@ -82,10 +78,8 @@ SlashAction = Callable[["Conversation", str], Awaitable[NextStep | None]]
 class SlashCommand(NamedTuple):
     """A slash command.
 
-    Arguments:
-        arguments, description: for the help text.
-        waits: it changes the conversation or its session, so it waits for the prompts before it.
-            The others are executed at once.
+    One that changes the conversation or its session waits for the prompts before it. The others are
+    executed at once.
     """
 
     name: str
@@ -98,8 +92,7 @@ class SlashCommand(NamedTuple):
 class _ShownWork:
     """The work that the UI shows. Its parts contain each other.
 
-    Attributes:
-        stoppable: turns that prepare a prompt or run a shell command, which Esc stops first.
+    `stoppable` turns prepare a prompt or run a shell command; Esc stops them first.
     """
 
     def __init__(self, ui: UI) -> None:
@@ -133,19 +126,9 @@ class Conversation:
     """One conversation, shown in a UI; `async with` opens its session.
 
     Lines are turns of a `SessionDriver`: prompts wait for one another, local commands are executed
-    beside them.
-
-    Arguments:
-        make_session: makes a session of a plan, not yet open.
-        commands: slash commands by name, with the slash.
-        approvals: asks the user about tool calls, and has the rules that the user approved.
-        on_open: awaited with this object after each opening of its session.
-        resumes: the session continues a recorded one.
-
-    Attributes:
-        session: the session that was made last; another one after a change of the plan.
-        recap: the end of the conversation that the session continues.
-        resources: closes with the conversation; commands add context managers to it.
+    beside them. `on_open` is awaited after each opening of the session, which is another one after
+    a change of the plan. `resources` close with the conversation; commands add context managers to
+    them.
     """
 
     session: Session
@@ -226,7 +209,6 @@ class Conversation:
 
     @property
     def last_answer(self) -> str:
-        """The text of the last prompt that has ended."""
         texts = (root.report.text for root in reversed(self.tree.roots) if root.report)
         return next(texts, "")
 
@@ -262,10 +244,9 @@ class Conversation:
         return events
 
     async def send_message(self, name: str, text: str, *, approve: bool | None = None) -> None:
-        """Send a message of the user to a named child. An idle child works again with it.
+        """Send the user's message to a named child. An idle child works again with it.
 
-        Arguments:
-            approve: the answer to the child's plan; None for a message.
+        `approve` answers the child's plan; None is for a message.
         """
         await self._report_errors(self._send_message(name, text, approve))
 
@@ -283,19 +264,13 @@ class Conversation:
 
     @property
     def printed_runs(self) -> Collection[str]:
-        """Ids of child runs whose results are printed."""
         return self.writer.printed_runs
 
     def format_pending(self, columns: int, height: int) -> list[Line]:
-        """Return the output that is not printed yet, in at most `height` rows."""
         return self.writer.format_pending(columns, height)
 
     async def run_until_done(self, first: str = "") -> NextStep:
-        """Take input lines until the conversation ends; return the next step.
-
-        Arguments:
-            first: a line to take before any line is read.
-        """
+        """Take input lines, `first` before any is read, until the conversation ends."""
         if self.session.unfinished_runs:
             self.lines.begin(self._finish)
         if first:
@@ -418,7 +393,6 @@ class Conversation:
         return await self._report_errors(self._resume(turn))
 
     async def _resume(self, turn: Turn[Any]) -> None:
-        """Continue the runs that the record leaves open."""
         is_interrupted = self._last_root and self._last_root.is_interrupted
         text = (
             "Continuing the background work."
@@ -432,7 +406,7 @@ class Conversation:
             self.print_ending(report)
 
     async def run_prompt(self, line: str, filled: FilledPrompt | None = None) -> None:
-        """Send a prompt. `filled`: outputs to put into it, and its model."""
+        """Send a prompt, with the outputs and the model of `filled`."""
         with self._work.show():
             prompt = await self._prepare(line, filled)
             if prompt is None:
@@ -483,11 +457,7 @@ class Conversation:
         self.print_text(note, "dim")
 
     async def compact(self, focus: str) -> None:
-        """Replace the conversation by a summary. Esc stops this and leaves it unchanged.
-
-        Arguments:
-            focus: what the summary must keep.
-        """
+        """Replace the conversation by a summary that keeps the focus. Esc leaves it unchanged."""
         with self._work.show():
             report = await _turn.get().call(lambda session: session.compact(focus))
         if report is None:
@@ -526,7 +496,6 @@ class Conversation:
         return [work for work in list_open_work(self.tree, now=time.time()) if work.parent]
 
     def print_ending(self, report: Report) -> None:
-        """Print how a run ended, the files it changed, and the ledger."""
         if report.is_interrupted:
             work = describe_work(self.background_work)
             self.print_text(describe_interrupt(work), "yellow")
@@ -571,7 +540,6 @@ class Conversation:
         return True
 
     def print_text(self, text: str, style: str = "") -> None:
-        """Print text in lines of its own that stay on the screen."""
         self.ui.scrollback.write_text(text, style)
 
 

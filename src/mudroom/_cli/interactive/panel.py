@@ -48,9 +48,7 @@ class QueuedLines(Protocol):
     """The part of the input lines that the screen shows."""
 
     @property
-    def queued(self) -> Sequence[str]:
-        """The lines that wait for their turn."""
-        ...
+    def queued(self) -> Sequence[str]: ...
 
 
 class ConversationView(Protocol):
@@ -63,31 +61,23 @@ class ConversationView(Protocol):
     def status(self) -> StatusLine: ...
 
     @property
-    def is_busy(self) -> bool:
-        """True while a run or a shell command works."""
-        ...
+    def is_busy(self) -> bool: ...
 
     @property
-    def background_work(self) -> Sequence[object]:
-        """The children and commands that continue although no prompt works."""
-        ...
+    def background_work(self) -> Sequence[object]: ...
 
     @property
     def lines(self) -> QueuedLines: ...
 
     @property
-    def printed_runs(self) -> Collection[str]:
-        """Ids of child runs whose results are printed."""
-        ...
+    def printed_runs(self) -> Collection[str]: ...
 
     @property
     def approvals(self) -> ApprovalPrompt | None:
-        """The questions about tool calls; None if the user is not asked."""
+        """None if the user is not asked."""
         ...
 
-    def format_pending(self, columns: int, height: int) -> list[Line]:
-        """Return the output that is not printed yet, in at most `height` rows."""
-        ...
+    def format_pending(self, columns: int, height: int) -> list[Line]: ...
 
 
 class Panel:
@@ -107,7 +97,6 @@ class Panel:
 
     @property
     def key_hint(self) -> str:
-        """The keys that can be used now."""
         if self.choice:
             if self._is_busy:
                 return "enter, y, n: answer, esc: stop"
@@ -121,7 +110,6 @@ class Panel:
         return f"{self._choose_spinner()} {self._describe_work()}" if self.is_working else ""
 
     def _describe_work(self) -> str:
-        """Return the keys for the work in progress."""
         work = self.conversation.background_work if self.conversation else ()
         steer = ["ctrl+t: steer a child"] if self._has_child else []
         if work:
@@ -140,7 +128,6 @@ class Panel:
         )
 
     def _list_child_keys(self) -> Iterator[str]:
-        """Yield the keys that act on the open or selected run or command."""
         run_id = self.child_run_id
         if not self.pager:
             yield "enter: output" if self.is_command_selected else "enter: open"
@@ -211,14 +198,13 @@ class Panel:
         return self.name_child(self.target_run_id, MAX_TARGET_COLUMNS)
 
     def name_child(self, run_id: str, columns: int) -> str:
-        """Return the name of a child or a command; see `make_child_name`."""
         if not self.conversation or run_id not in self.conversation.tree.runs:
             return f"command#{run_id}"
         return make_child_name(self.conversation.tree, run_id, columns, self._glyphs)
 
     @property
     def child_run_id(self) -> str:
-        """Id of the open or selected run; "" if there is none."""
+        """Id of the open or selected run."""
         return self.pager.run.run_id if self.pager else self.selected_run_id
 
     def apply(self, event: AnyEvent) -> None:
@@ -231,10 +217,9 @@ class Panel:
             del self._live_events[event.run]
 
     def open_transcript(self, run_id: str, events: list[StoredEvent] | None = None) -> None:
-        """Open the transcript of a run, and the messages that it has not read.
+        """Open the transcript of a run with its unread messages.
 
-        Arguments:
-            events: of a run that has ended; None follows a run that works.
+        It follows a run that works; that of an ended one gets its events.
         """
 
         if not self.conversation:
@@ -285,11 +270,6 @@ class Panel:
             self.selected_run_id = run_ids[index] if run_ids else ""
 
     def move_selection(self, step: int) -> None:
-        """Move the mark or scroll the transcript.
-
-        Arguments:
-            step: number of rows, negative for up.
-        """
         if self.choice:
             self.choice.move(step)
         elif self.pager:
@@ -306,7 +286,6 @@ class Panel:
         return (working or rows)[-1]
 
     def format_lines(self, columns: int, height: int) -> list[Line]:
-        """Return all lines: at most `height` of them, each at most `columns` wide."""
         queued = list(self._format_queued(columns))
         room = max(1, height - len(queued))
         if self.choice:
@@ -329,7 +308,7 @@ class Panel:
         return [*pending, *tree, *queued]
 
     def _format_tree_of_question(self, choice: Choice, columns: int, height: int) -> list[Line]:
-        """Return the running children in the rows that a question leaves free, or a few more."""
+        """Show the running children in the rows that a question leaves free, or a few more."""
         conversation = self.conversation
         if not (conversation and conversation.tree.roots and self.is_working):
             return []
@@ -381,12 +360,7 @@ class Panel:
 
 
 class TranscriptPager:
-    """The transcript of one run and the position in it.
-
-    Arguments:
-        events: events of this run; more may be appended later.
-        list_unread: returns the messages that the run has not read; they follow the transcript.
-    """
+    """The transcript of one run and the position in it. Events may be appended later."""
 
     def __init__(
         self,
@@ -402,7 +376,7 @@ class TranscriptPager:
         self._body: list[Line] = []
 
     def format_lines(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
-        """Return the lines to show: the end, or a part `lines_from_end` lines before it."""
+        """Return the end, or a part `lines_from_end` lines before it."""
         # Formatting a long transcript is slow, and most drawings show the same one.
         if self._drawn != (len(self._events), columns):
             self._drawn = (len(self._events), columns)
