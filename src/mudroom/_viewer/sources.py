@@ -40,9 +40,7 @@ NO_WORK = WorkPage(error="The files of this run are not kept here.")
 class EventPage(Struct, frozen=True):
     """Consecutive events of a session, as (position, JSON).
 
-    Arguments:
-        has_more: true if there are already further events.
-        error: why further events cannot be read, "" if they can.
+    `has_more` events exist already; an error keeps further ones from being read.
     """
 
     events: list[tuple[int, bytes]]
@@ -58,14 +56,8 @@ class SessionList(Struct, frozen=True):
 
 
 class SessionSource(Protocol):
-    """Provides the sessions to show."""
-
     async def list_sessions(self, limit: int = MAX_LISTED, start: str = "") -> SessionList:
-        """Return the newest sessions, at most `limit`. Raises JournalError.
-
-        Arguments:
-            start: prefix of the ids; no other sessions are read.
-        """
+        """Return the newest sessions whose ids begin with `start`. Raises JournalError."""
         ...
 
     async def list_ids(self) -> list[str]:
@@ -73,7 +65,7 @@ class SessionSource(Protocol):
         ...
 
     async def read_page(self, session: str, after: int) -> EventPage:
-        """Return at most PAGE_BYTES of events after position `after`.
+        """Return at most PAGE_BYTES of events after a position.
 
         Raises UnknownName, JournalError.
         """
@@ -89,11 +81,7 @@ class SessionSource(Protocol):
 
 
 class StoredSessions:
-    """The sessions of a store.
-
-    Arguments:
-        home: mudroom's state folder, which has the isolated workspaces; "" for none.
-    """
+    """The sessions of a store. Without `home`, there are no isolated workspaces."""
 
     def __init__(self, store: SessionStore, home: str = "") -> None:
         self._store = store
@@ -141,12 +129,7 @@ class StoredSessions:
 
 
 class SingleSession:
-    """One complete session, given as its events.
-
-    Arguments:
-        session: its id.
-        events: all events, oldest first.
-    """
+    """One complete session, given as its events, oldest first."""
 
     def __init__(self, session: str, events: Iterable[StoredEvent]) -> None:
         events = list(events)

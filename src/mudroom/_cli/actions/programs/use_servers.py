@@ -186,7 +186,6 @@ async def _print_tools(servers: McpServers, waiting: Sequence[str]) -> int:
 
 
 def list_tool_rows(tools: Iterable[Tool], server: str) -> list[tuple[str, str]]:
-    """Return the name and the first line of the description of each of a server's tools."""
     prefix = make_server_pattern(server).removesuffix("*")
     return [
         (f"  {tool.name}", escape_line((tool.description.splitlines() or [""])[0]))

@@ -26,7 +26,6 @@ NO_TEAMMATES = (
 
 
 async def team(conversation: Conversation, _: str) -> None:
-    """List the named children: agent, state, runs, tokens, unread messages."""
     teammates = list_teammates(conversation.tree)
     if not teammates:
         conversation.print_text(NO_TEAMMATES)
@@ -42,7 +41,6 @@ async def team(conversation: Conversation, _: str) -> None:
 
 
 def _describe_teammate(teammate: Teammate, unread: int) -> list[str]:
-    """Return the columns of the list after the name."""
     state = "replaced by a newer child" if teammate.is_replaced else str(teammate.state)
     return [
         sanitize_line(teammate.agent),
@@ -54,10 +52,9 @@ def _describe_teammate(teammate: Teammate, unread: int) -> list[str]:
 
 
 class UnreadMessage(Struct, frozen=True):
-    """A message that its receiver has not read, and the names of both sides.
+    """A message that its receiver has not read.
 
-    Arguments:
-        child: id of the first run of the receiver, if it is a named child; else its run id.
+    `child` is the first run of a named child, else the receiver's run.
     """
 
     sender: str
@@ -116,7 +113,6 @@ def _name_sender(message: InboxMessage) -> str:
 
 
 def _choose(messages: list[UnreadMessage], which: str) -> list[UnreadMessage]:
-    """Return the messages of a number of the list, of a name, or all."""
     if which == "all":
         return messages
     if which.isdecimal() and 1 <= int(which) <= len(messages):
@@ -157,7 +153,6 @@ _USAGE = "Write /tasks, /tasks add SUBJECT or /tasks done N."
 
 
 async def tasks(conversation: Conversation, arguments: str) -> None:
-    """Show the tasks; add one, or mark one as done."""
     action, _, value = arguments.partition(" ")
     lines = await asyncio.to_thread(_act, conversation.session.cwd, action, value.strip())
     for line in lines:

@@ -47,7 +47,6 @@ def save_clipboard_image(home: str, environ: Mapping[str, str]) -> str:
 
 
 def _choose_command(environ: Mapping[str, str]) -> list[str]:
-    """Return the command that writes the clipboard's image to its output."""
     commands: list[list[str]] = []
     if environ.get("WAYLAND_DISPLAY"):
         commands.append(["wl-paste", "--no-newline", "--type", _TYPE])
