@@ -63,7 +63,7 @@ async def serve(
     handlers = _Handlers(source)
     app.add_routes(
         [
-            web.get("/", handlers.send_page),
+            web.get("/", handlers.send_file),
             web.get("/api/sessions", handlers.send_sessions),
             web.get("/api/sessions/{session}/events", handlers.send_events),
             web.get("/api/sessions/{session}/live", handlers.stream_events),
@@ -90,13 +90,8 @@ class _Handlers:
         self._files = load_page_files()
         self.closing = asyncio.Event()
 
-    async def send_page(self, _: web.Request) -> web.Response:
-        return self._respond_with_file("index.html")
-
     async def send_file(self, request: web.Request) -> web.Response:
-        return self._respond_with_file(request.match_info["name"])
-
-    def _respond_with_file(self, name: str) -> web.Response:
+        name = request.match_info.get("name", "index.html")
         content_type = _CONTENT_TYPES.get(name[name.rfind(".") :])
         if name not in self._files or content_type is None:
             raise web.HTTPNotFound(text="There is no such page.\n")
