@@ -118,10 +118,6 @@ def list_file_prompts(session: Session, sources: Collection[str] = SOURCES) -> l
     ]
 
 
-def load_session_prompts(session: Session) -> dict[str, PromptFile]:
-    return load_prompt_files(session.cwd, session.plugins, trusts_folder=session.trusted)
-
-
 def find_prompt_file(
     files: Mapping[str, PromptFile], name: str, *, trusts_folder: bool = True
 ) -> PromptFile | None:

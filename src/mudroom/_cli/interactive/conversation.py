@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
@@ -23,7 +23,7 @@ from ..._session.session import Session
 from ...driving import SessionDriver, SessionStart, Turn
 from ...errors import JournalError, MudroomError, SessionPaused, suggest_names
 from ..actions.prompt_calls import FilledPrompt
-from ..actions.prompt_files import PromptFile, find_prompt_file, load_session_prompts
+from ..actions.prompt_files import PromptFile, find_prompt_file, load_prompt_files
 from ..actions.prompts import (
     PreparedPrompt,
     begins_with_path,
@@ -39,7 +39,6 @@ from ..output.report import (
     describe_stop,
     explain_failure,
 )
-from ..output.text import Line
 from .input_lines import InputLines, NextStep
 from .mentions import MentionCompletions
 from .questions.approvals import ApprovalPrompt
@@ -170,8 +169,8 @@ class Conversation:
             ui.scrollback, self.tree, show_tasks=not ui.prints_child_lines
         )
         self.mentions = MentionCompletions(
-            self._list_paths,
-            self._list_agent_names,
+            lambda: (file.path for file in self.session.workspace.walk()),
+            lambda: [agent.name for agent in self.session.agents],
             self._list_prompt_files,
             self.list_teammate_names,
             lambda: [each.mention for each in self.session.mcp.resources],
@@ -212,20 +211,15 @@ class Conversation:
         texts = (root.report.text for root in reversed(self.tree.roots) if root.report)
         return next(texts, "")
 
-    def _list_paths(self) -> Iterable[str]:
-        return (file.path for file in self.session.workspace.walk())
-
     def load_prompt_files(self) -> dict[str, PromptFile]:
-        return load_session_prompts(self.session)
+        session = self.session
+        return load_prompt_files(session.cwd, session.plugins, trusts_folder=session.trusted)
 
     def _list_prompt_files(self) -> list[tuple[str, str]]:
         files = self.load_prompt_files().values()
         named = [(each.name, each.source.description) for each in files]
         own = [each for each in named if each[0] not in self.commands]
         return own + list_prompts(self.session)
-
-    def _list_agent_names(self) -> list[str]:
-        return [agent.name for agent in self.session.agents]
 
     def list_teammate_names(self) -> list[str]:
         return list_names(self.tree)
@@ -261,13 +255,6 @@ class Conversation:
         self.print_text(f"  {action[approve]} {name}{f': {text}' if text else ''}", "yellow")
         if waits:
             self.print_text(f"  Stored; {name} works again with it at your next prompt.", "dim")
-
-    @property
-    def printed_runs(self) -> Collection[str]:
-        return self.writer.printed_runs
-
-    def format_pending(self, columns: int, height: int) -> list[Line]:
-        return self.writer.format_pending(columns, height)
 
     async def run_until_done(self, first: str = "") -> NextStep:
         """Take input lines, `first` before any is read, until the conversation ends."""
@@ -460,9 +447,8 @@ class Conversation:
         """Replace the conversation by a summary that keeps the focus. Esc leaves it unchanged."""
         with self._work.show():
             report = await _turn.get().call(lambda session: session.compact(focus))
-        if report is None:
-            return
-        self.print_ending(report)
+        if report:
+            self.print_ending(report)
 
     @property
     def is_busy(self) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ..._core.events import AnyEvent, Delta, RunFinished, StoredEvent
 from ..._core.listings import count_noun
 from ..._core.runs import InboxMessage
-from ..._projections.run_tree import RunTree, list_idle, list_unread
+from ..._projections.run_tree import list_idle, list_unread
 from ..._projections.run_view import RunView
 from ..._projections.safe_text import sanitize, sanitize_line
 from ..output.child_names import make_child_name
@@ -18,10 +18,9 @@ from ..output.text import Glyphs, Line, truncate, wrap, wrap_line
 from ..output.transcript_lines import TextStyle, format_transcript
 from ..output.tree_lines import MAX_OUTPUT_LINES, TreeStyle, format_command, format_tree_by_run
 from .questions.choice import Choice
-from .status_line import StatusLine
 
 if TYPE_CHECKING:
-    from .questions.approvals import ApprovalPrompt
+    from .conversation import Conversation
 
 # Between two pictures of the spinner.
 SPINNER_SECONDS = 0.125
@@ -44,47 +43,11 @@ MAX_QUEUED_SHOWN = 3
 HELD_SECONDS = 2.0
 
 
-class QueuedLines(Protocol):
-    """The part of the input lines that the screen shows."""
-
-    @property
-    def queued(self) -> Sequence[str]: ...
-
-
-class ConversationView(Protocol):
-    """The part of a conversation that the screen shows."""
-
-    @property
-    def tree(self) -> RunTree: ...
-
-    @property
-    def status(self) -> StatusLine: ...
-
-    @property
-    def is_busy(self) -> bool: ...
-
-    @property
-    def background_work(self) -> Sequence[object]: ...
-
-    @property
-    def lines(self) -> QueuedLines: ...
-
-    @property
-    def printed_runs(self) -> Collection[str]: ...
-
-    @property
-    def approvals(self) -> ApprovalPrompt | None:
-        """None if the user is not asked."""
-        ...
-
-    def format_pending(self, columns: int, height: int) -> list[Line]: ...
-
-
 class Panel:
     """The state of everything above the input line, and its lines."""
 
     def __init__(self, glyphs: Glyphs) -> None:
-        self.conversation: ConversationView | None = None
+        self.conversation: Conversation | None = None
         self.choice: Choice | None = None
         self.pager: TranscriptPager | None = None
         self.selected_run_id = ""
@@ -98,7 +61,7 @@ class Panel:
     @property
     def key_hint(self) -> str:
         if self.choice:
-            if self._is_busy:
+            if self.conversation and self.conversation.is_busy:
                 return "enter, y, n: answer, esc: stop"
             return "enter: select, esc: cancel"
         if self.target_run_id:
@@ -177,10 +140,6 @@ class Panel:
     @property
     def _queued(self) -> Sequence[str]:
         return self.conversation.lines.queued if self.conversation else ()
-
-    @property
-    def _is_busy(self) -> bool:
-        return self.conversation is not None and self.conversation.is_busy
 
     @property
     def is_working(self) -> bool:
@@ -304,7 +263,7 @@ class Panel:
             self._show_runs([])
             return queued
         tree = self._format_tree(conversation, columns, room)
-        pending = conversation.format_pending(columns, room - len(tree))
+        pending = conversation.writer.format_pending(columns, room - len(tree))
         return [*pending, *tree, *queued]
 
     def _format_tree_of_question(self, choice: Choice, columns: int, height: int) -> list[Line]:
@@ -317,7 +276,7 @@ class Panel:
         tree = self._format_tree(conversation, columns, rows)
         return tree if self._shown_run_ids else []
 
-    def _format_tree(self, conversation: ConversationView, columns: int, height: int) -> list[Line]:
+    def _format_tree(self, conversation: Conversation, columns: int, height: int) -> list[Line]:
         tree = conversation.tree
         root = tree.roots[-1]
         if root.report:
@@ -330,7 +289,7 @@ class Panel:
             max_runs=max(1, min(MAX_RUNS, (height - 2 - len(idle)) // 2)),
             now=time.time(),
             selected=self.selected_run_id,
-            printed_runs=conversation.printed_runs,
+            printed_runs=conversation.writer.printed_runs,
             asking_runs=conversation.approvals.asking_runs if conversation.approvals else (),
             idle=idle,
             glyphs=self._glyphs,
