@@ -63,10 +63,6 @@ def load_agents(cwd: str) -> LoadedAgents:
     )
 
 
-def check_commands(cwd: str) -> list[Diagnostic]:
-    return agent_files.check_commands(cwd, **_find_sources(cwd))
-
-
 def load_styles(cwd: str) -> LoadedStyles:
     return agent_files.load_output_styles(cwd, **_find_sources(cwd))
 
@@ -78,14 +74,6 @@ def _find_sources(cwd: str) -> dict[str, Any]:
     return {"user_home": os.environ.get("HOME", ""), "plugins": plugins}
 
 
-def list_child_models(cwd: str, notices: list[Notice]) -> dict[str, str]:
-    """Resolve the setting `child_model`; add a notice for each rule that is not used.
-
-    Raises UsageError.
-    """
-    return _resolve_rules(cwd, load_agents(cwd), notices)
-
-
 def collect_findings(cwd: str) -> list[Diagnostic]:
     context = agent_files.load_context_files(cwd, user_home=os.environ.get("HOME", ""))
     loaded = load_agents(cwd)
@@ -94,7 +82,7 @@ def collect_findings(cwd: str) -> list[Diagnostic]:
         *loaded.diagnostics,
         *(each for agent in agents for each in _check_model(agent, loaded.paths[agent.name])),
         *load_styles(cwd).diagnostics,
-        *check_commands(cwd),
+        *agent_files.check_commands(cwd, **_find_sources(cwd)),
         *context.diagnostics,
     ]
 
@@ -139,14 +127,10 @@ def print_agents(cwd: str, *, as_json: bool = False) -> None:
         print_entry(f"{counts}: mudroom agents check shows them.")
 
 
-def list_usable_agents(cwd: str) -> list[Agent]:
-    return list(_collect_agents(load_agents(cwd)).values())
-
-
 def _list_rows(cwd: str, loaded: LoadedAgents) -> Iterator[dict[str, Any]]:
-    rules = _resolve_rules(cwd, loaded)
+    rules = resolve_rules(cwd, loaded)
     trusts_folder = is_trusted(load_settings(cwd), cwd)
-    for agent in _collect_agents(loaded).values():
+    for agent in collect_agents(loaded).values():
         used = _restrict(agent, loaded, trusts_folder=trusts_folder)
         yield {
             "name": agent.name,
@@ -159,7 +143,7 @@ def _list_rows(cwd: str, loaded: LoadedAgents) -> Iterator[dict[str, Any]]:
         }
 
 
-def _collect_agents(loaded: LoadedAgents) -> dict[str, Agent]:
+def collect_agents(loaded: LoadedAgents) -> dict[str, Agent]:
     agents = {agent.name: agent for agent in (*loaded.agents, *loaded.main_agents)}
     for name in agent_files.BUILTIN_AGENTS:
         if name not in agents:
@@ -167,9 +151,13 @@ def _collect_agents(loaded: LoadedAgents) -> dict[str, Agent]:
     return agents
 
 
-def _resolve_rules(
+def resolve_rules(
     cwd: str, loaded: LoadedAgents, notices: list[Notice] | None = None
 ) -> dict[str, str]:
+    """Resolve the setting `child_model`; add a notice for each rule that is not used.
+
+    Raises UsageError.
+    """
     agents = {name: agent_files.load_builtin_agent(name) for name in agent_files.BUILTIN_AGENTS}
     agents |= {agent.name: agent for agent in loaded.agents}
     settings = load_settings(cwd)
@@ -194,10 +182,10 @@ def _find_child_model(agent: Agent, rules: Mapping[str, str]) -> str:
 def print_agent(cwd: str, name: str) -> None:
     """Print one agent as it would run. Raises UnknownName."""
     loaded = load_agents(cwd)
-    agent = find_agent(name, _collect_agents(loaded))
+    agent = find_agent(name, collect_agents(loaded))
     path = loaded.paths.get(agent.name, "")
     used = _restrict(agent, loaded, trusts_folder=is_trusted(load_settings(cwd), cwd))
-    model = _find_child_model(used, _resolve_rules(cwd, loaded))
+    model = _find_child_model(used, resolve_rules(cwd, loaded))
     unused_model = ""
     if agent.model != used.model:
         unused_model = f"{agent.model} (the folder is not trusted)"

@@ -214,7 +214,7 @@ def _create_session(
         start,
         programs=programs,
         budget=Budget(usd=flags.max_budget_usd),
-        max_children=_MAX_CHILDREN,  # --parallel limits the lines; their children need places, too
+        max_children=_MAX_CHILDREN,
         prices=True,
     )
 

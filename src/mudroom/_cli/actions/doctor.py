@@ -115,16 +115,12 @@ def print_checks(*, model: str | None = None, as_json: bool) -> int:
     for check in all_checks:
         checks.append(check)
         if not as_json:
-            _print_check(check)
+            print_entry(f"{STATE_LABELS[check.state]}  {check.name}: {check.result}", indent=6)
+            if check.remedy:
+                print_rows([("    ", check.remedy)])
     if as_json:
         print_json({"version": __version__, "checks": checks})
     return int(any(check.state == "fail" for check in checks))
-
-
-def _print_check(check: Check) -> None:
-    print_entry(f"{STATE_LABELS[check.state]}  {check.name}: {check.result}", indent=6)
-    if check.remedy:
-        print_rows([("    ", check.remedy)])
 
 
 def run_checks(environ: Mapping[str, str], *, starts_servers: bool) -> Iterator[Check]:
@@ -275,11 +271,11 @@ def _check_agents() -> Iterator[Check]:
 
 
 def _check_child_models(environ: Mapping[str, str]) -> Iterator[Check]:
-    from .agents import list_child_models
+    from .agents import load_agents, resolve_rules
 
     name = "child models"
     notices: list[Notice] = []
-    models = list_child_models(".", notices)
+    models = resolve_rules(".", load_agents("."), notices)
     reasons = {model: explain_unusable(model, environ) for model in models.values() if model}
     unusable = [f"{model} cannot be used ({why})" for model, why in reasons.items() if why]
     if unusable:

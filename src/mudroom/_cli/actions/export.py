@@ -70,7 +70,10 @@ def export_session(
     session_id, stored = asyncio.run(read_session(home, name))
     events = list(redact_events(stored, Redactor(os.environ)))
     if export_format == "jsonl":
-        _write_transcripts(session_id, events, "." if target == STDOUT else target)
+        folder = Path("." if target == STDOUT else target)
+        paths = write_transcripts(session_id, events, folder)
+        children = count_noun(sum(path.match("agent-*.jsonl") for path in paths), "child run")
+        print_notice(f"{paths[0] if paths else folder}, and {children}")
         return
     if export_format == "md":
         text = sanitize("".join(render_session_markdown(events)))
@@ -85,7 +88,7 @@ def export_session(
         print_notice(f"{target} ({len(data):,} bytes)")
 
 
-def _export_traces(name: str, *, store: str | None = None) -> None:
+def _export_traces(name: str, *, store: str | None) -> None:
     """Send a session's spans, with the same ids as live.
 
     Raises UnknownName, JournalError, and UsageError if the spans cannot be sent.
@@ -133,12 +136,6 @@ def check_target_file(target: str) -> None:
         raise UsageError(f"{target} cannot be written: {folder} is not a folder. {remedy}")
 
 
-def _write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: str) -> None:
-    paths = write_transcripts(session_id, events, Path(folder))
-    children = [path for path in paths if path.match("agent-*.jsonl")]
-    print_notice(f"{paths[0] if paths else folder}, and {count_noun(len(children), 'child run')}")
-
-
 def write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: Path) -> list[Path]:
     """Write a session's transcripts below a folder, readable only by the user; return the paths."""
     from ..._projections.claude import ClaudeTranscripts
@@ -181,7 +178,7 @@ def redact_fields(value: object, redact: Callable[[str], str]) -> object:
     return redact_value(fields)
 
 
-def export_html(name: str, target: str, *, store: str | None = None) -> None:
+def export_html(name: str, target: str, *, store: str | None) -> None:
     """Write a page with one session, secrets removed."""
     home = load_settings(".", store=store).home
     session_id = asyncio.run(choose_session(home, name or "last"))

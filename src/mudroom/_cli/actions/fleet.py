@@ -39,10 +39,11 @@ def print_status(session: str | None = None, *, as_json: bool = False) -> None:
         print_notice(f"session {each[:_SHORT_ID]} has not answered within {_ANSWER_SECONDS:.0f} s")
     if as_json:
         print_json(statuses)
-    elif not statuses and not silent:
+        return
+    if not statuses and not silent:
         print_entry("No running session has worker processes.")
         print_entry('Start one: mudroom --worker process -p "PROMPT"')
-    for status in [] if as_json else statuses:
+    for status in statuses:
         _print_workers(status)
 
 

@@ -71,10 +71,6 @@ class PromptCall(Struct, frozen=True):
     rules: tuple[Rule, ...] = ()
     notices: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:
-        return self.file.name
-
 
 class FilledPrompt(Struct):
     """The prompt of a call, with marks where the outputs of commands go.
@@ -236,7 +232,7 @@ async def run_forked(
         filled.put_outputs(prompt.text) + data + prompt.files,
         agent=call.template.agent or "general",
         model=call.template.model or None,
-        description=call.name,
+        description=call.file.name,
         **options,
     )
 
@@ -268,7 +264,9 @@ async def _require_permission(
     if verdict.verdict == Verdict.ALLOW:
         return
     if verdict.verdict == Verdict.ASK and approver:
-        request = ApprovalRequest("", call.name, "bash", arguments, why=why, category=BASH.category)
+        request = ApprovalRequest(
+            "", call.file.name, "bash", arguments, why=why, category=BASH.category
+        )
         decision = await approver.decide(request)
         if decision.allowed:
             return

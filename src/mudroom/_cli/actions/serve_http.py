@@ -23,7 +23,7 @@ from ...errors import UsageError
 from ..output.notices.log import show_log
 from ..output.progress import make_notice_printer
 from ..output.signals import handle_signals
-from .agents import list_usable_agents
+from .agents import collect_agents, load_agents
 from .listen_flags import take_listen_options
 from .load_permissions import load_permissions
 from .load_settings import load_settings, require_folder
@@ -180,5 +180,5 @@ def make_command_line(
 def _list_agents(folder: str) -> Sequence[ListedAgent]:
     return [
         ListedAgent(name=agent.name, description=agent.description)
-        for agent in list_usable_agents(folder)
+        for agent in collect_agents(load_agents(folder)).values()
     ]

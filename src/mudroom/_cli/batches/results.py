@@ -19,7 +19,6 @@ from ..._core.runs import Report
 # Formats of lines: mudroom's own, and that of OpenAI's batches.
 ResultFormat = Literal["native", "openai"]
 
-
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 
 

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 # What `-p` and `--resume` have where the command line gives no value: no argument can contain it.
 WITHOUT_VALUE = "\0"
 
-
 PRINT_FLAGS = ("-p", "--print", "--prompt")
 
 EXAMPLES = (
@@ -53,7 +52,6 @@ EXAMPLES = (
     "mudroom -c             continue the last session of this folder",
     "mudroom view           open the run viewer in a browser",
 )
-
 
 # The first option of each group of the full help.
 OPTION_GROUPS = {
@@ -342,7 +340,6 @@ def help_(commands: tuple[str, ...]) -> int:
 
 COMMANDS: dict[str, click.Command] = {"help": help_}
 reject_blank_texts([root_command])
-
 
 _USED_VALUES = (
     "--input-format",

@@ -290,15 +290,11 @@ class PromptUI:
         return (before.startswith("/") and " " not in before) or find_mention(before) is not None
 
 
-def _get_history_path(home: str, cwd: str) -> Path:
-    # Paths may have bytes that are not UTF-8.
-    folder = os.path.realpath(cwd).encode("utf-8", "surrogateescape")
-    return Path(home, "history", hashlib.sha256(folder).hexdigest()[:16])
-
-
 def _create_history_file(home: str, cwd: str) -> str:
     """Create the history file readable only by the user; return its path."""
-    path = _get_history_path(home, cwd)
+    # Paths may have bytes that are not UTF-8.
+    folder = os.path.realpath(cwd).encode("utf-8", "surrogateescape")
+    path = Path(home, "history", hashlib.sha256(folder).hexdigest()[:16])
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_APPEND, 0o600))
     return str(path)

@@ -87,7 +87,7 @@ async def _run_fork(conversation: PromptScreen, call: PromptCall, filled: Filled
     if report is None:
         return
     conversation.ui.scrollback.write_text(sanitize(report.text))
-    conversation.add_to_prompt(wrap("command", quote(report.text), name=call.name))
+    conversation.add_to_prompt(wrap("command", quote(report.text), name=call.file.name))
     conversation.print_ending(report)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from ..._projections.safe_text import sanitize
-from .text import measure_width, truncate, wrap
+from .text import measure_width, truncate, wrap, wrap_hanging
 
 # Columns of a text beside its row; if there are fewer, the text is below the row.
 MIN_TEXT_COLUMNS = 24
@@ -89,7 +90,7 @@ def _format_stacked(
         yield line.replace(_FIXED_SPACE, " ").rstrip()
         return
     if words:
-        for part in _wrap("  ".join(words), columns, _INDENT):
+        for part in wrap_hanging("  ".join(words), columns, _INDENT, keeps_words=True):
             yield part.replace(_FIXED_SPACE, " ").rstrip()
     room = columns - _INDENT
     for part in [truncate(text, room)] if is_text_cut else wrap(text, room, keeps_words=True):
@@ -101,12 +102,5 @@ def format_entry(text: str, columns: int, *, indent: int = _INDENT) -> str:
     lines = sanitize(text).split("\n")
     if not columns:
         return "\n".join(lines)
-    return "\n".join(part for line in lines for part in _wrap(line, columns, indent))
-
-
-def _wrap(line: str, columns: int, indent: int) -> Iterator[str]:
-    first = next(wrap(line, columns, keeps_words=True))
-    yield first
-    if rest := line[len(first) :].lstrip(" "):
-        for part in wrap(rest, columns - indent, keeps_words=True):
-            yield " " * indent + part
+    parts = (wrap_hanging(line, columns, indent, keeps_words=True) for line in lines)
+    return "\n".join(chain.from_iterable(parts))

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 # The provider is unreachable or overloaded: try again later (EX_TEMPFAIL of sysexits.h).
 EXIT_TRY_LATER = 75
-
-
 # With `--strict-merges`: the run succeeded, but work of a child did not land.
 EXIT_NOT_LANDED = 3
 

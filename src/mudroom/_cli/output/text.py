@@ -206,12 +206,17 @@ def wrap_indented(text: str, columns: int) -> Iterator[str]:
     if not length or indent > columns // 2:
         yield from wrap(text, columns)
         return
-    room = columns - indent
-    first = next(wrap(text[length:], columns - length))
-    yield text[:length] + first
-    rest = text[length + len(first) :].lstrip(" ")
-    if rest:
-        for part in wrap(rest, room):
+    yield from wrap_hanging(text, columns, indent, start=length)
+
+
+def wrap_hanging(
+    text: str, columns: int, indent: int, *, start: int = 0, keeps_words: bool = False
+) -> Iterator[str]:
+    """Wrap the text after `start`; further rows are indented. See `wrap`."""
+    first = next(wrap(text[start:], columns - start, keeps_words=keeps_words))
+    yield text[:start] + first
+    if rest := text[start + len(first) :].lstrip(" "):
+        for part in wrap(rest, columns - indent, keeps_words=keeps_words):
             yield " " * indent + part
 
 

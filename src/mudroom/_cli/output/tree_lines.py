@@ -44,7 +44,6 @@ _MIN_COLUMNS = 48
 # Seconds without an event after which a running run is marked quiet.
 QUIET_SECONDS = 60.0
 
-
 # Width of the bar that shows how much of a run's budget is used.
 BAR_COLUMNS = 5
 
