@@ -81,11 +81,7 @@ def _resolve_replayed(settings: config.Settings, cwd: str) -> config.Settings:
 
     Raises UnknownName or UsageError if there is no such session.
     """
-    models = (
-        settings.model,
-        settings.model_options.fallback,
-        str(settings.children.model),
-    )
+    models = (settings.model, settings.model_options.fallback, str(settings.children.model))
     # Most command lines end here, without reading the store.
     if not any("replay:" in model for model in models):
         return settings

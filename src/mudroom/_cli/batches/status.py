@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ..._core.events import AnyEvent, ModelCallRetried, RunFinished, TurnFailed, TurnFinished
 from ..._core.json_values import get_decoder
-from ..._platform.private_files import make_private_folder
+from ..._platform.private_files import replace_private_file
 
 _SAMPLE_SECONDS = 5.0
 # The rate, and the time that is left, come from this many last seconds.
@@ -113,15 +113,7 @@ class StatusFile:
 
     def write(self, status: BatchStatus) -> None:
         """Replace the status. Raises OSError."""
-        make_private_folder(self._path.parent)
-        # With the process id, because two processes may write the status of one batch.
-        new = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        try:
-            new.write_bytes(msgspec.json.encode(status))
-            os.replace(new, self._path)
-        except OSError:
-            new.unlink(missing_ok=True)
-            raise
+        replace_private_file(self._path, msgspec.json.encode(status))
 
     def read(self) -> BatchStatus | None:
         try:

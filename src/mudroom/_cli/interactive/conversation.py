@@ -44,12 +44,7 @@ from .mentions import MentionCompletions
 from .questions.approvals import ApprovalPrompt
 from .recap import Recap
 from .scrollback_writer import ScrollbackWriter
-from .special_lines import (
-    describe_nearest,
-    run_prompt_file,
-    run_server_prompt,
-    run_shell_line,
-)
+from .special_lines import NEAREST_COMMANDS, run_prompt_file, run_server_prompt, run_shell_line
 from .status_line import StatusLine
 from .ui import UI
 
@@ -342,7 +337,7 @@ class Conversation:
         if file := find_prompt_file(files, name, trusts_folder=self.session.trusted):
             await run_prompt_file(self, file, arguments.strip())
         elif not await run_server_prompt(self, name, arguments.strip()):
-            nearest = describe_nearest(name) or suggest_names(name, [*self.commands, *files])
+            nearest = NEAREST_COMMANDS.get(name) or suggest_names(name, [*self.commands, *files])
             # A list of all commands would not help here.
             if nearest.startswith("Known:"):
                 nearest = "/help lists the commands."

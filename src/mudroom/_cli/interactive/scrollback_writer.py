@@ -41,11 +41,7 @@ from ..output.text import (
     wrap,
     wrap_last_lines,
 )
-from ..output.tool_call_lines import (
-    format_finished_command,
-    format_task,
-    format_tool_call,
-)
+from ..output.tool_call_lines import format_finished_command, format_task, format_tool_call
 
 # Tasks of one answer that are listed one by one; of more, only failed ones are listed.
 MAX_LISTED_TASKS = 12

@@ -118,7 +118,7 @@ async def run_shell_line(conversation: PromptScreen, command: str) -> None:
 
 
 # Slash commands of other programs, with the nearest thing that mudroom has.
-_NEAREST = {
+_COMMANDS = {
     "/add-dir": "mudroom works in one folder: start it with mudroom -C DIR.",
     "/approvals /allowed-tools": "Use /permissions to see the rules, /mode to change the mode.",
     "/background /bg": "Press Ctrl+B: what the model waits for goes to the background.",
@@ -153,9 +153,4 @@ _NEAREST = {
     "/todos": "Use /runs to list the runs.",
     "/worktree": "Start mudroom in the worktree: mudroom -C DIR.",
 }
-_BY_NAME = {name: text for names, text in _NEAREST.items() for name in names.split()}
-
-
-def describe_nearest(name: str) -> str:
-    """Return what to use instead of another program's command, "" for an unknown name."""
-    return _BY_NAME.get(name, "")
+NEAREST_COMMANDS = {name: text for names, text in _COMMANDS.items() for name in names.split()}

@@ -21,13 +21,7 @@ from ..._session.config import Settings
 from ..._session.session import Session
 from .notices.start import OFFLINE_LINE, describe_sandbox, select_new_notices
 from .plain_progress import PlainProgress
-from .progress import (
-    Progress,
-    print_ledger,
-    print_notice,
-    should_color,
-    supports_cursor,
-)
+from .progress import Progress, print_ledger, print_notice, should_color, supports_cursor
 from .standard_output import StandardOutput
 from .text import choose_glyphs
 

@@ -38,17 +38,14 @@ MAX_OUTPUT_LINES = 5
 # Claimed tasks shown.
 MAX_CLAIMS = 5
 
-# Width of a text below which its figures are dropped.
-_MIN_COLUMNS = 48
-
 # Seconds without an event after which a running run is marked quiet.
 QUIET_SECONDS = 60.0
 
 # Width of the bar that shows how much of a run's budget is used.
 BAR_COLUMNS = 5
 
-# Width of a root's headline and of a child's activity below which figures are dropped.
-MIN_HEADLINE_COLUMNS, MIN_ACTION_COLUMNS = 48, 16
+# Width of a text, and of a child's activity, below which figures are dropped.
+_MIN_COLUMNS, MIN_ACTION_COLUMNS = 48, 16
 
 _STYLES = {RunState.DONE: "green", RunState.STOPPED: "yellow", RunState.FAILED: "red"}
 # Order in which runs are chosen when there are too many to show.
@@ -207,7 +204,7 @@ def _format_headline(tree: RunTree, run: RunView, style: TreeStyle) -> Line:
         head = style.glyphs.head
         room = style.columns - measure_width(head)
         return [(head, "dim"), (truncate(text, room, style.glyphs.more), "")]
-    return _format_activity(style.glyphs.head, text, run, style, min_columns=MIN_HEADLINE_COLUMNS)
+    return _format_activity(style.glyphs.head, text, run, style, min_columns=_MIN_COLUMNS)
 
 
 def _format_output(run: RunView, style: TreeStyle) -> Iterator[tuple[str, Line]]:

@@ -127,12 +127,8 @@ async def _read_line() -> str | None:
     return text.rstrip("\n") if text else None
 
 
-class _Mark:
-    pass
-
-
 # None is an answer, too: a field left empty.
-_DECLINED = _Mark()
+_DECLINED = object()
 
 
 class _FileContext:

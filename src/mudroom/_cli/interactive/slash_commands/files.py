@@ -190,15 +190,15 @@ def restore_files(session: Session, changes: list[FileChange], observed: list[st
     removed = [path for path, is_restored in outcomes.items() if is_restored]
     _remove_empty_folders(session.workspace.root, removed)
     outcomes |= {change.path: _restore(session, change) for change in changes if change.before}
-    by_outcome = {
-        is_restored: [each.path for each in changes if outcomes[each.path] is is_restored]
-        for is_restored in (True, False)
-    }
+    restored, kept = (
+        [change.path for change in changes if outcomes[change.path] is outcome]
+        for outcome in (True, False)
+    )
     return " ".join(
         f"{title}: {', '.join(map(sanitize_line, paths))}."
         for title, paths in (
-            ("Restored", by_outcome[True]),
-            ("Not restored, changed since or not kept", by_outcome[False]),
+            ("Restored", restored),
+            ("Not restored, changed since or not kept", kept),
             ("Not restored, changed while commands ran", observed),
         )
         if paths

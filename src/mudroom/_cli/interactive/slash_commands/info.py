@@ -21,7 +21,11 @@ from ..conversation import Conversation
 async def context(conversation: Conversation, place: str) -> None:
     """Show what the context contains, at a turn such as "1.8", or now with ""."""
     if place:
-        conversation.ui.scrollback.write_table(_find_receipt(conversation, place))
+        run, turn = parse_turn_name(place)
+        if run not in conversation.tree.runs:
+            raise UnknownName("run", run, conversation.tree.runs)
+        receipt = conversation.status.receipts.find(run, turn)
+        conversation.ui.scrollback.write_table(describe_receipt(receipt))
         return
     from ...._adapters.agent_files import load_context_files
 
@@ -58,13 +62,6 @@ def _list_shares(conversation: Conversation) -> list[tuple[str, str]]:
 def _format_share(size: int, total: int) -> str:
     share = f"{size / total:.0%}"
     return "<1%" if share == "0%" else share
-
-
-def _find_receipt(conversation: Conversation, place: str) -> list[tuple[str, str]]:
-    run, turn = parse_turn_name(place)
-    if run not in conversation.tree.runs:
-        raise UnknownName("run", run, conversation.tree.runs)
-    return describe_receipt(conversation.status.receipts.find(run, turn))
 
 
 def _describe_context_size(conversation: Conversation) -> str:

@@ -72,8 +72,11 @@ async def inbox(conversation: Conversation, which: str) -> None:
     if not which:
         arrow = conversation.ui.scrollback.glyphs.arrow
         conversation.ui.scrollback.write_table(
-            (str(number), f"{unread.sender} {arrow}{unread.receiver}: {_cut(unread.message.text)}")
-            for number, unread in enumerate(messages, 1)
+            (
+                str(number),
+                f"{each.sender} {arrow}{each.receiver}: {sanitize_line(each.message.text, 100)}",
+            )
+            for number, each in enumerate(messages, 1)
         )
         conversation.print_text(
             "/inbox N shows a message, /inbox NAME those of a name, /inbox all shows all.", "dim"
@@ -82,10 +85,6 @@ async def inbox(conversation: Conversation, which: str) -> None:
     for unread in _choose(messages, which):
         conversation.print_text(f"From {unread.sender} to {unread.receiver}:", "bold")
         conversation.print_text(sanitize(unread.message.text))
-
-
-def _cut(text: str) -> str:
-    return sanitize_line(text, 100)
 
 
 def _list_unread(conversation: Conversation) -> Iterator[UnreadMessage]:
