@@ -55,7 +55,6 @@ class WorkQueries:
                 self._conflicts[event.child] = event
 
     def list_all(self) -> Iterator[tuple[str, WorkQuery]]:
-        """Yield the id of each run that has work, with its query."""
         for run, work in self._works.items():
             query = WorkQuery(work.base, work.tree)
             if conflict := self._conflicts.get(run):

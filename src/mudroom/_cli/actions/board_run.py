@@ -71,8 +71,6 @@ async def _run_board(
 
 
 class BoardRunner:
-    """Lets runs of one session work on a board's tasks."""
-
     def __init__(
         self, board: TaskBoard, session: Session, agent: str, print_line: Callable[[str], None]
     ) -> None:

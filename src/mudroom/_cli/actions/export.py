@@ -252,7 +252,6 @@ _MAX_HEADING_LEVEL = 6
 
 
 def render_session_markdown(events: Sequence[StoredEvent]) -> Iterator[str]:
-    """Yield the page: each run with its messages, its child runs below it."""
     events_by_run: dict[str, list[StoredEvent]] = {}
     for event in events:
         events_by_run.setdefault(event.run, []).append(event)

@@ -179,8 +179,6 @@ def add_rules(call: PromptCall | None, loaded: LoadedPermissions) -> LoadedPermi
 
 
 class WordsRun(Struct):
-    """Runs the prompt of a command line."""
-
     session: Session
     settings: Settings
     loaded: LoadedPermissions

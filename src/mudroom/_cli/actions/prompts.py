@@ -118,8 +118,6 @@ _MAX_PATH = 4_096
 
 
 class Attachments(Struct):
-    """Files that are sent with a prompt: contents, mentions, images, and notes for the user."""
-
     text: str = ""
     words: list[str] = field(default_factory=list[str])
     images: list[ImageBlock] = field(default_factory=list[ImageBlock])

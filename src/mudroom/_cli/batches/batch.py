@@ -38,7 +38,6 @@ class TaskKey(Struct, frozen=True, gc=False):
 
 
 def parse_key(text: str) -> TaskKey | None:
-    """Parse the key of a brief, None if it is not one of a batch."""
     numbers, _, line_id = text.partition(" ")
     digest, _, attempt = numbers.partition(".")
     try:

@@ -43,7 +43,6 @@ def _make_native(line_id: str, report: Report[Any]) -> dict[str, Any]:
 
 
 def _make_openai(line_id: str, report: Report[Any]) -> dict[str, Any]:
-    """Make a line like those in the output files of OpenAI's batches."""
     result: dict[str, Any] = {"id": f"batch_req_{report.run_id}", "custom_id": line_id}
     if not report.ok:
         error = {"code": report.reason.value, "message": report.error or report.text}

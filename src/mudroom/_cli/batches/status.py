@@ -46,12 +46,10 @@ class BatchStatus(Struct, frozen=True):
 
     @property
     def failed(self) -> int:
-        """Number of results that did not reach their goal."""
         return self.done - self.reasons.get("GOAL", 0)
 
     @property
     def projected_usd(self) -> float | None:
-        """Estimated costs of the whole batch; None before the first result."""
         return self.usd / self.done * self.total if self.done and self.usd else None
 
 

@@ -142,7 +142,6 @@ def _is_root_only(option: click.Option) -> bool:
 def _find_leaf(
     words: Sequence[str], commands: Mapping[str, click.Command]
 ) -> tuple[click.Command, str]:
-    """Return the command or subcommand that the words name, and its full name."""
     name = words[0]
     command = commands[name]
     for word in words[1:]:

@@ -35,7 +35,6 @@ def complete_folders(_: click.Context, __: click.Parameter, typed: str) -> list[
 
 
 def join_values(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> str | None:
-    """Join the values of an option as settings have them."""
     return ",".join(values) or None
 
 
@@ -73,8 +72,6 @@ def switch_option(name: str, help_text: str) -> Decorator:
 
 
 def combine(*options: Decorator) -> Decorator:
-    """Add several options, in the order of the help."""
-
     def add_all(command: Callable[..., Any]) -> Callable[..., Any]:
         # Decorators apply from the bottom up; the help shows the top one first.
         for add in reversed(options):
@@ -96,7 +93,6 @@ sandbox_option = choice_option(
 
 
 def rules_option(word: str, help_text: str) -> Decorator:
-    """Make the option --allowed-tools or --disallowed-tools."""
     # The second form is Claude Code's.
     names = f"--{word}-tools --{word}Tools"
     return value_option(names, "RULES", help_text, multiple=True, callback=join_values)
@@ -116,7 +112,6 @@ def folder_option(help_text: str, default: str | None = ".") -> Decorator:
 
 
 def worker_option(what: str) -> Decorator:
-    """Make the option --worker for these runs, such as "children"."""
     return value_option(
         "--worker",
         "KIND",
@@ -135,7 +130,6 @@ listen_details = combine(
 
 
 def limit_options(what: str) -> Decorator:
-    """Make the options for the limits of each `what`, such as "prompt"."""
     return combine(
         value_option(
             "--max-turns", "N", f"Maximum model calls of a {what}; one more for a summary.", COUNT

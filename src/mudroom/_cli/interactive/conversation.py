@@ -388,7 +388,6 @@ class Conversation:
             self.print_ending(report)
 
     async def run_prompt(self, line: str, filled: FilledPrompt | None = None) -> None:
-        """Send a prompt, with the outputs and the model of `filled`."""
         with self._work.show():
             prompt = await self._prepare(line, filled)
             if prompt is None:

@@ -44,8 +44,6 @@ HELD_SECONDS = 2.0
 
 
 class Panel:
-    """The state of everything above the input line, and its lines."""
-
     def __init__(self, glyphs: Glyphs) -> None:
         self.conversation: Conversation | None = None
         self.choice: Choice | None = None

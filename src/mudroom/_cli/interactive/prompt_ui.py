@@ -57,8 +57,6 @@ _CLOSING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class PromptUI:
-    """UI for a terminal that can move the cursor."""
-
     prints_child_lines = False
 
     def __init__(self, settings: Settings, cwd: str) -> None:
@@ -152,7 +150,6 @@ class PromptUI:
         self._screen.invalidate()
 
     def apply(self, event: AnyEvent) -> None:
-        """Handle an event that the conversation has already applied."""
         self._panel.apply(event)
         if isinstance(event, TurnFinished | RunStarted | RunFinished):
             self._status_command.refresh()

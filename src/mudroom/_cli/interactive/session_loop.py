@@ -96,8 +96,6 @@ async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "")
 
 
 class _SessionMaker:
-    """Makes the sessions of one conversation."""
-
     def __init__(
         self,
         cwd: str,
@@ -131,7 +129,6 @@ class _SessionMaker:
         return session
 
     async def begin(self, conversation: Conversation) -> None:
-        """Prepare the conversation for a session that was opened."""
         session = conversation.session
         if self._must_name:
             await name_session(session, conversation.settings.home, self._start)

@@ -58,7 +58,6 @@ def make_annotations(report: Report) -> list[str]:
 
 
 def make_summary(report: Report, ledger: Ledger, *, session: str) -> str:
-    """Return the summary in Markdown: the ending, costs, the ledger and the answer."""
     usage = report.usage
     costs = "unknown" if report.usd is None else f"${report.usd:.4f}"
     figures = [

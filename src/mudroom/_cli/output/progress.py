@@ -92,7 +92,6 @@ class Progress:
         pass
 
     def print_above(self, put: Callable[[], object]) -> None:
-        """Print text above the progress."""
         put()
 
     def print_answer(self, put: Callable[[], object]) -> None:

@@ -36,8 +36,6 @@ EXIT_NOT_LANDED = 3
 
 
 class ExitCodeRule:
-    """Finds a run's exit code from its events and its report."""
-
     def __init__(self, *, strict_merges: bool = False) -> None:
         self._strict_merges = strict_merges
         self._merges: list[WorkMerged] = []
@@ -56,7 +54,6 @@ class ExitCodeRule:
             self._merges.append(event)
 
     def exit_code(self, report: Report, signals: list[int]) -> int:
-        """Return the exit code; `signals` came during the run."""
         if signals:
             return 128 + signals[0]
         if report.reason is Reason.ERROR and self._is_transient:

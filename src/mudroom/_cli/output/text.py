@@ -323,7 +323,6 @@ def fit_with_figures(
 
 
 def choose_agent_color(agent: str) -> str:
-    """Return the same color for the same name in every process."""
     known = {"explore": "cyan", "general": "green"}
     if agent in known:
         return known[agent]

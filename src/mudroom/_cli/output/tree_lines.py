@@ -127,7 +127,6 @@ def describe_outcome(run: RunView) -> str:
 
 
 def describe_task(run: RunView) -> str:
-    """Describe a child's task in one line."""
     if run.continues:  # The prompt is messages in tags, or a note; the description is a title.
         return f"> task{f' ({run.label})' if run.name else ''}: {sanitize_line(run.title)}"
     names = filter(None, (run.label if run.name else "", sanitize_line(run.description)))

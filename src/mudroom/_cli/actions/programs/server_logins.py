@@ -90,7 +90,6 @@ def _choose_port(spec: ServerSpec, file: LoginFile) -> int:
 
 
 def _list_redirects(client: Mapping[str, Any] | None) -> list[str]:
-    """List the addresses that a registered client may return to."""
     uris = (client or {}).get("redirect_uris")
     return [str(uri) for uri in cast("list[object]", uris)] if isinstance(uris, list) else []
 

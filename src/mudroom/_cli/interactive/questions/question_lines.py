@@ -23,7 +23,6 @@ _VERBS = {ToolCategory.RUN: "run a command", ToolCategory.NETWORK: "send a reque
 
 
 def format_title(request: ApprovalRequest, merged_child: str = "") -> str:
-    """Describe in one line which agent wants to do what."""
     act = _describe_act(request)
     if request.tool == MERGE and merged_child:
         act = f"merge the work of {merged_child}"

@@ -41,7 +41,6 @@ async def compact(conversation: Conversation, focus: str) -> None:
 
 
 async def model(conversation: Conversation, name: str) -> None:
-    """Switch to another model, given by name or chosen from a list."""
     from ...._adapters.models.providers import list_usable_models, parse_model_name
 
     current = conversation.session.model
