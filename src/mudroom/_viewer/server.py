@@ -217,7 +217,7 @@ _USE_PRINTED_ADDRESS = "Use the whole address that `mudroom view` printed.\n"
 
 
 def make_auth_middleware(token: str, host: str) -> Middleware:
-    """Refuse requests without the token or for another host name than the bound one.
+    """Refuse requests without the token, or for a host name other than the bound one.
 
     The token is expected in the query of the first request and then in a cookie, or in an
     Authorization header.

@@ -91,7 +91,7 @@ def _find_unknown_tool(rule: Rule) -> UnknownName | None:
 
 
 def _may_name_server(rule: Rule, servers: Iterable[str] | None) -> bool:
-    """Return whether a rule may name tools of one of the servers, None if not known."""
+    """Return whether a rule names tools of a server; true while servers are not known (None)."""
     if servers is None:
         return True
     patterns = [make_server_pattern(server) for server in servers]

@@ -84,7 +84,7 @@ def expand_mentions(
 def describe_unknown_mentions(
     prompt: str, *, folder: str, agents: Collection[str], teammates: Collection[str]
 ) -> Iterator[str]:
-    """Hint at each mention that means nothing but resembles a name or begins the prompt."""
+    """Yield hints for meaningless mentions that resemble a name or begin the prompt."""
     names = {*agents, *teammates}
     for word in dict.fromkeys(find_mentions(prompt)):
         name = normalize_name(word).removeprefix(AGENT_PREFIX)

@@ -35,9 +35,9 @@ MAX_OFFERED = 20
 
 
 async def find_session(store: SessionStore, cwd: str, text: str, *, without: str = "") -> str:
-    """Return the id of a session: its id, the beginning of one, its name, or "last" for `cwd`.
+    """Find a session by its id, the beginning of one, its name, or "last" for the last of `cwd`.
 
-    Raises UnknownName or UsageError.
+    "last" never means `without`. Raises UnknownName or UsageError.
     """
     if text == "last":
         return await find_last_session(store, cwd, without=without)

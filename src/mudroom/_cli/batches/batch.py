@@ -50,9 +50,9 @@ class BatchRecord:
     """What a batch has done. `Batch` keeps the sums up to date.
 
     A line may have run several times: its last result counts, and it has none while its last run is
-    open. The numbers are keys: `finished` has the lines with a result at the start, `attempts` the
-    next run of lines that have to run again. `superseded` counts results of a line, by its id, that
-    come before the one that counts. Costs and tokens are those of all runs.
+    open. `finished` and `attempts`, the number of the next run, go by the digest of the line's key,
+    `open_runs` by run id. `superseded` counts a line's results that come before the one that
+    counts. Costs and tokens are those of all runs.
     """
 
     def __init__(self) -> None:

@@ -135,7 +135,8 @@ class RunReporter:
     def add_past_events(self, events: Iterable[StoredEvent], roots: Collection[str]) -> None:
         """Count an earlier process's events, without printing a line for each.
 
-        Only `roots` continue; of other root runs, only the named children matter.
+        Of root runs that are not in `roots`, and so do not continue, only the named children
+        matter.
         """
         for event in events:
             if find_root_id(event.run) not in roots:
