@@ -126,7 +126,7 @@ def print_checks(*, model: str | None = None, as_json: bool) -> int:
 def run_checks(environ: Mapping[str, str], *, starts_servers: bool) -> Iterator[Check]:
     """Run all checks, one after another.
 
-    `starts_servers`: of MCP, that a session here would use.
+    `starts_servers`: start each MCP server that a session here would use.
     """
     yield Check("mudroom", "ok", __version__)
     yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")

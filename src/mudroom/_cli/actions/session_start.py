@@ -17,9 +17,9 @@ MAX_TITLE = 50
 class SessionStart(Struct, frozen=True, kw_only=True):
     """The choice of a session to start with.
 
-    The ids are "" for a new session, and for any id. `fork` resumes a session as a new one; with
-    `asks`, the user chooses at the prompt. `source` is for hooks: "startup", or "clear" after
-    another session.
+    `resume` is "" for a new session, `id` for any id. With `fork`, the resumed session becomes a
+    new one; with `asks`, the user chooses at the prompt. `source` is for hooks: "startup", or
+    "clear" after another session.
     """
 
     resume: str = ""

@@ -14,7 +14,7 @@ from ..output.text import Glyphs, fit_with_figures, format_tokens, format_total_
 class StatusLine:
     """Folds events into the figures of the status line.
 
-    A context window of 0 tokens is unknown. With unknown costs, the known ones are a minimum.
+    A context window of 0 tokens is not known. With unknown costs, `usd` is a minimum.
     """
 
     def __init__(self, find_window: Callable[[str], int] = find_no_window) -> None:

@@ -32,8 +32,9 @@ _NAME_COLUMNS = 40
 class ApprovalPrompt:
     """Brings the questions of a conversation to the user of a UI, one after another.
 
-    Questions name children as `tree` does. `stop` stops the run, when the user leaves a question
-    without an answer. Slash commands may do what the user trusted at the start.
+    Questions name children as `tree` does. `stop` is called when the user leaves a question without
+    an answer. `trusted_prompts` are digests of the rights of slash commands that the user trusted
+    at the start.
     """
 
     def __init__(self, ui: QuestionUI, trusted_prompts: frozenset[str] = frozenset()) -> None:

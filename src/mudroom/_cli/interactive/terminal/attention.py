@@ -30,7 +30,7 @@ def choose_channel(setting: str, environ: Mapping[str, str]) -> str:
 class Attention:
     """Title and notifications of a terminal.
 
-    Only after `notify_after` seconds of work is the user notified; until then the user still looks.
+    The user is notified after `notify_after` seconds of work; until then the user still looks.
     """
 
     def __init__(
