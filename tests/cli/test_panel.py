@@ -6,10 +6,12 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 from inline_snapshot import snapshot
 
+from mudroom._cli.interactive.conversation import Conversation
 from mudroom._cli.interactive.panel import Panel
 from mudroom._cli.interactive.questions.approvals import ApprovalPrompt
 from mudroom._cli.interactive.questions.choice import Choice, match_answer
@@ -84,6 +86,10 @@ class ShownConversation:
     tree: RunTree = field(default_factory=RunTree)
     status: StatusLine = field(default_factory=StatusLine)
 
+    @property
+    def writer(self) -> ShownConversation:
+        return self
+
     def format_pending(self, columns: int, height: int) -> list[Line]:
         rows = wrap_last_lines(self.pending_text, columns, height) if height > 0 else []
         return [[(row, "")] for row in rows]
@@ -98,7 +104,7 @@ def make_panel(
 ) -> Panel:
     conversation = ShownConversation(events, pending, lines=ShownLines(queued))
     panel = Panel(glyphs)
-    panel.conversation = conversation
+    panel.conversation = cast("Conversation", conversation)
     for event in events:
         conversation.tree.apply(event)
         panel.apply(event)

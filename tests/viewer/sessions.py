@@ -1,6 +1,7 @@
 """Builders of sessions for the viewer tests: one with 200 children, and one with hostile text."""
 
 import random
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -20,6 +21,7 @@ from mudroom._core.events import (
     ToolCallFinished,
     TurnFinished,
     TurnStarted,
+    encode_event,
 )
 from mudroom._core.messages import (
     AssistantMessage,
@@ -31,6 +33,10 @@ from mudroom._core.messages import (
 )
 from mudroom._core.runs import Brief, Reason, Report
 from mudroom._core.tools import ToolResult
+from mudroom._projections.session_summary import SessionSummary, summarize_session
+from mudroom._viewer.sources import MAX_LISTED, EventPage, SessionList, collect_page
+from mudroom._viewer.work import WorkPage, WorkQuery
+from mudroom.errors import UnknownName
 from mudroom.testing.event_builders import tool_call_started
 
 WORDS = (
@@ -437,3 +443,38 @@ async def write_session(home: Path, builder: SessionBuilder) -> None:
         await journal.append(*builder.events)
     finally:
         await journal.close()
+
+
+class SingleSession:
+    """A source with one complete session, given as its events, oldest first."""
+
+    def __init__(self, session: str, events: Iterable[StoredEvent]) -> None:
+        self._events = list(events)
+        summary = SessionSummary(
+            id=session,
+            when=self._events[-1].at if self._events else 0.0,
+            size=sum(len(encode_event(event)) for event in self._events),
+        )
+        self._listed = summarize_session(summary, self._events)
+
+    async def list_sessions(self, limit: int = MAX_LISTED, start: str = "") -> SessionList:
+        listed = [self._listed] if self._listed.id.startswith(start) else []
+        return SessionList(listed, len(listed))
+
+    async def list_ids(self) -> list[str]:
+        return [self._listed.id]
+
+    async def read_page(self, session: str, after: int) -> EventPage:
+        if session != self._listed.id:
+            raise UnknownName("session", session, [self._listed.id])
+        return await collect_page(self._iterate(after), after)
+
+    async def _iterate(self, after: int) -> AsyncIterator[StoredEvent]:
+        for event in self._events[after:]:
+            yield event
+
+    async def read_change_stamp(self, session: str) -> object:
+        return session
+
+    async def read_work(self, session: str, query: WorkQuery) -> WorkPage:
+        return WorkPage(error="The files of this run are not kept here.")

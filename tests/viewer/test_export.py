@@ -14,6 +14,7 @@ import aiohttp
 from tests.viewer.sessions import (
     HOSTILE_TEXT,
     SessionBuilder,
+    SingleSession,
     build_hostile_session,
     build_large_session,
     write_session,
@@ -21,7 +22,6 @@ from tests.viewer.sessions import (
 
 from mudroom._cli.actions.serve_viewer import can_open_browser
 from mudroom._viewer.export import render_single_file
-from mudroom._viewer.sources import SingleSession
 
 
 def read_embedded(page: str) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.half_open import check_half_open
-from tests.viewer.sessions import SessionBuilder, write_session
+from tests.viewer.sessions import SessionBuilder, SingleSession, write_session
 
 from mudroom._adapters.journals.sqlite.journal import SqliteJournal
 from mudroom._adapters.journals.sqlite.store import SqliteStore
@@ -23,7 +23,7 @@ from mudroom._core.events import NoteInjected, SessionClosed, SessionOpened
 from mudroom._platform.connection_limits import ConnectionLimits
 from mudroom._viewer import listener
 from mudroom._viewer.server import ViewerAddress, open_viewer, serve
-from mudroom._viewer.sources import SessionSource, SingleSession, StoredSessions
+from mudroom._viewer.sources import SessionSource, StoredSessions
 from mudroom.errors import UsageError
 from mudroom.testing.sample_events import every_event
 

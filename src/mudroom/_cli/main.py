@@ -18,7 +18,6 @@ _VERSION_FLAGS = ("--version", "-V", "-v")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command line, by default the arguments of this process, and exit with its code."""
     if arguments is None:
         arguments = sys.argv[1:]
     if len(arguments) == 1 and arguments[0] in _VERSION_FLAGS:  # fast: no imports
@@ -71,8 +70,8 @@ def _replace_closed_streams() -> None:
 
 
 def _exit_after_signal(code: int) -> None:
-    """Exit without the clean-up of the interpreter, which restores the default signal handlers."""
-    # During that clean-up, a second signal would replace the exit code.
+    # The clean-up of the interpreter would restore the default signal handlers, with which a second
+    # signal would replace the exit code.
     from contextlib import suppress
 
     for stream in (sys.stdout, sys.stderr):

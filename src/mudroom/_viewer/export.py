@@ -27,13 +27,7 @@ def load_page_files() -> dict[str, bytes]:
 
 
 async def render_single_file(source: SessionSource, session: str) -> AsyncIterator[str]:
-    """Yield the text of a page with one session in it.
-
-    Arguments:
-        session: the full id of a session of the source.
-
-    Raises UnknownName, JournalError.
-    """
+    """Yield the text of a page with one session in it. Raises UnknownName, JournalError."""
     texts = {name: body.decode() for name, body in load_page_files().items()}
     head, foot = texts["index.html"].split("</body>")
     script = "\n".join(texts[name] for name in _SCRIPT_LINK.findall(head))

@@ -12,14 +12,10 @@ LINK_CHARACTERS = 8
 
 
 async def make_session_link(url: str, source: SessionSource, session: str) -> str:
-    """Make the address of a session in a running viewer.
+    """Make the address of a session in a running viewer, or of the list for "".
 
     It contains only the first characters of the id if they are unique among the listed sessions;
     the page completes them.
-
-    Arguments:
-        url: address of the viewer, with its token.
-        session: full id, "" for the list of sessions.
     """
     if not session:
         return url

@@ -29,11 +29,7 @@ class ViewerAddress(Struct, frozen=True):
 
 
 class Listener(Struct, frozen=True):
-    """Sockets that browsers can connect to. A server accepts the connections later.
-
-    Arguments:
-        host: the address the sockets are bound to.
-    """
+    """Sockets that browsers can connect to. A server accepts the connections later."""
 
     host: str
     address: ViewerAddress
@@ -45,13 +41,10 @@ class Listener(Struct, frozen=True):
 
 
 def listen(*, host: str = "127.0.0.1", port: int = FIRST_PORT) -> Listener:
-    """Listen on the first free port.
+    """Listen on the first free port from `port` on, 0 for any.
 
-    Arguments:
-        host: the address to bind. Beyond loopback, only the token protects the sessions.
-        port: the first port to try; 0 picks any free port.
-
-    Raises UsageError if no port is free or the host is not an address of this machine.
+    Beyond loopback, only the token protects the sessions. Raises UsageError if no port is free or
+    the host is not an address of this machine.
     """
     token = secrets.token_urlsafe(24)
     sockets = _bind_first(host, port)

@@ -47,14 +47,7 @@ _CONTENT_TYPES = {
 async def open_viewer(
     source: SessionSource, *, host: str = "127.0.0.1", port: int = FIRST_PORT
 ) -> AsyncGenerator[ViewerAddress]:
-    """Serve the viewer while the block runs.
-
-    Arguments:
-        source: the sessions to show.
-        host, port: see `listen`.
-
-    Raises UsageError like `listen`.
-    """
+    """Serve the viewer while the block runs. Raises UsageError like `listen`."""
     async with serve(source, listen(host=host, port=port)) as address:
         yield address
 
@@ -70,7 +63,7 @@ async def serve(
     handlers = _Handlers(source)
     app.add_routes(
         [
-            web.get("/", handlers.send_page),
+            web.get("/", handlers.send_file),
             web.get("/api/sessions", handlers.send_sessions),
             web.get("/api/sessions/{session}/events", handlers.send_events),
             web.get("/api/sessions/{session}/live", handlers.stream_events),
@@ -97,23 +90,15 @@ class _Handlers:
         self._files = load_page_files()
         self.closing = asyncio.Event()
 
-    async def send_page(self, _: web.Request) -> web.Response:
-        return self._respond_with_file("index.html")
-
     async def send_file(self, request: web.Request) -> web.Response:
-        return self._respond_with_file(request.match_info["name"])
-
-    def _respond_with_file(self, name: str) -> web.Response:
+        name = request.match_info.get("name", "index.html")
         content_type = _CONTENT_TYPES.get(name[name.rfind(".") :])
         if name not in self._files or content_type is None:
             raise web.HTTPNotFound(text="There is no such page.\n")
         return web.Response(body=self._files[name], content_type=content_type, charset="utf-8")
 
     async def send_sessions(self, request: web.Request) -> web.Response:
-        """Respond with the list of sessions.
-
-        The parameter `limit` is its maximum length, and `start` a prefix of the ids.
-        """
+        """Respond with at most `limit` sessions whose ids begin with `start`."""
         limit = request.query.get("limit")
         error = "`limit` must be a number of sessions.\n"
         maximum = _parse_number(limit, error) or MAX_LISTED
@@ -124,7 +109,6 @@ class _Handlers:
         return web.Response(body=msgspec.json.encode(listed), content_type="application/json")
 
     async def send_events(self, request: web.Request) -> web.Response:
-        """Respond with one page of events after position `after`."""
         page = await self._read_page(request, _parse_position(request.query.get("after")))
         return web.Response(body=encode_page(page), content_type="application/json")
 
@@ -142,9 +126,9 @@ class _Handlers:
         return web.Response(body=msgspec.json.encode(page), content_type="application/json")
 
     async def stream_events(self, request: web.Request) -> web.StreamResponse:
-        """Stream events as they are recorded; each event's id is its position.
+        """Stream events as they are recorded, after `Last-Event-ID` or `after`.
 
-        The stream starts after `Last-Event-ID`, or after position `after`.
+        The id of an event is its position.
         """
         last_id = request.headers.get("Last-Event-ID")
         after = _parse_position(last_id or request.query.get("after"))
@@ -233,12 +217,10 @@ _USE_PRINTED_ADDRESS = "Use the whole address that `mudroom view` printed.\n"
 
 
 def make_auth_middleware(token: str, host: str) -> Middleware:
-    """Make a middleware that refuses requests without the token or for another host name.
+    """Refuse requests without the token, or for a host name other than the bound one.
 
-    Arguments:
-        token: expected in the query of the first request and then in a cookie, or in an
-            Authorization header.
-        host: the address the server is bound to.
+    The token is expected in the query of the first request and then in a cookie, or in an
+    Authorization header.
     """
 
     @web.middleware
@@ -250,17 +232,16 @@ def make_auth_middleware(token: str, host: str) -> Middleware:
 
 
 async def add_security_headers(_: web.Request, response: web.StreamResponse) -> None:
-    """Add the security headers to a response before it is sent."""
     response.headers.update(_HEADERS)
 
 
 def get_cookie_name(request: web.Request) -> str:
-    """Return the cookie's name. It contains the port, because all ports share cookies."""
+    """Name the cookie by its port, because all ports share cookies."""
     return f"mudroom-{request.url.port}"
 
 
 def _refuse(request: web.Request, token: str, host: str) -> web.Response | None:
-    """Return the response that refuses a request, None if the request is allowed."""
+    """Return the response that refuses a request, None if it is allowed."""
     # A page of another site can point its own host name at this address (DNS rebinding).
     if not is_own_host(request.headers.get("Host", ""), host, _get_bound_port(request)):
         text = f"The viewer is not known by this host name. {_USE_PRINTED_ADDRESS}"

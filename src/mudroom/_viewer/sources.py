@@ -1,11 +1,11 @@
-"""Where the viewer's sessions come from: a store, or one complete session."""
+"""Where the viewer's sessions come from."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 import msgspec
@@ -17,8 +17,8 @@ from .._adapters.output_filters import Redactor
 from .._core.events import StoredEvent, encode_event
 from .._core.ports import SessionInfo, SessionStore
 from .._projections.safe_text import redact_event
-from .._projections.session_summary import SessionSummary, summarize_session
-from ..errors import JournalError, UnknownName
+from .._projections.session_summary import SessionSummary
+from ..errors import JournalError
 from .work import WorkPage, WorkQuery, read_work
 
 # Sessions in the list, newest first, unless the reader asks for more.
@@ -34,15 +34,10 @@ FRESH_SECONDS = 2.0
 MAX_PROMPT = 400
 
 
-NO_WORK = WorkPage(error="The files of this run are not kept here.")
-
-
 class EventPage(Struct, frozen=True):
     """Consecutive events of a session, as (position, JSON).
 
-    Arguments:
-        has_more: true if there are already further events.
-        error: why further events cannot be read, "" if they can.
+    `has_more` events exist already; an error keeps further ones from being read.
     """
 
     events: list[tuple[int, bytes]]
@@ -58,14 +53,8 @@ class SessionList(Struct, frozen=True):
 
 
 class SessionSource(Protocol):
-    """Provides the sessions to show."""
-
     async def list_sessions(self, limit: int = MAX_LISTED, start: str = "") -> SessionList:
-        """Return the newest sessions, at most `limit`. Raises JournalError.
-
-        Arguments:
-            start: prefix of the ids; no other sessions are read.
-        """
+        """Return the newest sessions whose ids begin with `start`. Raises JournalError."""
         ...
 
     async def list_ids(self) -> list[str]:
@@ -73,7 +62,7 @@ class SessionSource(Protocol):
         ...
 
     async def read_page(self, session: str, after: int) -> EventPage:
-        """Return at most PAGE_BYTES of events after position `after`.
+        """Return at most PAGE_BYTES of events after a position.
 
         Raises UnknownName, JournalError.
         """
@@ -89,11 +78,7 @@ class SessionSource(Protocol):
 
 
 class StoredSessions:
-    """The sessions of a store.
-
-    Arguments:
-        home: mudroom's state folder, which has the isolated workspaces; "" for none.
-    """
+    """The sessions of a store. Without `home`, there are no isolated workspaces."""
 
     def __init__(self, store: SessionStore, home: str = "") -> None:
         self._store = store
@@ -112,7 +97,7 @@ class StoredSessions:
     async def read_page(self, session: str, after: int) -> EventPage:
         journal = await self._store.open(session, read_only=True)
         try:
-            return await _read_page(journal.read(after), after)
+            return await collect_page(journal.read(after), after)
         finally:
             await journal.close()
 
@@ -127,7 +112,7 @@ class StoredSessions:
 
     async def read_work(self, session: str, query: WorkQuery) -> WorkPage:
         if not self._home:
-            return NO_WORK
+            return WorkPage(error="The files of this run are not kept here.")
         info = await self._store.read_info(session)
         return await asyncio.to_thread(read_work, self._home, info.id, query)
 
@@ -135,46 +120,10 @@ class StoredSessions:
         stamp = (info, await self._store.find_writer(info.id))
         known = self._summaries.get(info.id)
         if known is None or known[0] != stamp:
-            known = (stamp, _shorten(await read_summary(self._store, info)))
+            summary = await read_summary(self._store, info)
+            known = (stamp, replace(summary, prompt=summary.prompt[:MAX_PROMPT]))
             self._summaries[info.id] = known
         return known[1]
-
-
-class SingleSession:
-    """One complete session, given as its events.
-
-    Arguments:
-        session: its id.
-        events: all events, oldest first.
-    """
-
-    def __init__(self, session: str, events: Iterable[StoredEvent]) -> None:
-        events = list(events)
-        self._events = events
-        summary = SessionSummary(
-            id=session,
-            when=events[-1].at if events else 0.0,
-            size=sum(len(encode_event(event)) for event in events),
-        )
-        self._listed = _shorten(summarize_session(summary, events))
-
-    async def list_sessions(self, limit: int = MAX_LISTED, start: str = "") -> SessionList:
-        listed = [self._listed] if self._listed.id.startswith(start) else []
-        return SessionList(listed, len(listed))
-
-    async def list_ids(self) -> list[str]:
-        return [self._listed.id]
-
-    async def read_page(self, session: str, after: int) -> EventPage:
-        if session != self._listed.id:
-            raise UnknownName("session", session, [self._listed.id])
-        return await _read_page(_iterate(self._events[after:]), after)
-
-    async def read_change_stamp(self, session: str) -> object:
-        return session
-
-    async def read_work(self, session: str, query: WorkQuery) -> WorkPage:
-        return NO_WORK
 
 
 async def iterate_pages(source: SessionSource, session: str) -> AsyncIterator[EventPage]:
@@ -187,11 +136,7 @@ async def iterate_pages(source: SessionSource, session: str) -> AsyncIterator[Ev
         yield page
 
 
-def _shorten(summary: SessionSummary) -> SessionSummary:
-    return replace(summary, prompt=summary.prompt[:MAX_PROMPT])
-
-
-async def _read_page(stored: AsyncIterator[StoredEvent], after: int) -> EventPage:
+async def collect_page(stored: AsyncIterator[StoredEvent], after: int) -> EventPage:
     events: list[tuple[int, bytes]] = []
     redact = Redactor(os.environ)
     size = 0
@@ -205,11 +150,6 @@ async def _read_page(stored: AsyncIterator[StoredEvent], after: int) -> EventPag
     except JournalError as error:
         return EventPage(events, error=str(error))
     return EventPage(events)
-
-
-async def _iterate(events: Iterable[StoredEvent]) -> AsyncIterator[StoredEvent]:
-    for event in events:
-        yield event
 
 
 def encode_page(page: EventPage) -> bytes:

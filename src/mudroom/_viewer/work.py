@@ -26,13 +26,10 @@ MAX_BYTES = 1 << 20
 
 
 class WorkQuery(Struct, frozen=True):
-    """Ids of the trees of a run's work, taken from its events.
+    """Ids of the trees at the start and the end of a run, taken from its events.
 
-    Arguments:
-        base, tree: ids of the trees at the start and the end of the run.
-        ours: tree of the parent's files when the merge had a conflict, "" without one.
-        both: tree with both sides between conflict marks, "" if there is none.
-        conflicts: paths of the files in conflict.
+    After a conflict, `ours` is the tree of the parent's files, and `both` has both sides between
+    conflict marks.
     """
 
     base: str
@@ -43,8 +40,6 @@ class WorkQuery(Struct, frozen=True):
 
 
 class WorkQueries:
-    """Collects the queries for the work of all runs from a session's events."""
-
     def __init__(self) -> None:
         self._works: dict[str, Work] = {}
         self._conflicts: dict[str, WorkMerged] = {}
@@ -60,7 +55,6 @@ class WorkQueries:
                 self._conflicts[event.child] = event
 
     def list_all(self) -> Iterator[tuple[str, WorkQuery]]:
-        """Yield the id of each run that has work, with its query."""
         for run, work in self._works.items():
             query = WorkQuery(work.base, work.tree)
             if conflict := self._conflicts.get(run):
@@ -70,11 +64,9 @@ class WorkQueries:
 
 
 class ChangedFile(Struct, frozen=True):
-    """A file changed by a run.
+    """A file changed by a run: "added", "modified", "deleted" or "type".
 
-    Arguments:
-        change: "added", "modified", "deleted" or "type".
-        lines: the difference; empty if the content is binary or too large.
+    The difference is empty if the content is binary or too large.
     """
 
     path: str
@@ -94,12 +86,7 @@ class ConflictSides(Struct, frozen=True):
 
 
 class WorkPage(Struct, frozen=True):
-    """The changes made by a run.
-
-    Arguments:
-        omitted: number of changed files not listed.
-        error: why the work cannot be read, "" if it can.
-    """
+    """The changes made by a run, with the number of files not listed."""
 
     files: list[ChangedFile] = []
     conflicts: list[ConflictSides] = []
@@ -108,10 +95,7 @@ class WorkPage(Struct, frozen=True):
 
 
 def read_work(home: str, session: str, query: WorkQuery) -> WorkPage:
-    """Read the changes made by a run. The function blocks.
-
-    Arguments:
-        home: mudroom's state folder.
+    """Read the changes made by a run; this blocks.
 
     Raises UsageError if the query does not consist of tree ids.
     """
@@ -148,7 +132,6 @@ def _read_sides(store: GitStore, query: WorkQuery) -> list[ConflictSides]:
 
 
 def _read_files(store: GitStore, tree: str, paths: Sequence[str]) -> dict[str, str | None]:
-    """Read those of the files that exist in a tree, as text."""
     entries = store.list_entries(tree, paths)
     return {path: _read_text(store, entry.id) for path, entry in entries.items()}
 

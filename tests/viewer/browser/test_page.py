@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from tests.projections.test_cache_use import make_misses
 from tests.viewer.sessions import (
     SessionBuilder,
+    SingleSession,
     build_hostile_session,
     build_large_session,
     write_session,
@@ -35,7 +36,7 @@ from mudroom._projections.run_tree import RunTree
 from mudroom._projections.transcript import build_transcript
 from mudroom._viewer.export import render_single_file
 from mudroom._viewer.server import open_viewer
-from mudroom._viewer.sources import SingleSession, StoredSessions
+from mudroom._viewer.sources import StoredSessions
 from mudroom.testing.event_builders import turn_events
 
 from .conftest import Page

@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.viewer.sessions import SessionBuilder, write_session
+from tests.viewer.sessions import SessionBuilder, SingleSession, write_session
 
 from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._core.runs import Reason
 from mudroom._viewer.export import render_single_file
 from mudroom._viewer.server import open_viewer
-from mudroom._viewer.sources import SingleSession, StoredSessions
+from mudroom._viewer.sources import StoredSessions
 
 from .conftest import Page
 from .test_page import SCREENSHOTS, read_texts

@@ -63,33 +63,18 @@ def load_agents(cwd: str) -> LoadedAgents:
     )
 
 
-def check_commands(cwd: str) -> list[Diagnostic]:
-    """List the problems of the command files that apply in a folder."""
-    return agent_files.check_commands(cwd, **_find_sources(cwd))
-
-
 def load_styles(cwd: str) -> LoadedStyles:
     return agent_files.load_output_styles(cwd, **_find_sources(cwd))
 
 
 def _find_sources(cwd: str) -> dict[str, Any]:
-    """Return the user's home folder, and the plugins, whose files count besides those here."""
+    """Return the user's home folder and the plugins, whose files count besides those here."""
     programs = load_programs(load_settings(cwd), cwd)
     plugins = programs.plugins if programs else ()
     return {"user_home": os.environ.get("HOME", ""), "plugins": plugins}
 
 
-def list_child_models(cwd: str, notices: list[Notice]) -> dict[str, str]:
-    """Resolve the setting `child_model`. Raises UsageError.
-
-    Arguments:
-        notices: one is added for each rule that is not used.
-    """
-    return _resolve_rules(cwd, load_agents(cwd), notices)
-
-
 def collect_findings(cwd: str) -> list[Diagnostic]:
-    """List all remarks on agent files, skills, output styles, commands and context files."""
     context = agent_files.load_context_files(cwd, user_home=os.environ.get("HOME", ""))
     loaded = load_agents(cwd)
     agents = (*loaded.agents, *loaded.main_agents)
@@ -97,7 +82,7 @@ def collect_findings(cwd: str) -> list[Diagnostic]:
         *loaded.diagnostics,
         *(each for agent in agents for each in _check_model(agent, loaded.paths[agent.name])),
         *load_styles(cwd).diagnostics,
-        *check_commands(cwd),
+        *agent_files.check_commands(cwd, **_find_sources(cwd)),
         *context.diagnostics,
     ]
 
@@ -115,7 +100,6 @@ def _check_model(agent: Agent, path: str) -> Iterator[Diagnostic]:
 
 
 def print_agents(cwd: str, *, as_json: bool = False) -> None:
-    """Print agents, skills, output styles and the number of findings."""
     loaded = load_agents(cwd)
     styles = load_styles(cwd)
     findings = [*loaded.diagnostics, *styles.diagnostics]
@@ -143,15 +127,10 @@ def print_agents(cwd: str, *, as_json: bool = False) -> None:
         print_entry(f"{counts}: mudroom agents check shows them.")
 
 
-def list_usable_agents(cwd: str) -> list[Agent]:
-    """List a folder's agents and the built-in ones."""
-    return list(_collect_agents(load_agents(cwd)).values())
-
-
 def _list_rows(cwd: str, loaded: LoadedAgents) -> Iterator[dict[str, Any]]:
-    rules = _resolve_rules(cwd, loaded)
+    rules = resolve_rules(cwd, loaded)
     trusts_folder = is_trusted(load_settings(cwd), cwd)
-    for agent in _collect_agents(loaded).values():
+    for agent in collect_agents(loaded).values():
         used = _restrict(agent, loaded, trusts_folder=trusts_folder)
         yield {
             "name": agent.name,
@@ -164,8 +143,7 @@ def _list_rows(cwd: str, loaded: LoadedAgents) -> Iterator[dict[str, Any]]:
         }
 
 
-def _collect_agents(loaded: LoadedAgents) -> dict[str, Agent]:
-    """Map names to the agents of files, and to the built-in agents that no file replaces."""
+def collect_agents(loaded: LoadedAgents) -> dict[str, Agent]:
     agents = {agent.name: agent for agent in (*loaded.agents, *loaded.main_agents)}
     for name in agent_files.BUILTIN_AGENTS:
         if name not in agents:
@@ -173,9 +151,13 @@ def _collect_agents(loaded: LoadedAgents) -> dict[str, Agent]:
     return agents
 
 
-def _resolve_rules(
+def resolve_rules(
     cwd: str, loaded: LoadedAgents, notices: list[Notice] | None = None
 ) -> dict[str, str]:
+    """Resolve the setting `child_model`; add a notice for each rule that is not used.
+
+    Raises UsageError.
+    """
     agents = {name: agent_files.load_builtin_agent(name) for name in agent_files.BUILTIN_AGENTS}
     agents |= {agent.name: agent for agent in loaded.agents}
     settings = load_settings(cwd)
@@ -200,10 +182,10 @@ def _find_child_model(agent: Agent, rules: Mapping[str, str]) -> str:
 def print_agent(cwd: str, name: str) -> None:
     """Print one agent as it would run. Raises UnknownName."""
     loaded = load_agents(cwd)
-    agent = find_agent(name, _collect_agents(loaded))
+    agent = find_agent(name, collect_agents(loaded))
     path = loaded.paths.get(agent.name, "")
     used = _restrict(agent, loaded, trusts_folder=is_trusted(load_settings(cwd), cwd))
-    model = _find_child_model(used, _resolve_rules(cwd, loaded))
+    model = _find_child_model(used, resolve_rules(cwd, loaded))
     unused_model = ""
     if agent.model != used.model:
         unused_model = f"{agent.model} (the folder is not trusted)"
@@ -281,10 +263,9 @@ def create_agent_file(cwd: str, name: str) -> None:
 
 
 def check_agent_files(cwd: str, paths: Iterable[str]) -> int:
-    """Print the problems of files; return 1 if one of the files cannot be used, else 0.
+    """Print the problems of files, by default of all that apply in `cwd`.
 
-    Arguments:
-        paths: files and folders; none means all files that apply in the folder `cwd`.
+    Returns 1 if one of the files cannot be used, else 0.
     """
     load_settings(cwd)  # see `create_agent_file`
     named = list(paths)

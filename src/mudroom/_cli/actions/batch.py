@@ -70,7 +70,6 @@ def check_input(file: str) -> None:
 
 @contextmanager
 def open_input(file: str) -> Generator[InputFile]:
-    """Yield the input inside the `with` block."""
     if file != STDIN:
         yield InputFile(Path(file))
         return
@@ -215,7 +214,7 @@ def _create_session(
         start,
         programs=programs,
         budget=Budget(usd=flags.max_budget_usd),
-        max_children=_MAX_CHILDREN,  # --parallel limits the lines; their children need places, too
+        max_children=_MAX_CHILDREN,
         prices=True,
     )
 

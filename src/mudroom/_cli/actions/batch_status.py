@@ -63,18 +63,14 @@ def name_session(output: Path) -> str:
 
 
 async def find_session(store: SessionStore, out: str) -> str:
-    """Return the session of the batch with this output, or "" if there is none."""
+    """Return the session of the batch with this output, "" if there is none."""
     with suppress(UnknownName):
         return await store.find(name_session(resolve_output(out)))
     return ""
 
 
 def show_status(cwd: str, out: str | None, *, as_json: bool) -> None:
-    """Print the status of a batch.
-
-    Arguments:
-        out: the batch's output; None for the only one that runs.
-    """
+    """Print the status of a batch, by default of the only one that runs."""
     home = load_settings(cwd).home
     session, is_running = run_event_loop(_find_batch(home, out))
     status = StatusFile(home, session).read()

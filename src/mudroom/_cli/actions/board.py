@@ -57,11 +57,7 @@ def print_task(cwd: str, task_id: int, *, as_json: bool) -> None:
 def add_task(
     cwd: str, subject: str, description: str | None, blockers: Iterable[int], entries: Iterable[str]
 ) -> None:
-    """Add a task and print it.
-
-    Arguments:
-        entries: metadata as "KEY=VALUE"; a value is JSON, or else plain text.
-    """
+    """Add a task and print it. The values of `entries`, "KEY=VALUE", are JSON, else text."""
     metadata = dict(map(_parse_entry, entries))
     with open_board(cwd) as board:
         print(format_task(board.add(subject, description or "", blockers, metadata)))
@@ -79,7 +75,6 @@ def _parse_entry(entry: str) -> tuple[str, Any]:
 
 
 def complete_task(cwd: str, task_ids: Iterable[int]) -> None:
-    """Mark tasks as done, and print the tasks that are ready now."""
     with open_board(cwd) as board:
         for task_id in task_ids:
             ready = board.mark_done(task_id)

@@ -39,10 +39,7 @@ _POLL_SECONDS = 0.5
 def run_board(cwd: str, *, agent: str, parallel: int, quiet: bool, **flags: object) -> int:
     """Work on the tasks of the board; return 0 if all are completed.
 
-    Arguments:
-        agent: works on tasks that name no agent.
-        parallel: maximum number of tasks at the same time.
-        flags: settings given as flags.
+    `agent` works on tasks that name none; `flags` are settings.
     """
     return run_event_loop(_run_board(cwd, agent, parallel, quiet=quiet, flags=flags))
 
@@ -74,13 +71,6 @@ async def _run_board(
 
 
 class BoardRunner:
-    """Lets runs of one session work on a board's tasks.
-
-    Arguments:
-        agent: works on tasks that name no agent.
-        print_line: prints one line for the user.
-    """
-
     def __init__(
         self, board: TaskBoard, session: Session, agent: str, print_line: Callable[[str], None]
     ) -> None:

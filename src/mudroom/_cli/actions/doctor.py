@@ -54,11 +54,7 @@ _SERVE = "mcp serve"
 
 
 def check_servers(specs: Sequence[ServerSpec], settings: Settings, cwd: str) -> Iterable[Check]:
-    """Start the servers, all at the same time, and stop them again; return a check of each.
-
-    Arguments:
-        specs: trusted servers only, because they are started.
-    """
+    """Start these trusted servers, all at the same time, and stop them again."""
     return asyncio.run(_check_servers(specs, settings, cwd)) if specs else ()
 
 
@@ -94,7 +90,6 @@ def _make_check(spec: ServerSpec, status: ServerStatus, seconds: float) -> Check
 
 
 def check_mcp_package() -> Check:
-    """Check for the package that the MCP client and `mudroom mcp serve` need."""
     try:
         return Check(_SERVE, "ok", f"hosts can start it; package mcp {version('mcp')}")
     except PackageNotFoundError:
@@ -120,23 +115,18 @@ def print_checks(*, model: str | None = None, as_json: bool) -> int:
     for check in all_checks:
         checks.append(check)
         if not as_json:
-            _print_check(check)
+            print_entry(f"{STATE_LABELS[check.state]}  {check.name}: {check.result}", indent=6)
+            if check.remedy:
+                print_rows([("    ", check.remedy)])
     if as_json:
         print_json({"version": __version__, "checks": checks})
     return int(any(check.state == "fail" for check in checks))
 
 
-def _print_check(check: Check) -> None:
-    print_entry(f"{STATE_LABELS[check.state]}  {check.name}: {check.result}", indent=6)
-    if check.remedy:
-        print_rows([("    ", check.remedy)])
-
-
 def run_checks(environ: Mapping[str, str], *, starts_servers: bool) -> Iterator[Check]:
     """Run all checks, one after another.
 
-    Arguments:
-        starts_servers: start each MCP server that a session here would use, once.
+    `starts_servers`: start each MCP server that a session here would use.
     """
     yield Check("mudroom", "ok", __version__)
     yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")
@@ -163,7 +153,6 @@ def run_checks(environ: Mapping[str, str], *, starts_servers: bool) -> Iterator[
 
 
 def _report(name: str, checks: Iterator[Check], remedy: str = "") -> Iterator[Check]:
-    """Yield the checks; an error of theirs is a failed check."""
     try:
         yield from checks
     except MudroomError as error:
@@ -224,7 +213,6 @@ def _check_workspaces(home: str) -> Iterator[Check]:
 
 
 async def _read_newest_journals(home: str) -> tuple[int, list[str]]:
-    """Read the newest journals to their ends; return how many there are, and the errors."""
     store = open_store(home)
     newest = (await store.list())[:CHECKED_SESSIONS]
     errors: list[str] = []
@@ -283,11 +271,11 @@ def _check_agents() -> Iterator[Check]:
 
 
 def _check_child_models(environ: Mapping[str, str]) -> Iterator[Check]:
-    from .agents import list_child_models
+    from .agents import load_agents, resolve_rules
 
     name = "child models"
     notices: list[Notice] = []
-    models = list_child_models(".", notices)
+    models = resolve_rules(".", load_agents("."), notices)
     reasons = {model: explain_unusable(model, environ) for model in models.values() if model}
     unusable = [f"{model} cannot be used ({why})" for model, why in reasons.items() if why]
     if unusable:
@@ -318,11 +306,7 @@ def _check_permissions() -> Iterator[Check]:
 
 
 def _check_programs(*, starts_servers: bool) -> Iterator[Check]:
-    """Check MCP servers, hooks and plugins, and their files; no row for what there is not.
-
-    Arguments:
-        starts_servers: start each server that is used.
-    """
+    """Check MCP servers, hooks, plugins and their files; no row for what there is not."""
     from .programs.load_programs import require_programs
 
     settings = load_settings(".")
@@ -402,11 +386,9 @@ def _check_program(name: str, path: str | None, missing: str, remedy: str) -> Ch
 
 
 class Check(Struct, frozen=True):
-    """The result of one check.
+    """The result of one check, with what to do about it.
 
-    Arguments:
-        name: subject of the check. state: "ok", "warn" (mudroom works without it) or "fail".
-        result: one sentence. remedy: what to do about it, "" for nothing.
+    `state` is "ok", "warn" (mudroom works without it) or "fail".
     """
 
     name: str
@@ -487,7 +469,7 @@ def _refuse_replay(name: str) -> Model:
 async def _ask(
     model: Model, config: RequestConfig
 ) -> tuple[AssistantMessage, float, list[RetryNotice]]:
-    """Return the answer, the seconds it took, and what had to be repaired before it."""
+    """Return the answer, its seconds, and what had to be repaired before it."""
     started_at = time.monotonic()
     notices: list[RetryNotice] = []
     answer = AssistantMessage(())

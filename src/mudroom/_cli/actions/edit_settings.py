@@ -21,28 +21,17 @@ def print_settings(name: str | None = None) -> None:
         if names[0] not in config.SETTING_NAMES:
             raise UnknownName("setting", name, config.SETTING_NAMES)
     print_rows(
-        [
-            (
-                setting,
-                _describe_setting(setting, settings.get(setting)),
-                settings.get_origin(setting),
-            )
-            for setting in names
-        ]
+        [(key, _format_value(key, settings.get(key)), settings.get_origin(key)) for key in names]
     )
 
 
-def _describe_setting(setting: str, value: object) -> str:
-    if setting == "store" and value:
+def _format_value(setting: str, value: object) -> str:
+    if value is None or value == "":
+        return "(none)"
+    if setting == "store":
         from ..._adapters.journals import sessions  # slow to import
 
         return sessions.hide_password(str(value))
-    return _format_value(value)
-
-
-def _format_value(value: object) -> str:
-    if value is None or value == "":
-        return "(none)"
     if isinstance(value, Mapping):
         rules = cast("Mapping[str, str]", value)
         return "; ".join(f"{agent}={model}" for agent, model in rules.items())
@@ -50,10 +39,7 @@ def _format_value(value: object) -> str:
 
 
 def change_setting(name: str, value: str) -> None:
-    """Set a value in the user's file and print the file's path.
-
-    Arguments:
-        value: "" removes the setting.
+    """Set a value in the user's file and print the file's path; "" removes the setting.
 
     Raises UsageError for a setting or a value that cannot be used.
     """

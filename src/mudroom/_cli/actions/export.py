@@ -53,14 +53,9 @@ def export_session(
 ) -> None:
     """Write a session to a file or a folder, or send its spans.
 
-    Arguments:
-        name: id, beginning of an id, name, or "last" for the last session of this folder.
-        export_format: "jsonl", "md", "html", "fixture" or "otel".
-        target: a folder for "jsonl", else a file; STDOUT is the current folder or standard output.
-        html: the target of the format "html", whatever the others are; None for none.
-        store: address of the database with the session, None for the settings' store.
-
-    Raises UnknownName, UsageError, JournalError.
+    `target` is a folder for "jsonl", else a file; STDOUT is the current folder or standard output.
+    `html` is the target of the format "html", whatever the others are. Raises UnknownName,
+    UsageError, JournalError.
     """
     if html is not None or export_format == "html":
         export_html(name, html or target, store=store)
@@ -75,7 +70,10 @@ def export_session(
     session_id, stored = asyncio.run(read_session(home, name))
     events = list(redact_events(stored, Redactor(os.environ)))
     if export_format == "jsonl":
-        _write_transcripts(session_id, events, "." if target == STDOUT else target)
+        folder = Path("." if target == STDOUT else target)
+        paths = write_transcripts(session_id, events, folder)
+        children = count_noun(sum(path.match("agent-*.jsonl") for path in paths), "child run")
+        print_notice(f"{paths[0] if paths else folder}, and {children}")
         return
     if export_format == "md":
         text = sanitize("".join(render_session_markdown(events)))
@@ -90,11 +88,8 @@ def export_session(
         print_notice(f"{target} ({len(data):,} bytes)")
 
 
-def _export_traces(name: str, *, store: str | None = None) -> None:
+def _export_traces(name: str, *, store: str | None) -> None:
     """Send a session's spans, with the same ids as live.
-
-    Arguments:
-        name, store: as for `export_session`.
 
     Raises UnknownName, JournalError, and UsageError if the spans cannot be sent.
     """
@@ -141,12 +136,6 @@ def check_target_file(target: str) -> None:
         raise UsageError(f"{target} cannot be written: {folder} is not a folder. {remedy}")
 
 
-def _write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: str) -> None:
-    paths = write_transcripts(session_id, events, Path(folder))
-    children = [path for path in paths if path.match("agent-*.jsonl")]
-    print_notice(f"{paths[0] if paths else folder}, and {count_noun(len(children), 'child run')}")
-
-
 def write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: Path) -> list[Path]:
     """Write a session's transcripts below a folder, readable only by the user; return the paths."""
     from ..._projections.claude import ClaudeTranscripts
@@ -167,7 +156,6 @@ def write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: Pa
 def redact_events(
     events: Iterable[StoredEvent], redact: Callable[[str], str]
 ) -> Iterator[StoredEvent]:
-    """Apply `redact` to every text in the events."""
     for event in events:
         yield msgspec.convert(redact_fields(event, redact), StoredEvent)
 
@@ -190,12 +178,8 @@ def redact_fields(value: object, redact: Callable[[str], str]) -> object:
     return redact_value(fields)
 
 
-def export_html(name: str, target: str, *, store: str | None = None) -> None:
-    """Write a page with one session, secrets removed.
-
-    Arguments:
-        name: see `choose_session`. target: a file, or STDOUT. store: see `serve_viewer`.
-    """
+def export_html(name: str, target: str, *, store: str | None) -> None:
+    """Write a page with one session, secrets removed."""
     home = load_settings(".", store=store).home
     session_id = asyncio.run(choose_session(home, name or "last"))
     source = StoredSessions(open_store(home), home)
@@ -215,9 +199,7 @@ def export_html(name: str, target: str, *, store: str | None = None) -> None:
 async def render_session(home: str, session_id: str, suffix: str) -> AsyncIterator[str]:
     """Yield a session as text, secrets removed.
 
-    Arguments:
-        suffix: of the target file: ".html" is the viewer's page, ".md" is Markdown, anything else
-            is plain text.
+    With the suffix ".html" it is the viewer's page, with ".md" Markdown, else plain text.
     """
     if suffix == ".html":
         source = _RedactedSource(StoredSessions(open_store(home), home))
@@ -270,7 +252,6 @@ _MAX_HEADING_LEVEL = 6
 
 
 def render_session_markdown(events: Sequence[StoredEvent]) -> Iterator[str]:
-    """Yield the page: each run with its messages, its child runs below it."""
     events_by_run: dict[str, list[StoredEvent]] = {}
     for event in events:
         events_by_run.setdefault(event.run, []).append(event)
@@ -314,7 +295,7 @@ def _render_message(message: Message) -> Iterator[str]:
 
 
 def _make_code_block(text: str, language: str = "") -> str:
-    """Return the text as a code block with a fence longer than any row of backticks in it."""
+    """Fence a text with more backticks than any row of them in it."""
     longest = max((len(ticks) for ticks in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"\n{fence}{language}\n{sanitize(text).rstrip()}\n{fence}\n"

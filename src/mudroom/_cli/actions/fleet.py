@@ -31,8 +31,7 @@ _STATUS_REQUEST = FleetRequest()
 def print_status(session: str | None = None, *, as_json: bool = False) -> None:
     """Print the workers of running sessions.
 
-    Arguments:
-        session: the start of the id of the only session to show; None shows all.
+    `session` is the start of the id of the only one to show.
     """
     home = load_settings(".").home
     statuses, silent = _ask_all(home, _find_sessions(home, session))
@@ -40,20 +39,19 @@ def print_status(session: str | None = None, *, as_json: bool = False) -> None:
         print_notice(f"session {each[:_SHORT_ID]} has not answered within {_ANSWER_SECONDS:.0f} s")
     if as_json:
         print_json(statuses)
-    elif not statuses and not silent:
+        return
+    if not statuses and not silent:
         print_entry("No running session has worker processes.")
         print_entry('Start one: mudroom --worker process -p "PROMPT"')
-    for status in [] if as_json else statuses:
+    for status in statuses:
         _print_workers(status)
 
 
 def drain_workers(worker: str | None, session: str | None, *, wait: bool) -> None:
     """Drain workers of one session.
 
-    Arguments:
-        worker: a worker's number, or the name of a machine; None drains all.
-        session: the start of the session's id; None for the only session.
-        wait: wait until the workers have ended.
+    `worker` is a number or the name of a machine, None for all; `session` is the start of an id,
+    None for the only session.
     """
     home = load_settings(".").home
     sessions = _find_sessions(home, session)
@@ -82,7 +80,6 @@ def drain_workers(worker: str | None, session: str | None, *, wait: bool) -> Non
 
 
 def _find_sessions(home: str, start: str | None) -> list[str]:
-    """Return the ids of running sessions with workers. Raises UsageError for an unknown start."""
     sessions = [each for each in list_fleets(home) if each.startswith(start or "")]
     if start and not sessions:
         raise UsageError(
@@ -94,7 +91,6 @@ def _find_sessions(home: str, start: str | None) -> list[str]:
 
 
 def _select(status: FleetStatus, worker: str | None) -> tuple[int, ...]:
-    """Return the numbers of the workers that an argument names. Raises UsageError."""
     chosen = [
         each.number
         for each in status.workers
@@ -112,7 +108,10 @@ def _select(status: FleetStatus, worker: str | None) -> tuple[int, ...]:
 
 
 def _ask(home: str, session: str, request: FleetRequest = _STATUS_REQUEST) -> FleetStatus | None:
-    """Ask a session; return None if it has ended. Raises UsageError if no answer comes."""
+    """Return the session's status, None if it has ended.
+
+    Raises UsageError if it does not answer.
+    """
     statuses, silent = _ask_all(home, [session], request)
     if silent:
         raise UsageError(

@@ -34,7 +34,6 @@ End with a clear, self-contained summary: only this last message is read.
 
 
 def init_project(cwd: str) -> None:
-    """Write the files, and print a line about each."""
     # Fails early for a folder that does not exist, or settings that are wrong.
     load_settings(cwd)
     for line in write_starter_files(cwd):
@@ -42,7 +41,6 @@ def init_project(cwd: str) -> None:
 
 
 def write_starter_files(cwd: str) -> Iterator[str]:
-    """Write the files into a folder and yield a line about each. Raises OSError."""
     folder = Path(cwd)
     for path, text in (
         (folder / "AGENTS.md", _AGENTS.format(name=os.path.basename(os.path.realpath(cwd)))),

@@ -27,13 +27,9 @@ _CELL_COLUMNS = (8, 16, 15, 11, 14)
 
 
 def print_sessions(folder: str | None, *, as_json: bool, limit: int, store: str | None) -> None:
-    """Print the newest sessions, at most `limit`.
+    """Print the newest sessions.
 
-    Arguments:
-        folder: only sessions of this folder, which may be deleted; None lists all.
-        store: address of the database to list, None for the settings' store.
-
-    Raises UsageError if the folder neither exists nor has sessions.
+    Raises UsageError if the folder, which may be deleted, neither exists nor has sessions.
     """
     home = load_settings(".", store=store).home
     columns = get_width()
@@ -57,7 +53,6 @@ def print_sessions(folder: str | None, *, as_json: bool, limit: int, store: str 
 def _read_summaries(
     home: str, folder: str | None, limit: int, show: Callable[[SessionSummary], None]
 ) -> list[SessionSummary]:
-    """Read the newest summaries, and show each as soon as it is read."""
     if not get_address():  # without asyncio, which takes a third of the time to the first line
         from ..._adapters.journals.sqlite.summaries import read_summaries
 

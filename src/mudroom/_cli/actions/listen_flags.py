@@ -43,7 +43,7 @@ def _check_origin(text: str) -> str:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Return the host and the port of HOST:PORT. Raises UsageError."""
+    """Parse HOST:PORT. Raises UsageError."""
     host, colon, port = text.rpartition(":")
     is_number = port.isascii() and port.isdecimal() and len(port) < 6
     if not (colon and host and is_number and int(port) < 65_536):

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 class LoadedPermissions(NamedTuple):
-    """Permissions from files and flags, and notices for the user about them."""
-
     permissions: Permissions
     notices: tuple[str, ...]
 
@@ -39,15 +37,10 @@ def load_permissions(
 ) -> LoadedPermissions:
     """Load the permissions of files and flags.
 
-    Arguments:
-        can_ask: a user can be asked.
-        default_mode: permission mode if neither a flag nor a file sets one.
-        accepts_unknown: a flag's rule for an unknown tool is a notice, not an error.
-        servers: names of the MCP servers that the session uses, None if they are not known yet.
-        sources: whose settings files are read.
-
-    Raises UsageError for a wrong rule or an unknown tool in a flag, or for a mode that settings
-    files forbid.
+    With `accepts_unknown`, a flag's rule for an unknown tool is a notice, not an error. `servers`
+    are the names of the session's MCP servers, None if not known yet; `sources` says whose settings
+    files are read. Raises UsageError for a wrong rule or an unknown tool in a flag, or for a mode
+    that settings files forbid.
     """
     places = find_places(sources, cwd, os.environ.get("HOME", ""))
     from_files = permission_files.load_permission_files(
@@ -90,7 +83,6 @@ def load_permissions(
 
 
 def _find_unknown_tool(rule: Rule) -> UnknownName | None:
-    """Return the error for a rule that matches no tool of mudroom."""
     from ..._session.agent_catalog import KNOWN_TOOLS  # slow to import
 
     if any(rule.names(tool) for tool in KNOWN_TOOLS):
@@ -99,7 +91,7 @@ def _find_unknown_tool(rule: Rule) -> UnknownName | None:
 
 
 def _may_name_server(rule: Rule, servers: Iterable[str] | None) -> bool:
-    """Return whether a rule names tools of one of the servers. `servers`: None if not known."""
+    """Return whether a rule names tools of a server; true while servers are not known (None)."""
     if servers is None:
         return True
     patterns = [make_server_pattern(server) for server in servers]
@@ -110,11 +102,7 @@ def _may_name_server(rule: Rule, servers: Iterable[str] | None) -> bool:
 def make_policy(
     permissions: Permissions, cwd: str, *, tier: Callable[[], str] = lambda: "off"
 ) -> RulePolicy:
-    """Make the policy of a folder.
-
-    Arguments:
-        tier: returns the sandbox's tier; by default there is no sandbox.
-    """
+    """Make the policy of a folder, by default without a sandbox."""
     from ..._adapters.tools import make_builtin_tools
     from ...permissions.policy import RulePolicy  # slow to import, as is the next one
 
@@ -128,7 +116,6 @@ def make_policy(
 
 
 def is_trusted(settings: Settings, cwd: str) -> bool:
-    """Return whether the user trusts a folder's files, by flag or in the list of folders."""
     from ...permissions import trust
 
     return settings.trust or trust.is_trusted(settings.home, cwd)

@@ -40,9 +40,8 @@ def require_folder(cwd: str) -> None:
 def choose_folder(start: SessionStart, cwd: str | None) -> str:
     """Choose the folder that a session works in. Raises UsageError if it is gone.
 
-    Arguments:
-        cwd: the folder that the command line names, which the session moves to. None is the
-            session's own folder, or the current one for a new session.
+    A session moves to `cwd`, the folder on the command line. None means its own folder, or the
+    current one for a new session.
     """
     if cwd is not None or not start.folder:
         return cwd or os.curdir
@@ -56,7 +55,6 @@ def choose_folder(start: SessionStart, cwd: str | None) -> str:
 
 
 def describe_unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return a notice for each variable `MUDROOM_…` that mudroom does not use."""
     prefix = "MUDROOM_"
     known = set(config.list_variables())
     unknown = [name for name in environ if name.startswith(prefix) and name not in known]
@@ -83,11 +81,7 @@ def _resolve_replayed(settings: config.Settings, cwd: str) -> config.Settings:
 
     Raises UnknownName or UsageError if there is no such session.
     """
-    models = (
-        settings.model,
-        settings.model_options.fallback,
-        str(settings.children.model),
-    )
+    models = (settings.model, settings.model_options.fallback, str(settings.children.model))
     # Most command lines end here, without reading the store.
     if not any("replay:" in model for model in models):
         return settings
@@ -117,15 +111,7 @@ def prepare_start(
     quiet: bool,
     asks_at_prompt: bool = False,
 ) -> StartOptions:
-    """Select the session, load the settings of its folder, and return all start options.
-
-    Arguments:
-        cwd: the folder that the command line names; None is the folder of a resumed session, or
-            else the current one.
-        selection: flags that select a session, as for `select_session`.
-        flags: settings given as flags.
-        asks_at_prompt: see `select_session`.
-    """
+    """Select the session with the flags of `selection`, and load the settings of its folder."""
     start = NEW_SESSION
     here = cwd or os.curdir
     if any(value not in (None, False) for value in selection.values()):

@@ -55,13 +55,9 @@ def read_prompt(
 ) -> str:
     """Read the whole prompt.
 
-    Arguments:
-        words: the command line's prompt; None if all of it comes from stdin.
-        stdin: of this process; None if it was closed. A terminal is not read.
-        wait: read stdin to its end without a timeout. warn: takes one line for stderr.
-        timeout: seconds to wait for the first byte otherwise.
-
-    Raises UsageError if the prompt is empty, too large, or not UTF-8.
+    `words` is the command line's prompt; None if all of it comes from stdin, which is read to its
+    end if `wait`, else if its first byte comes within `timeout` seconds. Raises UsageError if the
+    prompt is empty, too large, or not UTF-8.
     """
     if words is None:
         piped = _decode(_read_pipe(stdin, None, warn), warn).strip()
@@ -90,7 +86,7 @@ def read_prompt(
 
 
 def _decode(data: bytes, warn: Callable[[str], None]) -> str:
-    """Return the text of stdin; say how large it is if it costs a lot."""
+    """Return the text of stdin; warn if it costs a lot."""
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -183,13 +179,6 @@ def add_rules(call: PromptCall | None, loaded: LoadedPermissions) -> LoadedPermi
 
 
 class WordsRun(Struct):
-    """Runs the prompt of a command line.
-
-    Arguments:
-        loaded: the session's permissions. warn: takes each note, a line for the user.
-        teammates: see `prepare_prompt`.
-    """
-
     session: Session
     settings: Settings
     loaded: LoadedPermissions
@@ -199,9 +188,7 @@ class WordsRun(Struct):
     async def run(self, call: PromptCall | None, words: str, data: str, **options: Any) -> Report:
         """Run the prompt, or that of the file or MCP server that it calls.
 
-        Arguments:
-            words: of the command line. data: follows them.
-            options: further arguments of `Session.run` and `Session.task`.
+        `data` follows the words.
         """
         if call is None and words.startswith(f"/{SERVER_PREFIX}"):
             from .prompt_calls import fetch_filled
@@ -239,23 +226,15 @@ DATA_HINT = (
 
 
 def run_print_mode(words: str | None, options: StartOptions, *, wait_for_stdin: bool) -> int:
-    """Read the prompt of `mudroom -p` and run it.
-
-    Arguments:
-        words: the command line's prompt; None if it comes from stdin.
-        wait_for_stdin: read stdin to its end without a timeout.
-    """
     prompt = read_prompt(words, sys.stdin, wait=wait_for_stdin, warn=print_notice)
     return run_event_loop(run_one_shot(prompt, options, words=words or ""))
 
 
 async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str = "") -> int:
-    """Run one prompt.
+    """Run one prompt; None only finishes an interrupted run.
 
-    Arguments:
-        prompt: None only finishes an interrupted run.
-        words: the beginning of the prompt that was typed on the command line, "" for none. What
-            follows it is data of another program.
+    `words` is its beginning that was typed on the command line. What follows it is data of another
+    program.
     """
     settings = options.settings
     schema = None

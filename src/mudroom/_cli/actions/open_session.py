@@ -38,11 +38,7 @@ def create_session(
 ) -> Session:
     """Create a session without opening it.
 
-    Arguments:
-        programs: MCP servers and hooks of files, from `load_programs`.
-        options: session options that replace those of the settings, by their flat names.
-
-    Other arguments as for `make_session_options`.
+    `options` replace those of the settings, by their flat names.
     """
     notices = list(loaded.notices)
     given = tuple(options)
@@ -83,13 +79,8 @@ def make_session_options(
     """Return the session options for these settings, by their flat names.
 
     A setting that is named like a session option is passed on, and so are groups; only the others
-    are listed here.
-
-    Arguments:
-        cwd: the session's folder. loaded: its permissions. start: the session to continue.
-        notices: a line is added for each part of a setting that is not used.
-
-    Raises UsageError for agents that cannot be used.
+    are listed here. A notice is added for each part of a setting that is not used. Raises
+    UsageError for agents that cannot be used.
     """
     agents: list[Agent] = []
     servers: list[ServerSpec] = []
@@ -122,11 +113,7 @@ def make_session_options(
 
 
 def _choose_output_style(settings: Settings, cwd: str, notices: list[str]) -> tuple[str, str]:
-    """Return the output style's name and the file that it comes from, "" for none.
-
-    Arguments:
-        notices: a line is added for a value that cannot be used.
-    """
+    """Return the output style's name and its file, "" for none."""
     if settings.output_style:
         return settings.output_style, settings.get_persistent_origin("output_style")
     user_home = os.environ.get("HOME", "")
@@ -153,7 +140,7 @@ def _choose_output_style(settings: Settings, cwd: str, notices: list[str]) -> tu
 
 
 def _choose_tracing(settings: Settings) -> Tracing | None:
-    """Return how traces are exported; None without the setting and an address for them."""
+    """Return how to export traces; None without the setting and an address for them."""
     if settings.trace:
         return Tracing()
     # Nearly every start ends here, before anything is imported.
@@ -167,12 +154,10 @@ def _choose_tracing(settings: Settings) -> Tracing | None:
 
 
 def has_model(settings: Settings) -> bool:
-    """Return whether the settings name a model or the environment suggests one."""
     return settings.model != "auto" or choose_default_model(os.environ) is not None
 
 
 async def name_session(session: Session, home: str, start: SessionStart) -> None:
-    """Give an opened session the name that the command line asks for."""
     if start.name:
         await open_store(home).rename(session.id, start.name)
 

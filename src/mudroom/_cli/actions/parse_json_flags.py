@@ -28,8 +28,6 @@ _JSON_KINDS = {"list": "a list", "str": "a text", "bool": "true or false", "None
 
 
 class InlineAgents(NamedTuple):
-    """Agents of `--agents`, and the MCP servers that belong to one of them."""
-
     agents: list[Agent]
     servers: list[ServerSpec]
 
@@ -37,11 +35,7 @@ class InlineAgents(NamedTuple):
 def parse_inline_agents(text: str, cwd: str, notices: list[str]) -> InlineAgents:
     """Parse `--agents`: a JSON object that maps names to keys as in agent files.
 
-    Arguments:
-        cwd: the session's folder.
-        notices: a line is added for each key that is not used, or not as written.
-
-    Raises UsageError.
+    A notice is added for each key that is not used, or not as written. Raises UsageError.
     """
     agents: list[Agent] = []
     servers: list[ServerSpec] = []
@@ -93,10 +87,7 @@ def _check_tools(agent: Agent) -> None:
 
 
 def load_json_schema(text: str) -> dict[str, Any]:
-    """Load the JSON Schema of `--json-schema`, given as JSON or as the name of a JSON file.
-
-    Raises UsageError.
-    """
+    """Load the schema of `--json-schema`, JSON or the name of a file. Raises UsageError."""
     # JSON that is no object gets an error about JSON, not about a missing file.
     if text.lstrip().startswith(("{", "[", '"')):
         return _parse_json_object(text, _SCHEMA_FLAG, _SCHEMA_REMEDY)

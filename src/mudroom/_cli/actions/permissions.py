@@ -45,9 +45,7 @@ def explain_call(
 ) -> int:
     """Print what the permissions decide about a call; return 0 if it is allowed, else 1.
 
-    Arguments:
-        subject: the command, or the file, agent or address for another tool.
-        headless: assume that no user can be asked. flags: permission flags to assume.
+    `subject` is the command, or the file, agent or address for another tool.
     """
     settings = load_settings(cwd, **flags)
     permissions, _ = load_permissions(settings, cwd, can_ask=not headless)
@@ -66,7 +64,7 @@ def explain_call(
 
 
 def _find_tier(settings: Settings, cwd: str) -> str:
-    """Return the tier that the sandbox of a session in this folder would have."""
+    """Find the tier that the sandbox of a session in this folder would have."""
     if settings.sandbox in ("full", "file", "off"):
         return settings.sandbox
     if settings.sandbox == SEATBELT_MODE:
@@ -96,7 +94,6 @@ def _find_tool(name: str) -> Tool:
 
 
 def print_trusted(*, as_json: bool = False) -> None:
-    """Print the trusted folders, and the programs of this folder."""
     settings = load_settings(".")
     folders = trust.load_trusted(settings.home)
     programs = require_programs(settings, ".")

@@ -21,12 +21,6 @@ from .session_start import SessionStart
 def prepare_session(
     flags: Mapping[str, object], plan: EditorSessionPlan, approver: Approver
 ) -> Session:
-    """Make the session of a plan. Raises UsageError.
-
-    Arguments:
-        flags: settings given as flags.
-        approver: asks the user in the editor.
-    """
     settings = load_settings(plan.cwd, **flags)
     settings = replace(settings, permission_mode=plan.mode or settings.permission_mode)
     programs = load_programs(settings, plan.cwd)

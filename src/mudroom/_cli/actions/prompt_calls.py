@@ -29,12 +29,7 @@ from .prompts import fetch_prompt, prepare_prompt
 
 
 class ShellEscape:
-    """The port ToolContext for the bash tool when the user calls it.
-
-    Arguments:
-        session: provides the sandbox, the workspace and the redaction.
-        home: mudroom's state folder, for long output.
-    """
+    """The port ToolContext for the bash tool when the user calls it."""
 
     def __init__(self, session: Session, home: str) -> None:
         self.run_id = "shell"
@@ -68,12 +63,7 @@ _TRUST_REMEDY = "Read the file, then: mudroom trust add, or --trust for one run.
 
 
 class PromptCall(Struct, frozen=True):
-    """A call of a command or a skill.
-
-    Arguments:
-        rules: allow rules for this call only.
-        notices: lines for the user about unused parts.
-    """
+    """A call of a command or a skill, with allow rules for this call only."""
 
     file: PromptFile
     template: PromptTemplate
@@ -81,19 +71,12 @@ class PromptCall(Struct, frozen=True):
     rules: tuple[Rule, ...] = ()
     notices: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:
-        """The slash command's name."""
-        return self.file.name
-
 
 class FilledPrompt(Struct):
     """The prompt of a call, with marks where the outputs of commands go.
 
-    Arguments:
-        model: for this prompt only, "" for the session's.
-        outputs: by mark.
-        typed: what the user wrote, if the rest of the text is not the user's; else None.
+    `model` is for this prompt only, "" for the session's. `typed` is what the user wrote, if the
+    rest of the text is not the user's.
     """
 
     line: str
@@ -102,7 +85,6 @@ class FilledPrompt(Struct):
     typed: str | None = None
 
     def put_outputs(self, text: str) -> str:
-        """Replace the marks with the outputs."""
         # Done after mentions are expanded, so that a mention in an output means nothing.
         for mark, output in self.outputs.items():
             text = text.replace(mark, output)
@@ -118,11 +100,8 @@ def make_call(
 ) -> PromptCall:
     """Make a call of a file of the user, or of one with the rights that the user trusts.
 
-    Arguments:
-        trusted: digests of the rights that the user trusts for this session, besides those in
-            the list of trusted programs.
-
-    Raises UsageError if the file runs shell commands that the user has not trusted.
+    `trusted` are digests of rights that the user trusts for this session. Raises UsageError if the
+    file runs shell commands that the user has not trusted.
     """
     template = file.source.load_template()
     # The rights and the text that runs are of the same reading: a file may change meanwhile.
@@ -155,7 +134,6 @@ def make_call(
 def _choose_model(
     file: PromptFile, wanted: str, settings: Settings, cwd: str, notices: list[str]
 ) -> str:
-    """Return the model of a call, "" for the session's."""
     path = file.source.path
     if wanted in ("", "inherit"):
         return ""
@@ -193,15 +171,11 @@ async def fill_call(
     permissions: Permissions,
     approver: Approver | None = None,
 ) -> FilledPrompt:
-    """Return the prompt of a call, after running the shell commands in its text one by one.
+    """Fill in the prompt of a call, after running the shell commands in its text one by one.
 
-    A command is judged by the rules like one of the model, and runs in the sandbox.
-
-    Arguments:
-        permissions: the session's.
-        approver: is asked about a command that someone must confirm; None refuses it.
-
-    Raises UsageError for a command that is refused, and for a file without a text.
+    A command is judged by the rules like one of the model, and runs in the sandbox. Without an
+    approver, one that someone must confirm is refused. Raises UsageError for a refused command, and
+    for a file without a text.
     """
     pieces = call.template.fill(call.arguments)
     if any(isinstance(piece, ShellText) for piece in pieces) and (by := _find_forbidding(session)):
@@ -250,12 +224,6 @@ async def run_forked(
     data: str = "",
     **options: Any,
 ) -> Report:
-    """Run the prompt of a call as a child's task, and return the child's report.
-
-    Arguments:
-        warn: takes each line for the user. data: follows the text.
-        options: further arguments of `Session.task`.
-    """
     # A child has no team to mention.
     prompt = await prepare_prompt(session, settings, filled.line, teammates=(), typed=filled.typed)
     for note in prompt.notes:
@@ -264,7 +232,7 @@ async def run_forked(
         filled.put_outputs(prompt.text) + data + prompt.files,
         agent=call.template.agent or "general",
         model=call.template.model or None,
-        description=call.name,
+        description=call.file.name,
         **options,
     )
 
@@ -296,7 +264,9 @@ async def _require_permission(
     if verdict.verdict == Verdict.ALLOW:
         return
     if verdict.verdict == Verdict.ASK and approver:
-        request = ApprovalRequest("", call.name, "bash", arguments, why=why, category=BASH.category)
+        request = ApprovalRequest(
+            "", call.file.name, "bash", arguments, why=why, category=BASH.category
+        )
         decision = await approver.decide(request)
         if decision.allowed:
             return

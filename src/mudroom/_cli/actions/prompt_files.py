@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 
 class PromptFile(Struct, frozen=True):
-    """A command file or a skill that a slash command sends.
-
-    Arguments:
-        name: the slash command's name, with the slash.
-        source: the command file or skill.
-    """
+    """A command file or a skill that a slash command sends. The name has its slash."""
 
     name: str
     source: CommandFile | Skill
@@ -64,7 +59,7 @@ def find_rights(file: PromptFile, template: PromptTemplate) -> PromptRights:
 
 
 def list_rights(places: Places, plugins: Iterable[Plugin]) -> list[PromptRights]:
-    """List the rights of the files that the user has not written, without files that have none."""
+    """List the rights of the files that the user has not written."""
     files = _load_prompt_files(places, plugins).values()
     found = [find_rights(file, file.source.load_template()) for file in files]
     return [each for each in found if each.place and (each.commands or each.rules)]
@@ -75,10 +70,8 @@ def load_prompt_files(
 ) -> dict[str, PromptFile]:
     """Load the prompt files of a folder, of the user and of plugins by name.
 
-    A command hides a skill. Files that only models use are left out.
-
-    Arguments:
-        trusts_folder: false if the user's files win over the folder's.
+    A command hides a skill. Files that only models use are left out. The user's files win over
+    those of a folder that is not trusted.
     """
     places = find_places(True, folder, os.environ.get("HOME", ""))
     return _load_prompt_files(places, plugins, trusts_folder=trusts_folder)
@@ -106,11 +99,7 @@ def _load_prompt_files(
 
 
 def list_file_prompts(session: Session, sources: Collection[str] = SOURCES) -> list[FilePrompt]:
-    """List the prompts from files in an open session, for the clients of servers.
-
-    Arguments:
-        sources: whose files are read.
-    """
+    """List the prompts from files in an open session, for the clients of servers."""
     from mudroom_hosts.file_prompts import FilePrompt
 
     from ..._projections.safe_text import sanitize_line
@@ -129,17 +118,12 @@ def list_file_prompts(session: Session, sources: Collection[str] = SOURCES) -> l
     ]
 
 
-def load_session_prompts(session: Session) -> dict[str, PromptFile]:
-    return load_prompt_files(session.cwd, session.plugins, trusts_folder=session.trusted)
-
-
 def find_prompt_file(
     files: Mapping[str, PromptFile], name: str, *, trusts_folder: bool = True
 ) -> PromptFile | None:
     """Find the file of a slash command, which may lack the names of its plugin and folders.
 
-    Arguments:
-        trusts_folder: false if a short name means a file of the user before one of the folder.
+    In a folder that is not trusted, a short name means a file of the user first.
     """
     by_name = {file.name.removeprefix("/"): file for file in files.values()}
     typed = name.removeprefix("/")

@@ -36,17 +36,12 @@ AGENT_PREFIX = "agent-"
 
 
 def find_mentions(prompt: str) -> list[str]:
-    """Return the mentions of a prompt without their "@"."""
     # A full stop or a colon belongs to the sentence.
     return [match[1].rstrip(".:") for match in MENTION.finditer(prompt)]
 
 
 def split_message(line: str, teammates: Collection[str]) -> tuple[str, str]:
-    """Split a line such as "@alice look" into name and text; ("", "") for other lines.
-
-    Arguments:
-        teammates: names that begin a message.
-    """
+    """Split "@alice look" into name and text; ("", "") for a line to no teammate."""
     match = _MESSAGE.fullmatch(line.strip())
     if match and (name := normalize_name(match[1])) in teammates:
         return name, match[2]
@@ -63,14 +58,8 @@ def expand_mentions(
 ) -> str:
     """Return the prompt for the model.
 
-    A mentioned file becomes its path. A mentioned agent or teammate adds an instruction at the end.
-    Any other mention stays as it is.
-
-    Arguments:
-        folder: base of relative paths.
-        agents: names of the known agents.
-        teammates: names of the named children, which win over files and agents.
-        attached: files whose contents are sent, too; their mentions stay as they are.
+    A mentioned file becomes its path, unless it is attached. A mentioned agent or teammate adds an
+    instruction at the end; teammates win over files and agents. Any other mention stays as it is.
     """
     mentioned: dict[str, None] = {}
 
@@ -95,10 +84,7 @@ def expand_mentions(
 def describe_unknown_mentions(
     prompt: str, *, folder: str, agents: Collection[str], teammates: Collection[str]
 ) -> Iterator[str]:
-    """Yield a hint for each mention that means nothing but resembles a name or begins the prompt.
-
-    Arguments: see `expand_mentions`.
-    """
+    """Yield hints for meaningless mentions that resemble a name or begin the prompt."""
     names = {*agents, *teammates}
     for word in dict.fromkeys(find_mentions(prompt)):
         name = normalize_name(word).removeprefix(AGENT_PREFIX)
@@ -111,7 +97,7 @@ def describe_unknown_mentions(
 
 
 def begins_with_path(line: str) -> bool:
-    """Return whether a line begins with a file's path, for example of a file dropped there."""
+    """Return whether a line begins with the path of a file, perhaps dropped there."""
     word = line.split()[0]
     # "/help" is a command, even where a file has this path.
     return word.count("/") > 1 and os.path.lexists(word)
@@ -132,14 +118,6 @@ _MAX_PATH = 4_096
 
 
 class Attachments(Struct):
-    """Files that are sent with a prompt.
-
-    Arguments:
-        text: contents of the text files, as the model gets them; "" for none.
-        words: mentions whose contents are attached.
-        notes: one line per file for the user.
-    """
-
     text: str = ""
     words: list[str] = field(default_factory=list[str])
     images: list[ImageBlock] = field(default_factory=list[ImageBlock])
@@ -147,7 +125,6 @@ class Attachments(Struct):
 
 
 def remove_attachments(prompt: str) -> str:
-    """Return a recorded prompt without the contents of its files."""
     return prompt.partition('\n\n<file path="')[0]
 
 
@@ -161,9 +138,7 @@ def load_attachments(
 ) -> Attachments:
     """Read the files that a line mentions with "@", and the images whose paths it contains.
 
-    Arguments:
-        without: mentions that name no file.
-        typed: the part of the line that the user wrote, None for all of it.
+    `without` are mentions that name no file; `typed` is the part that the user wrote, None for all.
     """
     attachments = Attachments()
     paths = [each for each in _find_paths(session.cwd, line) if each[0] not in without]
@@ -314,7 +289,7 @@ def _assign(prompt: ServerPrompt, words: str) -> dict[str, str]:
 
 
 def describe_arguments(prompt: ServerPrompt) -> str:
-    """Return the arguments of a prompt as the user writes them, such as `TOPIC [TONE]`."""
+    """Return the arguments as the user writes them, such as `TOPIC [TONE]`."""
     return " ".join(
         name.upper() if name in prompt.required else f"[{name.upper()}]"
         for name in prompt.arguments
@@ -335,12 +310,9 @@ def _split(words: str, count: int) -> Sequence[str]:
 
 
 async def fetch_resources(session: Session, line: str, notes: list[str]) -> tuple[str, list[str]]:
-    """Read the resources that a line mentions as `@server:uri`.
+    """Read the resources that a line mentions as `@server:uri`, and add a note for each.
 
     Returns one text for the model, and the mentions.
-
-    Arguments:
-        notes: a line is added for each resource.
     """
     servers = {status.name for status in session.mcp.servers}
     parts: list[str] = []
@@ -363,17 +335,13 @@ async def fetch_resources(session: Session, line: str, notes: list[str]) -> tupl
 
 
 def list_prompts(session: Session) -> list[tuple[str, str]]:
-    """List the slash commands of the known prompts with their descriptions."""
     return [(f"/{prompt.name}", prompt.description) for prompt in session.mcp.prompts]
 
 
 class PreparedPrompt(Struct):
     """A prompt as the model gets it.
 
-    Arguments:
-        text: with instructions for mentioned agents, without the contents of files.
-        files: contents of the mentioned files, "" for none.
-        notes: one line for each attached file and each mention that means nothing.
+    `text` has instructions for mentioned agents; the contents of files are in `files`.
     """
 
     text: str
@@ -390,12 +358,7 @@ async def prepare_prompt(
     teammates: Collection[str],
     typed: str | None = None,
 ) -> PreparedPrompt:
-    """Expand a prompt's mentions and read its files.
-
-    Arguments:
-        teammates: names of the named children that can work.
-        typed: see `load_attachments`.
-    """
+    """Expand a prompt's mentions and read its files."""
     agents = [agent.name for agent in session.agents]
     attachments = await asyncio.to_thread(
         load_attachments, session, settings, line, without=teammates, typed=typed
@@ -424,12 +387,7 @@ async def run_prepared(
     warn: Callable[[str], None],
     **options: Any,
 ) -> Report:
-    """Run a prompt. If the model takes no images, only their paths are sent.
-
-    Arguments:
-        data: follows the text. warn: takes each note, a line for the user.
-        options: further arguments of `Session.run`.
-    """
+    """Run a prompt, then `data`. If the model takes no images, only their paths are sent."""
     for note in prompt.notes:
         warn(note)
     text = prompt.text + data + prompt.files

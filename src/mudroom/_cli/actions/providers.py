@@ -25,12 +25,8 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 class ProviderRow(Struct, frozen=True):
     """One model provider. `field(name=...)` is the key in the JSON output.
 
-    Arguments:
-        provider: its name. wire: the protocol. is_usable: usable here.
-        variable: the environment variable that makes it usable.
-        missing_variable: the variable to set if it is not usable.
-        base_url: its address. model: its default model.
-        reachable: it accepts connections; None if not tried.
+    `variable` makes it usable, and `missing_variable` is the one to set if it is not. `reachable`
+    is None if no connection was tried.
     """
 
     provider: str
@@ -44,11 +40,6 @@ class ProviderRow(Struct, frozen=True):
 
 
 def print_providers(*, as_json: bool = False, **flags: object) -> None:
-    """Print the providers and which of them are usable.
-
-    Arguments:
-        flags: settings given as flags.
-    """
     settings = load_settings(".", **flags)
     rows = list_providers(os.environ)
     model = _find_model(settings, os.environ)
@@ -64,11 +55,7 @@ def print_providers(*, as_json: bool = False, **flags: object) -> None:
 
 
 def _make_cells(row: ProviderRow, model: str) -> tuple[str, ...]:
-    """Format a provider's row; a narrow terminal shows no wire.
-
-    Arguments:
-        model: the model string in use, which its provider's row shows instead of the default.
-    """
+    """Format a provider's row; a narrow terminal shows no wire, the used provider its own model."""
     state = f"found {row.variable}".rstrip() if row.is_usable else f"set {row.missing_variable}"
     wire = () if 0 < get_listing_columns() < _MIN_COLUMNS_FOR_WIRE else (row.wire,)
     provider, _, name = model.partition(":")

@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 def serve_acp(*, reads_unsaved: bool, is_check: bool, quiet: bool, **flags: object) -> int:
     """Serve one editor until it closes its end.
 
-    Arguments:
-        reads_unsaved: whether `read` shows text that the editor has not saved yet.
-        is_check: only print the providers, and whether a model is set up.
-        flags: settings given as flags, for all sessions.
+    With `is_check`, only print the providers, and whether a model is set up. With `reads_unsaved`,
+    `read` shows text that the editor has not saved yet.
     """
     command_line = make_command_line(flags, reads_unsaved=reads_unsaved)
     if is_check:
@@ -50,13 +48,6 @@ _MAX_LISTED = 200
 
 
 def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = False) -> CommandLine:
-    """Bundle the functions for the server.
-
-    Arguments:
-        flags: settings given as flags, for all sessions.
-        reads_unsaved: whether `read` shows text that the editor has not saved yet.
-    """
-
     def prepare(plan: EditorSessionPlan, approver: Approver) -> Session:
         from .prepare_editor_session import prepare_session
 
@@ -105,7 +96,6 @@ def _load_prompts(session: Session) -> Sequence[FilePrompt]:
 
 
 def list_server_prompts(session: Session) -> Sequence[ServerCommand]:
-    """List the prompts that MCP servers of an open session offer."""
     if not session.mcp.servers:
         return ()
     from ..._projections.safe_text import sanitize_line
@@ -130,7 +120,6 @@ def _list_models() -> Sequence[str]:
 
 
 async def _list_sessions(folder: str | None) -> Sequence[RecordedSession]:
-    """List the sessions of a folder, or of all folders, the last written first."""
     from ..._adapters.journals.sessions import read_summary
     from .load_settings import load_settings
     from .session_store import list_sessions_of_folder, read_session_folder

@@ -23,7 +23,7 @@ from ...errors import UsageError
 from ..output.notices.log import show_log
 from ..output.progress import make_notice_printer
 from ..output.signals import handle_signals
-from .agents import list_usable_agents
+from .agents import collect_agents, load_agents
 from .listen_flags import take_listen_options
 from .load_permissions import load_permissions
 from .load_settings import load_settings, require_folder
@@ -54,10 +54,8 @@ def serve_http(
 ) -> int:
     """Serve until a signal comes. Raises UsageError.
 
-    Arguments:
-        cwd: folder of the default workspace. workspaces: NAME=DIR each.
-        per_owner: None for a part of `parallel`. quiet: print errors only.
-        flags: those about listening, and settings for all sessions.
+    `cwd` is the default workspace, `workspaces` are NAME=DIR each, and `per_owner` is by default a
+    part of `parallel`.
     """
     listening = take_listen_options(flags)
     assert listening is not None
@@ -134,11 +132,6 @@ def parse_workspaces(cwd: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def require_models(flags: Mapping[str, object], folders: Iterable[str]) -> None:
-    """Raise UsageError for a folder whose sessions would have no model.
-
-    Arguments:
-        flags: settings given as flags, for all sessions.
-    """
     for folder in folders:
         settings = load_settings(folder, **flags)
         # The agent of the settings may have a model of its own; if not, each session says so.
@@ -154,12 +147,7 @@ def has_tokens(home: str) -> bool:
 def make_command_line(
     flags: Mapping[str, object], workers: WorkerProcesses | None = None
 ) -> CommandLine:
-    """Bundle the functions for the server.
-
-    Arguments:
-        flags: settings given as flags, for all sessions.
-        workers: worker processes of all sessions; None if each session follows the settings.
-    """
+    """Bundle the functions for the server. Without `workers`, each session follows the settings."""
 
     def prepare(plan: ServedSessionPlan, approver: Approver, store: SessionStore) -> Session:
         settings = load_settings(plan.cwd, **flags)
@@ -192,5 +180,5 @@ def make_command_line(
 def _list_agents(folder: str) -> Sequence[ListedAgent]:
     return [
         ListedAgent(name=agent.name, description=agent.description)
-        for agent in list_usable_agents(folder)
+        for agent in collect_agents(load_agents(folder)).values()
     ]

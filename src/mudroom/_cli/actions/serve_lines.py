@@ -35,9 +35,7 @@ async def serve_lines(
 ) -> int:
     """Serve until the input ends or a signal comes; return the exit code.
 
-    Arguments:
-        make_server: gets the function that writes a line.
-        remedy: what continues the work after the output has failed.
+    `remedy` says what continues the work after the output has failed.
     """
 
     def on_closed(reason: str) -> None:

@@ -50,11 +50,7 @@ def serve_mcp(
     quiet: bool,
     **flags: Any,
 ) -> int:
-    """Serve the host at stdin and stdout, or hosts over HTTP.
-
-    Arguments:
-        parallel: tasks at the same time. total_tokens, total_usd: limits of all tasks together.
-        quiet: print errors only. flags: those about listening, and settings.
+    """Serve the host at stdin and stdout, or hosts over HTTP; totals limit all tasks together.
 
     Raises UsageError for wrong flags, and without the package `mcp`.
     """
@@ -115,11 +111,7 @@ async def _serve_http(
 
 
 async def find_owner(tokens: TokenRecords, secret: str) -> Owner | Refusal:
-    """Return the owner of a token of `mudroom serve`, or why a task needs more than it allows.
-
-    Arguments:
-        secret: text of the token, "" for none.
-    """
+    """Return the owner of a token of `mudroom serve`, or why a task needs more than it allows."""
     token = await tokens.find(secret)
     if token is None:
         return _WRONG_TOKEN

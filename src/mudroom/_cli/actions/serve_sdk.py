@@ -59,11 +59,7 @@ def serve_agent_sdk(
     switches: Sequence[str],
     notices: Sequence[str],
 ) -> int:
-    """Serve the program that started mudroom through an agent SDK.
-
-    Arguments:
-        values, switches: the SDK's flags. notices: about flags that are not used.
-    """
+    """Serve the program that started mudroom through an agent SDK."""
     show = make_notice_printer(quiet=options.quiet, once=True)
     for notice in notices:
         show(notice)
@@ -124,9 +120,7 @@ def _list_styles(session: Session, sources: Sequence[str]) -> list[str]:
 class _SessionPlanner:
     """Makes a host's sessions from the settings and flags of the command line.
 
-    Arguments:
-        asks_host: the host decides on calls that need confirmation.
-        is_strict: ignore the MCP servers of files.
+    `is_strict`: ignore the MCP servers of files.
     """
 
     def __init__(
@@ -252,13 +246,9 @@ def choose_servers(
     folder: str,
     environ: Mapping[str, str],
 ) -> ChosenServers:
-    """Return the servers of the session of a plan. Start nothing.
+    """Choose the servers of a plan's session; start none.
 
     A server of the host has precedence over one of a file or flag with the same name.
-
-    Arguments:
-        configured: those of files and flags. folder: of the session.
-        environ: values of the variables in the entries of the host.
     """
     notices: list[str] = []
     errors: dict[str, str] = {}
@@ -288,7 +278,6 @@ def choose_servers(
 def _parse(
     name: str, entry: object, origin: str, folder: str, environ: Mapping[str, str]
 ) -> tuple[dict[str, ServerSpec], Sequence[Finding]]:
-    """Return the server of an entry by its name, and the findings about it."""
     from ..._adapters.integrations.mcp_servers.load import parse_servers  # slow to import
 
     loaded = parse_servers({name: entry}, origin=origin, folder=folder, environ=environ)
@@ -307,14 +296,9 @@ _USED_SETTINGS = ("permissions",)
 class SdkValues(Struct, frozen=True, kw_only=True):
     """Values of the agent SDKs' flags.
 
-    Arguments:
-        system_prompt: replaces the built-in one; "" keeps it.
-        appended_prompt: text after the system prompt.
-        tools: patterns of the tools that prompts may use; None for all.
-        rules: permission rules of `--settings`. mode: its permission mode, or "".
-        host_servers: names of the MCP servers that run in the host.
-        other_servers: configuration of other MCP servers, by name.
-        sources: whose settings, agents and context files are read.
+    `system_prompt` replaces the built-in one unless it is ""; `tools` are patterns of those that
+    prompts may use, None for all. `host_servers` run in the host; `other_servers` maps names to
+    configurations.
     """
 
     system_prompt: str = ""
@@ -329,8 +313,7 @@ class SdkValues(Struct, frozen=True, kw_only=True):
     def make_root_agent(self, system_prompt: str, appended_prompt: str) -> Agent | None:
         """Return the agent that runs the prompts, or None if neither flags nor host change it.
 
-        Arguments:
-            system_prompt, appended_prompt: the host's, which come before those of the flags.
+        The arguments are the host's, which come before those of the flags.
         """
         prompt = system_prompt or self.system_prompt
         appended = appended_prompt or self.appended_prompt
@@ -345,10 +328,8 @@ class SdkValues(Struct, frozen=True, kw_only=True):
 def parse_sdk_values(flags: Mapping[str, Sequence[str]], cwd: str, notices: list[str]) -> SdkValues:
     """Parse the flags' values, given by flag in their order on the command line.
 
-    Arguments:
-        notices: a line is added for each part that is not used.
-
-    Raises UsageError for a file that cannot be read, and for values that are not JSON.
+    A notice is added for each part that is not used. Raises UsageError for a file that cannot be
+    read, and for values that are not JSON.
     """
     # Like the CLI that it stands in for, use the last value of a repeated flag.
     last = {name: values[-1] for name, values in flags.items()}

@@ -26,15 +26,7 @@ def serve_viewer(
     open_browser: bool,
     store: str | None,
 ) -> None:
-    """Serve the viewer until it is interrupted, or write a page that needs no server.
-
-    Arguments:
-        session: to show; see `choose_session`, None for "".
-        target: file for the page; None serves.
-        host, port: see `viewer.listener.listen`.
-        open_browser: open a browser if this machine can show one.
-        store: address of the database with the sessions, None for the settings' store.
-    """
+    """Serve the viewer until it is interrupted, or write a page that needs no server."""
     if target:
         from .export import export_html
 

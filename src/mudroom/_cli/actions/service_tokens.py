@@ -19,12 +19,7 @@ from .user_store import open_server_state
 
 
 def add_token(owner: str, *, as_json: bool, store: str | None, **fields: object) -> None:
-    """Make a token and print it.
-
-    Arguments:
-        store: address of the database with the sessions, None for that of the settings.
-        fields: those of Token; None and () are left out.
-    """
+    """Make a token and print it. Fields that are None or () are left out."""
     given = {name: value for name, value in fields.items() if value not in (None, ())}
     with _open_tokens(store) as tokens:
         token, text = tokens.add(owner, **given)
@@ -55,7 +50,6 @@ def remove_token(token_id: str, *, store: str | None) -> None:
 
 
 def describe_token(token: Token) -> str:
-    """Describe a token's rights in one line."""
     facts = [
         sanitize_line(token.owner),
         time.strftime("%Y-%m-%d", time.localtime(token.created)),

@@ -53,14 +53,8 @@ def resume_session(
 ) -> int:
     """Finish the interrupted run of a session, or print its last answer.
 
-    Arguments:
-        name: id, beginning of an id, or name; None is the folder's last session.
-        cwd: the folder that the command line names; see `choose_folder`.
-        last: the user asks for the last session. verbose, quiet: see `StartOptions`.
-        store: address of the database with the session, None for the settings' store.
-
-    Raises UnknownName, JournalBusy if another process writes the session, UsageError if it has
-    no prompts.
+    Without a name, the session is the last of the folder. Raises UnknownName, JournalBusy if
+    another process writes the session, UsageError if it has no prompts.
     """
     if name and last:
         raise UsageError(f"--last and {name} each name a session", remedy="Use only one of them.")
@@ -186,10 +180,7 @@ def rename_session(session: str, name: str, *, store: str | None = None) -> None
 
 
 def delete_sessions(names: Sequence[str], *, yes: bool, store: str | None = None) -> int:
-    """Delete sessions after asking the user.
-
-    Arguments:
-        yes: do not ask.
+    """Delete sessions after asking the user, unless `yes`.
 
     Raises UnknownName, or JournalBusy for a session that is open; then none is deleted.
     """
@@ -237,7 +228,6 @@ def check_journal(name: str) -> int:
 
 
 def repair_journal(name: str, *, cwd: str) -> None:
-    """Repair the journal of a session if it is damaged, and print the losses."""
     from ..._adapters.journals.sqlite import repair
 
     home = load_settings(cwd).home

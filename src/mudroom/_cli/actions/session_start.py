@@ -17,12 +17,9 @@ MAX_TITLE = 50
 class SessionStart(Struct, frozen=True, kw_only=True):
     """The choice of a session to start with.
 
-    Arguments:
-        resume: id of the session to resume, "" for a new one. fork: resume it as a new session.
-        folder: the resumed session's folder.
-        id: id of the new session, "" for any. name: name to give to the session, "" for none.
-        asks: the user chooses the session to resume at the prompt.
-        source: of a new session, for its hooks: "startup", or "clear" after another one.
+    `resume` is "" for a new session, `id` for any id. With `fork`, the resumed session becomes a
+    new one; with `asks`, the user chooses at the prompt. `source` is for hooks: "startup", or
+    "clear" after another session.
     """
 
     resume: str = ""
@@ -38,11 +35,7 @@ NEW_SESSION = SessionStart()
 
 
 def describe_continued(start: SessionStart, events: Iterable[StoredEvent]) -> str:
-    """Describe which session a command line continues in one line: its id and first prompt.
-
-    Arguments:
-        events: the session's recorded events.
-    """
+    """Describe in one line which session a command line continues: its id and first prompt."""
     prompts = (event.brief.prompt for event in events if isinstance(event, RunStarted))
     title = sanitize_line(next(prompts, "").strip().partition("\n\n")[0], MAX_TITLE)
     what = f"a copy of {start.resume[:8]}" if start.fork else start.resume[:8]
@@ -50,14 +43,6 @@ def describe_continued(start: SessionStart, events: Iterable[StoredEvent]) -> st
 
 
 class StartOptions(Struct, frozen=True, kw_only=True):
-    """Options of a command line for a session.
-
-    Arguments:
-        cwd: the session's folder. start: the session to start with.
-        verbose: a line on stderr for each tool call if there is no live tree.
-        quiet: only errors on stderr.
-    """
-
     settings: Settings
     cwd: str
     start: SessionStart = NEW_SESSION

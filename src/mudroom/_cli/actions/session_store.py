@@ -35,12 +35,9 @@ MAX_OFFERED = 20
 
 
 async def find_session(store: SessionStore, cwd: str, text: str, *, without: str = "") -> str:
-    """Return the id of a session. Raises UnknownName or UsageError.
+    """Find a session by its id, the beginning of one, its name, or "last" for the last of `cwd`.
 
-    Arguments:
-        text: an id, the beginning of one, a name, or "last" for the last session of the folder
-            `cwd`.
-        without: id of a session that "last" does not mean.
+    "last" never means `without`. Raises UnknownName or UsageError.
     """
     if text == "last":
         return await find_last_session(store, cwd, without=without)
@@ -50,8 +47,7 @@ async def find_session(store: SessionStore, cwd: str, text: str, *, without: str
 async def choose_session(home: str, name: str) -> str:
     """Return the id of the session that the viewer opens, "" for its list. Raises UnknownName.
 
-    Arguments:
-        name: as for `find_session`; "" is the last session of this folder, else the last of all.
+    The name "" means the last session of this folder, else the last of all.
     """
     store = open_store(home)
     if name:
@@ -63,14 +59,13 @@ async def choose_session(home: str, name: str) -> str:
 
 
 async def read_session(home: str, name: str) -> tuple[str, list[StoredEvent]]:
-    """Return the id and the events of a session; for its name see `find_session`."""
     store = open_store(home)
     session_id = await find_session(store, ".", name)
     return session_id, await read_events(store, session_id)
 
 
 async def resolve_replayed(store: SessionStore, cwd: str, model: str, *, without: str = "") -> str:
-    """Return a model string with the session's id in each `replay:` part; see `find_session`."""
+    """Put the session's id in each `replay:` part of a model string."""
     # Before the session opens, because "last" would then mean this session itself.
     names: list[str] = []
     for name in model.split(","):
@@ -122,11 +117,6 @@ async def read_session_folder(store: SessionStore, session_id: str) -> str:
 async def read_summaries_of_folder(
     store: SessionStore, cwd: str, *, without: str = "", limit: int = MAX_OFFERED
 ) -> list[SessionSummary]:
-    """Read the summaries of the folder's last sessions, at most `limit`.
-
-    Arguments:
-        without: id of a session to leave out.
-    """
     infos = await _list_infos(store, cwd, limit, without=without)
     return [await read_summary(store, info) for info in infos]
 
@@ -137,12 +127,7 @@ async def read_newest_summaries(
     limit: int,
     show: Callable[[SessionSummary], None],
 ) -> list[SessionSummary]:
-    """Read the summaries of the newest sessions, and show each as soon as it is read.
-
-    Arguments:
-        folder: only sessions of this folder; None is all.
-        limit: maximum number of sessions.
-    """
+    """Read the newest summaries, and show each as soon as it is read."""
     infos = await _list_infos(store, folder, limit)
     summaries: list[SessionSummary] = []
     for start in range(0, len(infos), _READ_AT_ONCE):
@@ -168,7 +153,6 @@ async def _list_infos(
 
 
 def describe_session(summary: SessionSummary) -> str:
-    """Describe a session in one line: time, title, prompts, tokens, costs, and its state."""
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.when))
     figures = [count_noun(summary.prompts, "prompt"), f"{format_tokens(summary.tokens)} tokens"]
     if summary.usd:
@@ -194,7 +178,6 @@ async def delete_expired_sessions(settings: Settings) -> str:
 
 
 async def delete_older_sessions(store: SessionStore, home: str, days: int, now: float) -> int:
-    """Delete the sessions last written more than `days` ago; return how many were deleted."""
     deleted = 0
     for info in await store.list():
         if info.modified < now - days * _SECONDS_PER_DAY:
@@ -229,13 +212,9 @@ async def select_session(
 ) -> SessionStart:
     """Return the session that the flags select.
 
-    Arguments:
-        resume: a name, an id or the beginning of an id; "" asks the user.
-        continue_last: the last session of the folder `cwd`. fork: continue with a copy.
-        session_id: id of the new session or the copy. name: name to give to the session.
-        asks_at_prompt: the interactive prompt asks the user, not this function.
-
-    Raises UnknownName, or UsageError for flags that contradict each other.
+    `resume` "" asks the user, at the interactive prompt with `asks_at_prompt`. `session_id` is for
+    a new session or the copy. Raises UnknownName, or UsageError for flags that contradict each
+    other.
     """
     if resume is not None and continue_last:
         raise UsageError(
@@ -286,7 +265,6 @@ async def _check_new_id(text: str, store: SessionStore) -> str:
 
 
 async def _ask_for_session(store: SessionStore, cwd: str) -> str:
-    """Let the user choose one of the last sessions of this folder."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
             "--resume needs an ID when mudroom does not run in a terminal",

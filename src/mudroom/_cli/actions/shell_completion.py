@@ -18,7 +18,6 @@ fi
 
 
 def print_script(shell: str) -> None:
-    """Print the completion script of a shell: "bash", "zsh" or "fish"."""
     completion_class = get_completion_class(shell)
     assert completion_class is not None
     completion = completion_class(click.Command("mudroom"), {}, "mudroom", COMPLETION_VARIABLE)
@@ -34,11 +33,7 @@ def print_script(shell: str) -> None:
 def print_completions(
     instruction: str, root_command: click.Command, commands: Mapping[str, click.Command]
 ) -> int:
-    """Print the completions that a shell asks for.
-
-    Arguments:
-        instruction: such as "bash_complete".
-    """
+    """Print the completions that a shell asks for with an instruction like "bash_complete"."""
     options = [item for item in root_command.params if isinstance(item, click.Option)]
     whole = click.Group("mudroom", commands=dict(commands), params=list(options))
     return shell_complete(whole, {}, "mudroom", COMPLETION_VARIABLE, instruction)

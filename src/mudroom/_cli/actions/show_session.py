@@ -37,12 +37,9 @@ def print_session(
 ) -> None:
     """Print the run tree, ledger and transcripts of a session, or what the model knew at a turn.
 
-    Arguments:
-        name: id, beginning of an id, name, or "last" for the last session of this folder.
-        run_id: print only the transcript of this run, or of the runs of this named child.
-        turn_name: run and turn, such as "1.8"; print only what the model knew then.
-
-    Raises UnknownName for the session or the run, UsageError for the turn, JournalError.
+    `run_id` selects the transcript of a run, or those of a named child; `turn_name` is run and
+    turn, such as "1.8". Raises UnknownName for the session or the run, UsageError for the turn,
+    JournalError.
     """
     settings = load_settings(".", color="never" if no_color else None, store=store)
     sessions = open_store(settings.home)

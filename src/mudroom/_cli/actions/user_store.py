@@ -21,23 +21,18 @@ def use_store(address: str) -> None:
 
 
 def open_store(home: str) -> SessionStore:
-    """Open the user's session store. Raises UsageError for an address that cannot be used.
-
-    Arguments:
-        home: mudroom's state folder.
-    """
+    """Open the user's session store. Raises UsageError for an address that cannot be used."""
     from ..._adapters.journals import sessions  # slow to import
 
     return sessions.open_store(home, _address)
 
 
 def get_address() -> str:
-    """Return the address of the database with the user's sessions, "" for session files."""
+    """Return the address of the user's database, "" for session files."""
     return _address
 
 
 def describe_store(home: str) -> str:
-    """Return where the sessions are, without a password."""
     if not _address:
         return home
     from ..._adapters.journals import sessions  # slow to import
@@ -46,7 +41,7 @@ def describe_store(home: str) -> str:
 
 
 def require_files(command: str) -> None:
-    """Raise UsageError if the sessions are not files. `command`: the one that needs files."""
+    """Raise UsageError if the sessions are not files."""
     if _address:
         raise UsageError(
             f"{command} works on session files, and the setting store names a database",
@@ -55,10 +50,7 @@ def require_files(command: str) -> None:
 
 
 def open_server_state(home: str) -> ServerState:
-    """Open the state of `mudroom serve`: beside the sessions in their database, or in a file.
-
-    Arguments:
-        home: mudroom's state folder.
+    """Open the state of `mudroom serve`: in the sessions' database, or in a file.
 
     Raises StateError, UsageError.
     """

@@ -33,14 +33,13 @@ _ATTEMPTS = 3
 
 
 def _find_home(cwd: str) -> str:
-    """Return mudroom's state folder, in which no work of killed processes is left."""
+    """Return mudroom's state folder, after removing the work of killed processes."""
     home = load_settings(cwd).home
     kept_work.remove_abandoned(home)
     return home
 
 
 def print_workspaces(cwd: str, *, all_folders: bool = False, as_json: bool = False) -> None:
-    """Print the work of this folder, or of all folders."""
     home = _find_home(cwd)
     kept = kept_work.list_kept(home, "" if all_folders else os.path.realpath(cwd))
     if as_json:
@@ -89,14 +88,11 @@ def _shorten(names: Sequence[str]) -> str:
 
 
 def print_difference(cwd: str, name: str) -> None:
-    """Print the changes of a run as a unified difference."""
     home = _find_home(cwd)
     print(sanitize(kept_work.read_difference(home, kept_work.find_kept(home, name))), end="")
 
 
 class MergeResult(Struct, frozen=True):
-    """The changed files of a merge, or the conflicts that prevented it."""
-
     files: tuple[str, ...] = ()
     conflicts: tuple[MergeConflict, ...] = ()
 
@@ -104,9 +100,7 @@ class MergeResult(Struct, frozen=True):
 def merge_kept(home: str, kept: KeptWork, *, with_ignored: bool = False) -> MergeResult:
     """Merge the work of a run into its folder: all of it, or nothing. Raises WorkspaceError.
 
-    Arguments:
-        home: mudroom's state folder.
-        with_ignored: merge the kept files that git ignores, too.
+    `with_ignored`: merge the kept files that git ignores, too.
     """
     workspaces = kept_work.open_kept(home, kept.session)
     work = workspaces.find_stored(kept.run_id)
@@ -134,7 +128,6 @@ def merge_kept(home: str, kept: KeptWork, *, with_ignored: bool = False) -> Merg
 
 
 def describe_conflicts(conflicts: Sequence[MergeConflict]) -> list[str]:
-    """Return a line for each file with a conflict, and the number of those left out."""
     shown = conflicts[:_MAX_CONFLICTS]
     lines = [f"  {sanitize_line(each.path, 200)} ({each.kind})" for each in shown]
     if len(conflicts) > len(shown):
@@ -143,7 +136,6 @@ def describe_conflicts(conflicts: Sequence[MergeConflict]) -> list[str]:
 
 
 def apply_work(cwd: str, name: str, *, with_ignored: bool) -> int:
-    """Merge the work of a run into its folder: all of it, or nothing."""
     home = _find_home(cwd)
     kept = kept_work.find_kept(home, name)
     result = merge_kept(home, kept, with_ignored=with_ignored)
@@ -159,11 +151,7 @@ def apply_work(cwd: str, name: str, *, with_ignored: bool) -> int:
 
 
 def write_git_work(cwd: str, name: str, folder: str | None) -> None:
-    """Write what a run left only in git into a new folder.
-
-    Arguments:
-        folder: its path; None for one in the current folder that is named after the run.
-    """
+    """Write what a run left only in git into a new folder, by default named after the run."""
     home = _find_home(cwd)
     kept = kept_work.find_kept(home, name)
     folder = folder or f"git-{kept.run_id}"

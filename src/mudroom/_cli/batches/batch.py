@@ -26,9 +26,7 @@ RECORD_TYPES = (RunStarted, RunFinished)
 class TaskKey(Struct, frozen=True, gc=False):
     """Key of a line's run, as its brief has it: `<digest>.<attempt> <id>`.
 
-    Arguments:
-        digest: see `BatchLine.compute_key`.
-        attempt: 0 for the first run of the line.
+    The first attempt is 0.
     """
 
     digest: int
@@ -40,7 +38,6 @@ class TaskKey(Struct, frozen=True, gc=False):
 
 
 def parse_key(text: str) -> TaskKey | None:
-    """Parse the key of a brief, None if it is not one of a batch."""
     numbers, _, line_id = text.partition(" ")
     digest, _, attempt = numbers.partition(".")
     try:
@@ -53,15 +50,9 @@ class BatchRecord:
     """What a batch has done. `Batch` keeps the sums up to date.
 
     A line may have run several times: its last result counts, and it has none while its last run is
-    open.
-
-    Attributes:
-        finished: the reason of each line that had a result at the start, by the digest of its key.
-        open_runs: runs that had no end at the start, by id.
-        attempts: number of the next run of each line that had a run, and has to run again.
-        reasons: number of results by reason. usd: known costs of all runs. tokens: of all runs.
-        superseded: how many results of a line, by its id, were replaced by a later run. They come
-            before the one that counts.
+    open. `finished` and `attempts`, the number of the next run, go by the digest of the line's key,
+    `open_runs` by run id. `superseded` counts a line's results that come before the one that
+    counts. Costs and tokens are those of all runs.
     """
 
     def __init__(self) -> None:
@@ -85,10 +76,8 @@ class BatchRecord:
 class RecordReader:
     """Reads the record of a batch, and writes the results it finds.
 
-    Arguments:
-        wanted: keys of the input's lines; other runs are left out.
-        again: reasons whose lines run again.
-        results: the output, which is not published yet.
+    Runs of lines that are not `wanted` are left out; lines with reasons in `again` run again. The
+    output is not published yet.
     """
 
     def __init__(
@@ -144,14 +133,7 @@ _SKIPPED_AT_ONCE = 2_000
 
 
 class BatchFlags(Struct, frozen=True, kw_only=True):
-    """Flags of `mudroom batch` that are not settings.
-
-    Arguments:
-        file: the input. out: the output, None for one beside the input.
-        agent: agent of lines that name none. kind: format of the output.
-        is_ordered: sort the output like the input. retry: reasons whose lines run again.
-        max_budget_usd: US dollars for all lines; None for no limit.
-    """
+    """Flags of `mudroom batch` that are not settings. The dollars are for all lines."""
 
     file: str
     out: str | None = None
@@ -165,12 +147,6 @@ class BatchFlags(Struct, frozen=True, kw_only=True):
 
 
 class BatchPlan(Struct, frozen=True):
-    """The input of a batch and its options.
-
-    Arguments:
-        total: number of lines. lines: yields them. output: path of the output.
-    """
-
     flags: BatchFlags
     total: int
     lines: Callable[[], Iterator[BatchLine]]
@@ -182,14 +158,7 @@ class Batch:
 
     `Session.map` has one agent and one limit for all prompts, and gives the reports in their order.
     Lines have their own, each result is written when it is there, and interrupted runs continue.
-
-    Arguments:
-        record: what earlier processes did.
-        results: the output, with the results of the record.
-
-    Attributes:
-        stop_cause: why no further lines start, "" while they do.
-        is_unavailable: true if that is because the provider is unreachable.
+    `stop_cause` is "" while further lines start.
     """
 
     def __init__(
@@ -300,7 +269,7 @@ class Batch:
                 yield TaskKey(digest, record.attempts.get(digest, 0), line.id), line
 
     async def _take_place(self) -> bool:
-        """Wait until one more line may run. Returns False if none may start any more."""
+        """Wait until one more line may run; return False if none may start any more."""
         await self._places.acquire()
         limit = self._plan.flags.max_budget_usd
         if limit is not None and self._record.usd >= limit:

@@ -34,13 +34,8 @@ class LineError(Exception):
 class BatchLine(Struct, frozen=True, gc=False):
     """One task of a batch.
 
-    Arguments:
-        number: number of the line in the file, from 1.
-        id: unique in the file.
-        agent, model: "" for the batch's.
-        budget: limits of the run, as the line has them.
-        outputs: names or JSON Schema of the values that the run must emit; None for none.
-        ignored: keys of an OpenAI line's body that are not used.
+    Numbers of lines begin with 1. An agent or model "" is the batch's. `outputs` are names or a
+    JSON Schema; `ignored` are keys of an OpenAI line's body that are not used.
     """
 
     number: int
@@ -77,7 +72,6 @@ _native_decoder = msgspec.json.Decoder(_NativeLine)
 
 
 def parse_line(number: int, text: bytes) -> BatchLine:
-    """Parse the task of one line. Raises LineError."""
     try:
         native = _native_decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -148,7 +142,6 @@ def _parse_openai(number: int, fields: dict[str, Any]) -> BatchLine:
 
 
 def _join_messages(body: dict[str, Any]) -> str:
-    """Join the texts of the messages into one prompt."""
     messages = body.get("messages", body.get("input"))
     if isinstance(messages, str):
         return messages
@@ -176,7 +169,6 @@ def _join_parts(content: object) -> str:
 
 
 def _get_fields(value: object) -> dict[str, Any]:
-    """Return the fields of an object, none for any other value."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
@@ -205,7 +197,7 @@ def _check_keys(fields: dict[str, Any], known: tuple[str, ...]) -> None:
 
 
 def _choose_id(number: int, custom_id: object, old: object) -> str:
-    """Return the id of a native line, under its own name or the earlier one. Raises LineError."""
+    """Return the id of a native line, under its own name or the earlier one."""
     if custom_id is not UNSET and old is not UNSET:
         raise LineError("it has custom_id and id, which mean the same; use custom_id")
     given = old if custom_id is UNSET else custom_id
@@ -213,7 +205,6 @@ def _choose_id(number: int, custom_id: object, old: object) -> str:
 
 
 def check_line_id(value: object) -> str:
-    """Check the id of a line. Raises LineError."""
     if not isinstance(value, str) or not value or not value.isprintable():
         raise LineError(f"the id is {quote_value(value)}, not a text of one line")
     return value
@@ -275,11 +266,8 @@ _MAX_ERRORS = 10
 class InputFacts(Struct):
     """Facts about a checked input.
 
-    Arguments:
-        total: number of tasks.
-        keys: the keys of all tasks; see `BatchLine.compute_key`. Empty unless asked for.
-        agents, models: names in the lines, each with the number of its first line.
-        ignored: keys of OpenAI lines that are not used, with the numbers of their lines.
+    `keys` is empty unless asked for. Agents and models have the number of their first line;
+    `ignored` counts the lines with a key.
     """
 
     total: int
@@ -301,12 +289,7 @@ class InputFacts(Struct):
 
 
 class WrongLines(UsageError):
-    """Lines of an input that cannot be run.
-
-    Arguments:
-        name: the input's name.
-        errors: numbers of lines and their problems; the first ones if there are many.
-    """
+    """Lines of an input that cannot be run. Of many errors, the first ones are named."""
 
     def __init__(self, name: str, errors: Sequence[tuple[int, str]]) -> None:
         self.errors = tuple(errors[:_MAX_ERRORS])
@@ -320,12 +303,7 @@ class WrongLines(UsageError):
 
 
 class InputFile:
-    """The input of a batch.
-
-    Arguments:
-        path: a file with one line of JSON per task.
-        name: how errors name the input, "" for the path.
-    """
+    """The input of a batch, a file with one line of JSON per task."""
 
     def __init__(self, path: Path, *, name: str = "") -> None:
         self.path = path
@@ -341,11 +319,7 @@ class InputFile:
             yield line
 
     def check(self, *, with_keys: bool) -> InputFacts:
-        """Read the whole input. Raises UsageError, which names the wrong lines.
-
-        Arguments:
-            with_keys: compute the keys of the tasks, to compare them with a record.
-        """
+        """Read the whole input. Raises UsageError, which names the wrong lines."""
         facts = InputFacts(0, set(), {}, {}, Counter())
         ids: dict[str, int] = {}
         errors: list[tuple[int, str]] = []

@@ -19,7 +19,6 @@ from ..._core.runs import Report
 # Formats of lines: mudroom's own, and that of OpenAI's batches.
 ResultFormat = Literal["native", "openai"]
 
-
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 
 
@@ -44,7 +43,6 @@ def _make_native(line_id: str, report: Report[Any]) -> dict[str, Any]:
 
 
 def _make_openai(line_id: str, report: Report[Any]) -> dict[str, Any]:
-    """Make a line like those in the output files of OpenAI's batches."""
     result: dict[str, Any] = {"id": f"batch_req_{report.run_id}", "custom_id": line_id}
     if not report.ok:
         error = {"code": report.reason.value, "message": report.error or report.text}
@@ -77,7 +75,6 @@ def _make_completion(text: str, report: Report[Any]) -> dict[str, Any]:
 
 
 def get_new_path(path: Path) -> Path:
-    """Return the path of an output's lines before they replace it."""
     # In the same folder, because a file cannot be renamed to another file system.
     return path.with_name(f".{path.name}.new")
 
@@ -109,8 +106,7 @@ class ResultFile:
     def publish(self, superseded: Counter[str]) -> None:
         """Replace the file with the lines so far; an equal file stays as it is. Raises OSError.
 
-        Arguments:
-            superseded: how many of the first lines with an id are left out.
+        `superseded` says how many of the first lines with an id are left out.
         """
         self._close_file()
         if superseded.total():

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ..._core.events import AnyEvent, ModelCallRetried, RunFinished, TurnFailed, TurnFinished
 from ..._core.json_values import get_decoder
-from ..._platform.private_files import make_private_folder
+from ..._platform.private_files import replace_private_file
 
 _SAMPLE_SECONDS = 5.0
 # The rate, and the time that is left, come from this many last seconds.
@@ -21,16 +21,9 @@ _WINDOW_SECONDS = 300.0
 class BatchStatus(Struct, frozen=True):
     """Numbers of a batch at one moment.
 
-    Arguments:
-        session: id of the batch's session. output: path of its output.
-        total, done, running: lines; `done` counts all that have a result.
-        reasons: results by reason.
-        parallel: lines that may run at the same time.
-        state: "running", "stopping" or "ended".
-        waits_for: what keeps further lines from starting: "provider" or "parallel"; "" for nothing.
-        requests: answers of models in this process. tokens, usd: of all processes.
-        lines_per_second: of the last minutes. seconds_left: estimated; None if unknown.
-        seconds: age of this process's batch.
+    `done` counts all lines with a result. `state` is "running", "stopping" or "ended"; `waits_for`
+    is "provider", "parallel" or "". Requests are those of this process, tokens and dollars of all
+    processes, rates of the last minutes.
     """
 
     session: str
@@ -53,12 +46,10 @@ class BatchStatus(Struct, frozen=True):
 
     @property
     def failed(self) -> int:
-        """Number of results that did not reach their goal."""
         return self.done - self.reasons.get("GOAL", 0)
 
     @property
     def projected_usd(self) -> float | None:
-        """Estimated costs of the whole batch; None before the first result."""
         return self.usd / self.done * self.total if self.done and self.usd else None
 
 
@@ -83,10 +74,8 @@ class Rates:
 class RequestCounter:
     """Requests of all runs: how many were answered, and which are repeated now.
 
-    Attributes:
-        repeated: runs whose model call failed and is repeated.
-        unavailable: runs whose last model call failed, and may succeed later: the provider could
-            not be reached, or the run's time was over while the call was repeated.
+    The last model call of `unavailable` runs failed and may succeed later: the provider could not
+    be reached, or the run's time was over while the call was repeated.
     """
 
     def __init__(self) -> None:
@@ -122,18 +111,9 @@ class StatusFile:
 
     def write(self, status: BatchStatus) -> None:
         """Replace the status. Raises OSError."""
-        make_private_folder(self._path.parent)
-        # With the process id, because two processes may write the status of one batch.
-        new = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        try:
-            new.write_bytes(msgspec.json.encode(status))
-            os.replace(new, self._path)
-        except OSError:
-            new.unlink(missing_ok=True)
-            raise
+        replace_private_file(self._path, msgspec.json.encode(status))
 
     def read(self) -> BatchStatus | None:
-        """Read the last status, None if there is none."""
         try:
             return get_decoder(BatchStatus).decode(self._path.read_bytes())
         except (OSError, msgspec.DecodeError):

@@ -41,8 +41,6 @@ _NAMES_SUGGESTED = 3
 
 
 class _TextType(click.types.StringParamType):
-    """A text that is not blank, such as a name or a path."""
-
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
@@ -71,10 +69,8 @@ def apply_leading_options(
 ) -> list[str]:
     """Apply options before a command: `-C DIR runs` becomes `runs -C DIR`.
 
-    Returns the arguments with the command first. If the command has no -C, DIR becomes the
-    process's current folder.
-
-    Raises UsageError for another option that the command does not have.
+    If the command has no -C, DIR becomes the process's current folder. Raises UsageError for
+    another option that the command does not have.
     """
     if not any(argument in commands for argument in arguments[1:]):
         return list(arguments)
@@ -110,7 +106,6 @@ def apply_leading_options(
 
 
 def describe_usage_error(error: click.ClickException) -> str:
-    """Describe what is wrong with a command line, the nearest name, and where the help is."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     command = context.command_path.split()[1:] if context else []
     remedy = f"See {' '.join(['mudroom help', *command])}."
@@ -147,7 +142,6 @@ def _is_root_only(option: click.Option) -> bool:
 def _find_leaf(
     words: Sequence[str], commands: Mapping[str, click.Command]
 ) -> tuple[click.Command, str]:
-    """Return the command that the words name, also a subcommand of a group, and its full name."""
     name = words[0]
     command = commands[name]
     for word in words[1:]:

@@ -18,11 +18,7 @@ _ACTIONS = f"{__name__.rpartition('.commands')[0]}.actions"
 
 
 class Action(Struct, frozen=True):
-    """Calls a function of `actions` with the values of a command's parameters.
-
-    Arguments:
-        path: module and function, such as "board.print_task".
-    """
+    """Calls a function of `actions`, such as "board.print_task", with a command's parameters."""
 
     path: str
 
@@ -46,12 +42,9 @@ class Action(Struct, frozen=True):
 def define_command(
     name: str, action: str, help_text: str, *parameters: Decorator, **settings: Any
 ) -> click.Command:
-    """Define a command.
+    """Define a command whose action has its parameters and those of its group.
 
-    Arguments:
-        action: as the path of an `Action`, which has the parameters of the command and its group.
-        parameters: options and arguments in the order of the help.
-        settings: further settings of click's context.
+    The parameters are in the order of the help; `settings` are for click's context.
     """
     return click.Command(
         name,
@@ -65,8 +58,7 @@ def define_command(
 class CommandGroup(click.Group):
     """A command with subcommands, which also get the values of its options.
 
-    Arguments:
-        action: for a command line without a subcommand; "" if there must be one.
+    `action` is for a command line without a subcommand; "" if there must be one.
     """
 
     def __init__(self, name: str, action: str, help_text: str, *parameters: Decorator) -> None:
@@ -82,7 +74,6 @@ class CommandGroup(click.Group):
     def define(
         self, name: str, action: str, help_text: str, *parameters: Decorator, **settings: Any
     ) -> None:
-        """Define a subcommand; see `define_command`."""
         self.add_command(define_command(name, action, help_text, *parameters, **settings))
 
 

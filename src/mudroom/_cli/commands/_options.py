@@ -29,19 +29,16 @@ OUTPUT_FORMATS = ("text", "json", "stream-json")
 
 
 def complete_folders(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Tell the shell to complete this option with folders."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(typed, type="dir")]
 
 
 def join_values(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> str | None:
-    """Join the values of an option that may be given several times, as settings have them."""
     return ",".join(values) or None
 
 
 def join_folders(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> str | None:
-    """Join the folders of an option that may be given several times, as settings have them."""
     return os.pathsep.join(values) or None
 
 
@@ -54,9 +51,7 @@ def value_option(
 ) -> Decorator:
     """Make an option that takes a value.
 
-    Arguments:
-        names: its flags and perhaps the name of its parameter, separated by blanks.
-        kind: click's type, by default a text. settings: further ones of `click.option`.
+    `names` are its flags and perhaps the name of its parameter, separated by blanks.
     """
     return click.option(*names.split(), metavar=metavar, help=help_text, type=kind, **settings)
 
@@ -77,8 +72,6 @@ def switch_option(name: str, help_text: str) -> Decorator:
 
 
 def combine(*options: Decorator) -> Decorator:
-    """Make a decorator that adds several options, in the order of the help."""
-
     def add_all(command: Callable[..., Any]) -> Callable[..., Any]:
         # Decorators apply from the bottom up; the help shows the top one first.
         for add in reversed(options):
@@ -100,7 +93,6 @@ sandbox_option = choice_option(
 
 
 def rules_option(word: str, help_text: str) -> Decorator:
-    """Make the option --allowed-tools or --disallowed-tools. `word`: "allowed", "disallowed"."""
     # The second form is Claude Code's.
     names = f"--{word}-tools --{word}Tools"
     return value_option(names, "RULES", help_text, multiple=True, callback=join_values)
@@ -120,7 +112,6 @@ def folder_option(help_text: str, default: str | None = ".") -> Decorator:
 
 
 def worker_option(what: str) -> Decorator:
-    """Make the option --worker. `what`: the runs that it is about, such as "children"."""
     return value_option(
         "--worker",
         "KIND",
@@ -139,7 +130,6 @@ listen_details = combine(
 
 
 def limit_options(what: str) -> Decorator:
-    """Make the options for the limits of each `what`, such as "prompt"."""
     return combine(
         value_option(
             "--max-turns", "N", f"Maximum model calls of a {what}; one more for a summary.", COUNT

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 # What `-p` and `--resume` have where the command line gives no value: no argument can contain it.
 WITHOUT_VALUE = "\0"
 
-
 PRINT_FLAGS = ("-p", "--print", "--prompt")
 
 EXAMPLES = (
@@ -53,7 +52,6 @@ EXAMPLES = (
     "mudroom -c             continue the last session of this folder",
     "mudroom view           open the run viewer in a browser",
 )
-
 
 # The first option of each group of the full help.
 OPTION_GROUPS = {
@@ -294,9 +292,9 @@ def is_interactive() -> bool:
 
 
 def _parse_prompt(words: tuple[str, ...], print_prompt: str | None) -> tuple[str | None, bool]:
-    """Return the prompt on the command line and whether to wait for stdin.
+    """Return the prompt on the command line, or None, and whether to wait for stdin.
 
-    The prompt is None if there is none. A lone "-" after a prompt means: wait for stdin.
+    A lone "-" after a prompt means: wait for stdin.
     """
     prompts = list(words)
     if print_prompt is not None and print_prompt != WITHOUT_VALUE:
@@ -343,7 +341,6 @@ def help_(commands: tuple[str, ...]) -> int:
 COMMANDS: dict[str, click.Command] = {"help": help_}
 reject_blank_texts([root_command])
 
-
 _USED_VALUES = (
     "--input-format",
     "--system-prompt",
@@ -385,14 +382,7 @@ _MODES = {"auto": "default", "delegate": "default", "manual": "default"}
 
 
 class SdkFlags(Struct):
-    """Flags of the agent SDKs.
-
-    Arguments:
-        values: the values of each flag that takes one, in order.
-        switches: the flags without a value.
-        rest: the arguments for mudroom's own flags.
-        notices: for the user: flags that are not used.
-    """
+    """Flags of the agent SDKs: with values, in order, and without; `rest` has mudroom's own."""
 
     values: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     switches: list[str] = field(default_factory=list[str])
@@ -401,7 +391,6 @@ class SdkFlags(Struct):
 
 
 def is_started_by_sdk(arguments: Sequence[str]) -> bool:
-    """Return whether the arguments ask for the control protocol."""
     wanted = ("--input-format", "stream-json")
     return "=".join(wanted) in arguments or wanted in pairwise(arguments)
 
@@ -443,7 +432,6 @@ def separate_sdk_flags(arguments: Sequence[str], command: click.Command) -> SdkF
 
 
 def _takes_value(option: click.Option) -> bool:
-    """Return whether the next argument is always the option's value."""
     return not option.is_flag and not isinstance(option.flag_value, str)
 
 

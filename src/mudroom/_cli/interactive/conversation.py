@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
@@ -23,7 +23,7 @@ from ..._session.session import Session
 from ...driving import SessionDriver, SessionStart, Turn
 from ...errors import JournalError, MudroomError, SessionPaused, suggest_names
 from ..actions.prompt_calls import FilledPrompt
-from ..actions.prompt_files import PromptFile, find_prompt_file, load_session_prompts
+from ..actions.prompt_files import PromptFile, find_prompt_file, load_prompt_files
 from ..actions.prompts import (
     PreparedPrompt,
     begins_with_path,
@@ -39,18 +39,12 @@ from ..output.report import (
     describe_stop,
     explain_failure,
 )
-from ..output.text import Line
 from .input_lines import InputLines, NextStep
 from .mentions import MentionCompletions
 from .questions.approvals import ApprovalPrompt
 from .recap import Recap
 from .scrollback_writer import ScrollbackWriter
-from .special_lines import (
-    describe_nearest,
-    run_prompt_file,
-    run_server_prompt,
-    run_shell_line,
-)
+from .special_lines import NEAREST_COMMANDS, run_prompt_file, run_server_prompt, run_shell_line
 from .status_line import StatusLine
 from .ui import UI
 
@@ -63,11 +57,7 @@ _turn: ContextVar[Turn[Any]] = ContextVar("turn")
 
 
 class Plan(Struct, frozen=True):
-    """What the sessions of a conversation are made of.
-
-    Arguments:
-        model, output_style: those that a slash command chose; None for those of the settings.
-    """
+    """What the sessions of a conversation are made of, and what slash commands chose for them."""
 
     settings: Settings
     model: str | None = None
@@ -82,10 +72,8 @@ SlashAction = Callable[["Conversation", str], Awaitable[NextStep | None]]
 class SlashCommand(NamedTuple):
     """A slash command.
 
-    Arguments:
-        arguments, description: for the help text.
-        waits: it changes the conversation or its session, so it waits for the prompts before it.
-            The others are executed at once.
+    One that changes the conversation or its session waits for the prompts before it. The others are
+    executed at once.
     """
 
     name: str
@@ -98,8 +86,7 @@ class SlashCommand(NamedTuple):
 class _ShownWork:
     """The work that the UI shows. Its parts contain each other.
 
-    Attributes:
-        stoppable: turns that prepare a prompt or run a shell command, which Esc stops first.
+    `stoppable` turns prepare a prompt or run a shell command; Esc stops them first.
     """
 
     def __init__(self, ui: UI) -> None:
@@ -133,19 +120,9 @@ class Conversation:
     """One conversation, shown in a UI; `async with` opens its session.
 
     Lines are turns of a `SessionDriver`: prompts wait for one another, local commands are executed
-    beside them.
-
-    Arguments:
-        make_session: makes a session of a plan, not yet open.
-        commands: slash commands by name, with the slash.
-        approvals: asks the user about tool calls, and has the rules that the user approved.
-        on_open: awaited with this object after each opening of its session.
-        resumes: the session continues a recorded one.
-
-    Attributes:
-        session: the session that was made last; another one after a change of the plan.
-        recap: the end of the conversation that the session continues.
-        resources: closes with the conversation; commands add context managers to it.
+    beside them. `on_open` is awaited after each opening of the session, which is another one after
+    a change of the plan. `resources` close with the conversation; commands add context managers to
+    them.
     """
 
     session: Session
@@ -187,8 +164,8 @@ class Conversation:
             ui.scrollback, self.tree, show_tasks=not ui.prints_child_lines
         )
         self.mentions = MentionCompletions(
-            self._list_paths,
-            self._list_agent_names,
+            lambda: (file.path for file in self.session.workspace.walk()),
+            lambda: [agent.name for agent in self.session.agents],
             self._list_prompt_files,
             self.list_teammate_names,
             lambda: [each.mention for each in self.session.mcp.resources],
@@ -226,24 +203,18 @@ class Conversation:
 
     @property
     def last_answer(self) -> str:
-        """The text of the last prompt that has ended."""
         texts = (root.report.text for root in reversed(self.tree.roots) if root.report)
         return next(texts, "")
 
-    def _list_paths(self) -> Iterable[str]:
-        return (file.path for file in self.session.workspace.walk())
-
     def load_prompt_files(self) -> dict[str, PromptFile]:
-        return load_session_prompts(self.session)
+        session = self.session
+        return load_prompt_files(session.cwd, session.plugins, trusts_folder=session.trusted)
 
     def _list_prompt_files(self) -> list[tuple[str, str]]:
         files = self.load_prompt_files().values()
         named = [(each.name, each.source.description) for each in files]
         own = [each for each in named if each[0] not in self.commands]
         return own + list_prompts(self.session)
-
-    def _list_agent_names(self) -> list[str]:
-        return [agent.name for agent in self.session.agents]
 
     def list_teammate_names(self) -> list[str]:
         return list_names(self.tree)
@@ -262,10 +233,9 @@ class Conversation:
         return events
 
     async def send_message(self, name: str, text: str, *, approve: bool | None = None) -> None:
-        """Send a message of the user to a named child. An idle child works again with it.
+        """Send the user's message to a named child. An idle child works again with it.
 
-        Arguments:
-            approve: the answer to the child's plan; None for a message.
+        `approve` answers the child's plan; None is for a message.
         """
         await self._report_errors(self._send_message(name, text, approve))
 
@@ -281,21 +251,8 @@ class Conversation:
         if waits:
             self.print_text(f"  Stored; {name} works again with it at your next prompt.", "dim")
 
-    @property
-    def printed_runs(self) -> Collection[str]:
-        """Ids of child runs whose results are printed."""
-        return self.writer.printed_runs
-
-    def format_pending(self, columns: int, height: int) -> list[Line]:
-        """Return the output that is not printed yet, in at most `height` rows."""
-        return self.writer.format_pending(columns, height)
-
     async def run_until_done(self, first: str = "") -> NextStep:
-        """Take input lines until the conversation ends; return the next step.
-
-        Arguments:
-            first: a line to take before any line is read.
-        """
+        """Take input lines, `first` before any is read, until the conversation ends."""
         if self.session.unfinished_runs:
             self.lines.begin(self._finish)
         if first:
@@ -380,7 +337,7 @@ class Conversation:
         if file := find_prompt_file(files, name, trusts_folder=self.session.trusted):
             await run_prompt_file(self, file, arguments.strip())
         elif not await run_server_prompt(self, name, arguments.strip()):
-            nearest = describe_nearest(name) or suggest_names(name, [*self.commands, *files])
+            nearest = NEAREST_COMMANDS.get(name) or suggest_names(name, [*self.commands, *files])
             # A list of all commands would not help here.
             if nearest.startswith("Known:"):
                 nearest = "/help lists the commands."
@@ -418,7 +375,6 @@ class Conversation:
         return await self._report_errors(self._resume(turn))
 
     async def _resume(self, turn: Turn[Any]) -> None:
-        """Continue the runs that the record leaves open."""
         is_interrupted = self._last_root and self._last_root.is_interrupted
         text = (
             "Continuing the background work."
@@ -432,7 +388,6 @@ class Conversation:
             self.print_ending(report)
 
     async def run_prompt(self, line: str, filled: FilledPrompt | None = None) -> None:
-        """Send a prompt. `filled`: outputs to put into it, and its model."""
         with self._work.show():
             prompt = await self._prepare(line, filled)
             if prompt is None:
@@ -483,16 +438,11 @@ class Conversation:
         self.print_text(note, "dim")
 
     async def compact(self, focus: str) -> None:
-        """Replace the conversation by a summary. Esc stops this and leaves it unchanged.
-
-        Arguments:
-            focus: what the summary must keep.
-        """
+        """Replace the conversation by a summary that keeps the focus. Esc leaves it unchanged."""
         with self._work.show():
             report = await _turn.get().call(lambda session: session.compact(focus))
-        if report is None:
-            return
-        self.print_ending(report)
+        if report:
+            self.print_ending(report)
 
     @property
     def is_busy(self) -> bool:
@@ -526,7 +476,6 @@ class Conversation:
         return [work for work in list_open_work(self.tree, now=time.time()) if work.parent]
 
     def print_ending(self, report: Report) -> None:
-        """Print how a run ended, the files it changed, and the ledger."""
         if report.is_interrupted:
             work = describe_work(self.background_work)
             self.print_text(describe_interrupt(work), "yellow")
@@ -571,7 +520,6 @@ class Conversation:
         return True
 
     def print_text(self, text: str, style: str = "") -> None:
-        """Print text in lines of its own that stay on the screen."""
         self.ui.scrollback.write_text(text, style)
 
 

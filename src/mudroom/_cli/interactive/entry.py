@@ -18,11 +18,6 @@ MIN_COLUMNS_FOR_HINT = 60
 
 
 def run_prompt_ui(options: StartOptions, *, first: str = "") -> int:
-    """Run the interactive prompt until the user leaves; return the exit code.
-
-    Arguments:
-        first: prompt from the command line, run before any input is read.
-    """
     from .typeahead import hold_input
 
     with hold_input(options.settings.screen != "plain" and supports_cursor(sys.stdin)) as early:
@@ -33,7 +28,6 @@ def run_prompt_ui(options: StartOptions, *, first: str = "") -> int:
 
 
 async def _start_prompt(options: StartOptions, first: str, early: str) -> int:
-    """Run the prompt. `early`: keys pressed before the prompt was drawn."""
     ui = _create_ui(options)
     ui.add_early_input(early)
     wide = ui.scrollback.columns() >= MIN_COLUMNS_FOR_HINT

@@ -13,13 +13,7 @@ from .ui import UI
 
 
 class NextStep(Struct, frozen=True, kw_only=True):
-    """What follows a conversation: exit, or another one.
-
-    Arguments:
-        exit_code: the program's exit code; None to open another session.
-        resume: id of the session to resume; "" for a new one.
-        is_cleared: the user ended the conversation with `/clear`.
-    """
+    """The step after a conversation: exit with a code, or `resume` a session, "" for a new one."""
 
     exit_code: int | None = None
     resume: str = ""
@@ -71,25 +65,17 @@ class InputLines:
 
     @property
     def is_empty(self) -> bool:
-        """True if no line is executed and none waits."""
         return self._driver.current is None and not self._driver.waiting
 
     @property
     def queued(self) -> tuple[str, ...]:
-        """The lines that wait for their turn."""
         return tuple(turn.key for turn in self._driver.waiting if turn.key)
 
     def take_back(self, *, only_first: bool = False) -> list[str]:
-        """Remove the lines that wait, or the first one; return them."""
         turns = [turn for turn in self._driver.waiting if turn.key][: 1 if only_first else None]
         return [turn.key for turn in turns if turn.stop() and turn.key]
 
     async def run(self, ui: UI, take: Callable[[str], object]) -> NextStep:
-        """Read lines until the conversation ends; return the next step.
-
-        Arguments:
-            take: begins the execution of a line.
-        """
         reading = asyncio.create_task(self._read(ui, take))
         try:
             await asyncio.wait({reading, self._ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -124,8 +110,7 @@ class InputLines:
     async def wait_until_ready(self, is_waiting: Callable[[], bool]) -> None:
         """Wait until all lines were executed, or the last one only waits for its children.
 
-        Arguments:
-            is_waiting: returns whether the model has read all messages, and waits.
+        `is_waiting` returns whether the model has read all messages, and waits.
         """
         while self._ending.done() or not self._is_ready(is_waiting):
             self._has_changed.clear()

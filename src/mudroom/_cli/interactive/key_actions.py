@@ -66,15 +66,7 @@ class PasteStore:
 
 
 class KeyActions:
-    """One method per key binding.
-
-    Arguments:
-        buffer: the input line.
-        put: takes a line of input.
-        close: closes the prompt.
-        redraw: draws the prompt again soon.
-        start_task: runs a command beside the conversation.
-    """
+    """One method per key binding. `start_task` runs a command beside the conversation."""
 
     def __init__(
         self,
@@ -294,7 +286,6 @@ class KeyActions:
             self._put("?")
 
     def paste(self, text: str) -> None:
-        """Insert pasted text, or a placeholder if it is long."""
         self.buffer.insert_text(self.pastes.add(text))
 
     def paste_image(self) -> None:
@@ -349,7 +340,7 @@ class KeyActions:
         self._panel.hold_keys()
 
     def _close_message(self) -> None:
-        """Return from the message to a child to the line that the user wrote before."""
+        """Return to the line that the user wrote before the message to a child."""
         self._panel.target_run_id = ""
         self.buffer.text = self._draft
         self.buffer.cursor_position = len(self._draft)
@@ -373,7 +364,6 @@ class KeyActions:
         print_wrapped(self._scrollback, text)
 
     def _stop(self) -> None:
-        """Stop the run and move the queued lines back into the input line."""
         self._return_queued_lines()
         if self.conversation and self.is_busy:
             self.conversation.interrupt()
@@ -390,12 +380,7 @@ MAX_NAME_COLUMNS = 48
 
 
 class ChildActions:
-    """Actions on the selected or open child; each prints its outcome.
-
-    Arguments:
-        redraw: draws the prompt again soon.
-        start_task: runs an action beside the conversation.
-    """
+    """Actions on the selected or open child; each prints its outcome."""
 
     def __init__(
         self,
@@ -443,7 +428,6 @@ class ChildActions:
         self._start_task(read())
 
     def show_output_path(self, conversation: Conversation, command_id: str) -> None:
-        """Print the path of the file with the output of a background command."""
         command = conversation.tree.find_command(command_id)
         name = self._get_name(command_id)
         self._print(f"The output of {name} is in {command.output}." if command else "It has ended.")

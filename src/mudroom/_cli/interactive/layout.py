@@ -64,8 +64,6 @@ _STYLE = Style.from_dict(
 
 
 class _ThemeColors(StyleTransformation):
-    """Replaces ANSI colors by the theme's."""
-
     def transform_attrs(self, attrs: Attrs) -> Attrs:
         name = (attrs.color or "").removeprefix("ansi").removeprefix("bright")
         if is_light() and name in LIGHT_COLORS:
@@ -78,7 +76,7 @@ class _ThemeColors(StyleTransformation):
 
 
 def _choose_cursor() -> CursorShapeConfig | None:
-    """Return the cursor shapes of the vi modes; without vi keys the terminal keeps its cursor."""
+    """Return the cursor shapes of the vi modes; otherwise the terminal keeps its cursor."""
     uses_vi = get_app().editing_mode is EditingMode.VI
     return ModalCursorShapeConfig() if uses_vi else None
 
@@ -93,14 +91,6 @@ def make_application(
     color: bool,
     vi_keys: bool,
 ) -> tuple[Application[None], ReflowRenderer]:
-    """Create the application and its renderer.
-
-    Arguments:
-        buffer: the input line.
-        gap: returns the number of free rows above everything.
-        panel, prompt, status: texts above, before and below the input line.
-        vi_keys: edit the input line with the keys of vi.
-    """
     search = SearchToolbar(ignore_case=True)
     control = BufferControl(buffer, search_buffer_control=search.control, preview_search=True)
     rows = HSplit(
@@ -143,7 +133,6 @@ def make_application(
 
 
 def _make_line_prefix(prompt: FragmentSource, line: int, wrap_count: int) -> StyleAndTextTuples:
-    """Return the prompt for the first row of the input line, and as many blanks for the others."""
     text = prompt()
     if line == wrap_count == 0:
         return text
@@ -151,7 +140,6 @@ def _make_line_prefix(prompt: FragmentSource, line: int, wrap_count: int) -> Sty
 
 
 def _open_output() -> StableOutput:
-    """Open the terminal for output."""
     output = StableOutput.from_pty(sys.stdout, term=os.environ.get("TERM"))
     assert isinstance(output, StableOutput)  # The base class is declared to return itself.
     # No requests of the cursor's position: the reply is wrong if text was printed above the prompt
@@ -186,13 +174,10 @@ Row = dict[int, Char]
 
 
 class StableOutput(Vt100_Output):
-    """Terminal output with one size per drawing."""
-
     _held_size: Size | None = None
 
     @contextmanager
     def hold_size(self) -> Generator[Size]:
-        """Read the size once and return the same size until the block ends."""
         # A window may be resized while a drawing is computed.
         self._held_size = size = self.get_size()
         try:
@@ -214,10 +199,6 @@ class ReflowRenderer(Renderer):
     The base class assumes one row of the screen for each of its rows. A narrower terminal wraps a
     long row into several, and the cursor moves with its row. Some terminals count the blanks of a
     row that was longer before, so a row that becomes shorter is erased and drawn again.
-
-    Arguments:
-        app: the application to draw.
-        output: the application's terminal.
     """
 
     # Blank rows reserved above the prompt because re-wrapping made it taller. They are released
@@ -253,7 +234,6 @@ class ReflowRenderer(Renderer):
                 super().render(app, layout, is_done)
 
     def erase(self, leave_alternate_screen: bool = True) -> None:
-        """Erase the drawing with all rows that it occupies now."""
         with self._stable_output.hold_size() as size:
             self._follow_width(size)
             super().erase(leave_alternate_screen)
@@ -308,12 +288,7 @@ class ReflowRenderer(Renderer):
 
 
 def count_wrapped_rows(row: Row, width: int, columns: int) -> int:
-    """Count the screen rows of a drawn row.
-
-    Arguments:
-        width: columns of the row to count.
-        columns: width of the terminal.
-    """
+    """Count the screen rows of the first `width` columns of a drawn row."""
     rows = 1
     used = 0
     x = 0
@@ -329,7 +304,6 @@ def count_wrapped_rows(row: Row, width: int, columns: int) -> int:
 
 
 def terminal_rewraps(environ: Mapping[str, str]) -> bool:
-    """Return whether the terminal re-wraps long rows when it becomes narrower."""
     # The Linux console, xterm and screen cut them off instead.
     if environ.get("TERM") == "linux":
         return False

@@ -23,22 +23,12 @@ CACHE_SECONDS = 10.0
 
 
 def find_mention(text: str) -> str | None:
-    """Return the mention at the end of `text` without its "@"; None if there is none."""
+    """Return the mention at the end of `text` without its "@"."""
     match = _MENTION_AT_END.search(text)
     return match[1] if match else None
 
 
 class MentionCompletions:
-    """Completions of mentions.
-
-    Arguments:
-        files: lists the paths. The list is kept for `CACHE_SECONDS`.
-        agents: lists the names of the agents.
-        commands: lists the slash commands of files, with descriptions.
-        teammates: lists the names of the named children.
-        resources: lists the resources of MCP servers.
-    """
-
     def __init__(
         self,
         files: Callable[[], Iterable[str]],
@@ -56,7 +46,7 @@ class MentionCompletions:
         self._listed_at = -CACHE_SECONDS
 
     def find_matches(self, typed: str) -> Iterator[tuple[str, str]]:
-        """Yield (word, kind) for a mention that is being typed, best match first.
+        """Yield (word, kind) for an incomplete mention, best match first.
 
         This may walk the folder: do not call it on the event loop.
         """
@@ -81,7 +71,7 @@ class MentionCompletions:
 
 
 def _rank_paths(paths: Iterable[str], lower: str) -> Iterator[str]:
-    """Yield matching paths: path prefix first, then prefix of the file name, then substring."""
+    """Rank matches: path prefix first, then prefix of the file name, then substring."""
     ranked: list[tuple[int, int, str]] = []
     for path in paths:
         candidate = path.lower()

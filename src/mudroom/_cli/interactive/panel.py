@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ..._core.events import AnyEvent, Delta, RunFinished, StoredEvent
 from ..._core.listings import count_noun
 from ..._core.runs import InboxMessage
-from ..._projections.run_tree import RunTree, list_idle, list_unread
+from ..._projections.run_tree import list_idle, list_unread
 from ..._projections.run_view import RunView
 from ..._projections.safe_text import sanitize, sanitize_line
 from ..output.child_names import make_child_name
@@ -18,10 +18,9 @@ from ..output.text import Glyphs, Line, truncate, wrap, wrap_line
 from ..output.transcript_lines import TextStyle, format_transcript
 from ..output.tree_lines import MAX_OUTPUT_LINES, TreeStyle, format_command, format_tree_by_run
 from .questions.choice import Choice
-from .status_line import StatusLine
 
 if TYPE_CHECKING:
-    from .questions.approvals import ApprovalPrompt
+    from .conversation import Conversation
 
 # Between two pictures of the spinner.
 SPINNER_SECONDS = 0.125
@@ -44,57 +43,9 @@ MAX_QUEUED_SHOWN = 3
 HELD_SECONDS = 2.0
 
 
-class QueuedLines(Protocol):
-    """The part of the input lines that the screen shows."""
-
-    @property
-    def queued(self) -> Sequence[str]:
-        """The lines that wait for their turn."""
-        ...
-
-
-class ConversationView(Protocol):
-    """The part of a conversation that the screen shows."""
-
-    @property
-    def tree(self) -> RunTree: ...
-
-    @property
-    def status(self) -> StatusLine: ...
-
-    @property
-    def is_busy(self) -> bool:
-        """True while a run or a shell command works."""
-        ...
-
-    @property
-    def background_work(self) -> Sequence[object]:
-        """The children and commands that continue although no prompt works."""
-        ...
-
-    @property
-    def lines(self) -> QueuedLines: ...
-
-    @property
-    def printed_runs(self) -> Collection[str]:
-        """Ids of child runs whose results are printed."""
-        ...
-
-    @property
-    def approvals(self) -> ApprovalPrompt | None:
-        """The questions about tool calls; None if the user is not asked."""
-        ...
-
-    def format_pending(self, columns: int, height: int) -> list[Line]:
-        """Return the output that is not printed yet, in at most `height` rows."""
-        ...
-
-
 class Panel:
-    """The state of everything above the input line, and its lines."""
-
     def __init__(self, glyphs: Glyphs) -> None:
-        self.conversation: ConversationView | None = None
+        self.conversation: Conversation | None = None
         self.choice: Choice | None = None
         self.pager: TranscriptPager | None = None
         self.selected_run_id = ""
@@ -107,9 +58,8 @@ class Panel:
 
     @property
     def key_hint(self) -> str:
-        """The keys that can be used now."""
         if self.choice:
-            if self._is_busy:
+            if self.conversation and self.conversation.is_busy:
                 return "enter, y, n: answer, esc: stop"
             return "enter: select, esc: cancel"
         if self.target_run_id:
@@ -121,7 +71,6 @@ class Panel:
         return f"{self._choose_spinner()} {self._describe_work()}" if self.is_working else ""
 
     def _describe_work(self) -> str:
-        """Return the keys for the work in progress."""
         work = self.conversation.background_work if self.conversation else ()
         steer = ["ctrl+t: steer a child"] if self._has_child else []
         if work:
@@ -140,7 +89,6 @@ class Panel:
         )
 
     def _list_child_keys(self) -> Iterator[str]:
-        """Yield the keys that act on the open or selected run or command."""
         run_id = self.child_run_id
         if not self.pager:
             yield "enter: output" if self.is_command_selected else "enter: open"
@@ -192,10 +140,6 @@ class Panel:
         return self.conversation.lines.queued if self.conversation else ()
 
     @property
-    def _is_busy(self) -> bool:
-        return self.conversation is not None and self.conversation.is_busy
-
-    @property
     def is_working(self) -> bool:
         """True if a prompt works, or its background work continues."""
         conversation = self.conversation
@@ -211,14 +155,13 @@ class Panel:
         return self.name_child(self.target_run_id, MAX_TARGET_COLUMNS)
 
     def name_child(self, run_id: str, columns: int) -> str:
-        """Return the name of a child or a command; see `make_child_name`."""
         if not self.conversation or run_id not in self.conversation.tree.runs:
             return f"command#{run_id}"
         return make_child_name(self.conversation.tree, run_id, columns, self._glyphs)
 
     @property
     def child_run_id(self) -> str:
-        """Id of the open or selected run; "" if there is none."""
+        """Id of the open or selected run."""
         return self.pager.run.run_id if self.pager else self.selected_run_id
 
     def apply(self, event: AnyEvent) -> None:
@@ -231,10 +174,9 @@ class Panel:
             del self._live_events[event.run]
 
     def open_transcript(self, run_id: str, events: list[StoredEvent] | None = None) -> None:
-        """Open the transcript of a run, and the messages that it has not read.
+        """Open the transcript of a run with its unread messages.
 
-        Arguments:
-            events: of a run that has ended; None follows a run that works.
+        It follows a run that works; that of an ended one gets its events.
         """
 
         if not self.conversation:
@@ -285,11 +227,6 @@ class Panel:
             self.selected_run_id = run_ids[index] if run_ids else ""
 
     def move_selection(self, step: int) -> None:
-        """Move the mark or scroll the transcript.
-
-        Arguments:
-            step: number of rows, negative for up.
-        """
         if self.choice:
             self.choice.move(step)
         elif self.pager:
@@ -306,7 +243,6 @@ class Panel:
         return (working or rows)[-1]
 
     def format_lines(self, columns: int, height: int) -> list[Line]:
-        """Return all lines: at most `height` of them, each at most `columns` wide."""
         queued = list(self._format_queued(columns))
         room = max(1, height - len(queued))
         if self.choice:
@@ -325,11 +261,11 @@ class Panel:
             self._show_runs([])
             return queued
         tree = self._format_tree(conversation, columns, room)
-        pending = conversation.format_pending(columns, room - len(tree))
+        pending = conversation.writer.format_pending(columns, room - len(tree))
         return [*pending, *tree, *queued]
 
     def _format_tree_of_question(self, choice: Choice, columns: int, height: int) -> list[Line]:
-        """Return the running children in the rows that a question leaves free, or a few more."""
+        """Show the running children in the rows that a question leaves free, or a few more."""
         conversation = self.conversation
         if not (conversation and conversation.tree.roots and self.is_working):
             return []
@@ -338,7 +274,7 @@ class Panel:
         tree = self._format_tree(conversation, columns, rows)
         return tree if self._shown_run_ids else []
 
-    def _format_tree(self, conversation: ConversationView, columns: int, height: int) -> list[Line]:
+    def _format_tree(self, conversation: Conversation, columns: int, height: int) -> list[Line]:
         tree = conversation.tree
         root = tree.roots[-1]
         if root.report:
@@ -351,7 +287,7 @@ class Panel:
             max_runs=max(1, min(MAX_RUNS, (height - 2 - len(idle)) // 2)),
             now=time.time(),
             selected=self.selected_run_id,
-            printed_runs=conversation.printed_runs,
+            printed_runs=conversation.writer.printed_runs,
             asking_runs=conversation.approvals.asking_runs if conversation.approvals else (),
             idle=idle,
             glyphs=self._glyphs,
@@ -381,12 +317,7 @@ class Panel:
 
 
 class TranscriptPager:
-    """The transcript of one run and the position in it.
-
-    Arguments:
-        events: events of this run; more may be appended later.
-        list_unread: returns the messages that the run has not read; they follow the transcript.
-    """
+    """The transcript of one run and the position in it. Events may be appended later."""
 
     def __init__(
         self,
@@ -402,7 +333,7 @@ class TranscriptPager:
         self._body: list[Line] = []
 
     def format_lines(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
-        """Return the lines to show: the end, or a part `lines_from_end` lines before it."""
+        """Return the end, or a part `lines_from_end` lines before it."""
         # Formatting a long transcript is slow, and most drawings show the same one.
         if self._drawn != (len(self._events), columns):
             self._drawn = (len(self._events), columns)

@@ -32,11 +32,7 @@ PROMPT = "mudroom >> "
 
 
 class PlainUI:
-    """Reads stdin line by line and writes to stdout; child runs are reported on stderr.
-
-    Arguments:
-        verbose: print a line for every tool call of every run.
-    """
+    """Reads stdin line by line and writes to stdout; child runs are reported on stderr."""
 
     prints_child_lines = True
 
@@ -86,7 +82,7 @@ class PlainUI:
         self._write(f"The prompt was: {sanitize_line(text)}\n")
 
     async def read_line(self) -> str:
-        """Return the next input line, joined with the following ones while it ends in a backslash.
+        """Read a line, joined with the following ones while it ends in a backslash.
 
         Raises EOFError at the end of the input.
         """
@@ -103,7 +99,6 @@ class PlainUI:
         return line
 
     def return_lines(self, lines: Sequence[str]) -> None:
-        """Put lines back before those that were not read yet."""
         self._lines.extendleft(reversed(lines))
 
     async def choose(
@@ -163,14 +158,13 @@ class PlainUI:
             loop.remove_signal_handler(signal.SIGINT)
 
     def _stop_work(self) -> bool:
-        """Stop the run, or the background work that is left of it. Return False if none works."""
+        """Stop the run, or the background work that is left of it."""
         conversation = self._conversation
         if conversation is None:
             return False
         return conversation.stop_all() if conversation.is_idle else conversation.interrupt()
 
     def use_theme(self, name: str) -> bool:
-        """Use a theme for later lines; return whether colors are on."""
         use_theme(name, os.environ)
         return self.scrollback.color
 
@@ -202,7 +196,6 @@ class PlainUI:
             asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
 
     def _close(self) -> None:
-        """End the input."""
         self._is_closed = True
         for reader in self._readers:
             if not reader.done():

@@ -35,14 +35,7 @@ _FIXED_ROWS = 3
 
 
 class PromptScreen:
-    """The part of the terminal that is drawn, and the output printed above it.
-
-    Arguments:
-        buffer: the input line.
-        panel: the lines above the input line.
-        color: use colors.
-        vi_keys: edit the input line with the keys of vi.
-    """
+    """The part of the terminal that is drawn, and the output printed above it."""
 
     def __init__(
         self, buffer: Buffer, panel: Panel, glyphs: Glyphs, *, color: bool, vi_keys: bool = False
@@ -100,16 +93,11 @@ class PromptScreen:
             self.write_control(format_eraser(text, self._get_size()[0]))
 
     def write_control(self, sequence: str) -> None:
-        """Write a control sequence that draws nothing."""
         self._app.output.write_raw(sequence)
         self._app.output.flush()
 
     def query_background(self, on_reply: Callable[[bool], object]) -> None:
-        """Ask the terminal for its background; the reply comes later, or never.
-
-        Arguments:
-            on_reply: takes whether the background is light.
-        """
+        """Ask the terminal whether its background is light; it replies later, or never."""
         watch_background(self._app.input, on_reply)
         self.write_control(BACKGROUND_QUERY)
 
@@ -200,7 +188,6 @@ class PromptScreen:
 
     @property
     def prompt_text(self) -> str:
-        """The text before a line for the conversation."""
         return PROMPT if self._get_size()[0] >= MIN_PROMPT_COLUMNS else SHORT_PROMPT
 
     def _get_current_prompt(self) -> str:
@@ -235,7 +222,7 @@ class PromptScreen:
         return size.columns, size.rows
 
     def _count_free_rows(self) -> int:
-        """Return the rows to leave free above the panel: those reserved, as far as they fit."""
+        """Return the reserved rows above the panel, as far as they fit."""
         panel_rows = count_newlines(self._draw_panel()) + _FIXED_ROWS
         menu_rows = MENU_ROWS if self._buffer.complete_state else 0
         used = panel_rows + 2 + self._buffer.text.count("\n") + menu_rows
@@ -288,12 +275,7 @@ _WEIGHTS = (0.299, 0.587, 0.114)
 
 
 class ReplyFilter:
-    """Removes the reply to the query from the input.
-
-    Arguments:
-        feed: takes the other input.
-        on_reply: takes whether the background is light.
-    """
+    """Removes the replies to the query from the input."""
 
     def __init__(self, feed: Callable[[str], object], on_reply: Callable[[bool], object]) -> None:
         self._feed = feed
@@ -316,14 +298,12 @@ class ReplyFilter:
 
 
 def watch_background(source: Input, on_reply: Callable[[bool], object]) -> None:
-    """Remove replies to the query from the input of an application."""
     if isinstance(source, Vt100Input):
         parser = source.vt100_parser
         parser.feed = ReplyFilter(parser.feed, on_reply)
 
 
 def _is_light(*channels: str) -> bool:
-    """Return whether a color is light. `channels`: red, green and blue as hexadecimal digits."""
     # Terminals reply with one to four digits for each channel.
     shares = [int(channel, 16) / (16 ** len(channel) - 1) for channel in channels]
     return sum(weight * share for weight, share in zip(_WEIGHTS, shares, strict=True)) > 0.5

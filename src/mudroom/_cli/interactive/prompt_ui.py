@@ -57,12 +57,6 @@ _CLOSING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class PromptUI:
-    """UI for a terminal that can move the cursor.
-
-    Arguments:
-        cwd: folder whose input history is used.
-    """
-
     prints_child_lines = False
 
     def __init__(self, settings: Settings, cwd: str) -> None:
@@ -156,13 +150,12 @@ class PromptUI:
         self._screen.invalidate()
 
     def apply(self, event: AnyEvent) -> None:
-        """Handle an event that the conversation has already applied."""
         self._panel.apply(event)
         if isinstance(event, TurnFinished | RunStarted | RunFinished):
             self._status_command.refresh()
 
     async def read_line(self) -> str:
-        """Return the next input line and echo it. Raises EOFError when the prompt is closed."""
+        """Return the next input line. Raises EOFError when the prompt is closed."""
         # An earlier conversation may have read the end of the input.
         line = None if self._is_closed and self._lines.empty() else await self._lines.get()
         if line is None:
@@ -231,7 +224,6 @@ class PromptUI:
 
     @contextmanager
     def during_run(self) -> Generator[None]:
-        """Redraw regularly while a run works, and notify the user of its end."""
         self._attention.start_work()
         try:
             with self._screen.during_run():
@@ -262,7 +254,6 @@ class PromptUI:
         self._close(128 + number)
 
     def _close(self, code: int = 0) -> None:
-        """Close the prompt: stop the run and end the input."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -296,32 +287,17 @@ class PromptUI:
         return (before.startswith("/") and " " not in before) or find_mention(before) is not None
 
 
-def _get_history_path(home: str, cwd: str) -> Path:
-    """Return the path of a folder's history file.
-
-    Arguments:
-        home: mudroom's state folder.
-    """
+def _create_history_file(home: str, cwd: str) -> str:
+    """Create the history file readable only by the user; return its path."""
     # Paths may have bytes that are not UTF-8.
     folder = os.path.realpath(cwd).encode("utf-8", "surrogateescape")
-    return Path(home, "history", hashlib.sha256(folder).hexdigest()[:16])
-
-
-def _create_history_file(home: str, cwd: str) -> str:
-    """Create the history file if it is missing, readable only by the user; return its path."""
-    path = _get_history_path(home, cwd)
+    path = Path(home, "history", hashlib.sha256(folder).hexdigest()[:16])
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_APPEND, 0o600))
     return str(path)
 
 
 class PromptCompleter(Completer):
-    """Completes the word before the cursor.
-
-    Arguments:
-        get_mentions: returns the completions of mentions; None before a session is open.
-    """
-
     def __init__(self, get_mentions: Callable[[], MentionCompletions | None]) -> None:
         self._get_mentions = get_mentions
 
@@ -367,12 +343,6 @@ ANSI_SEQUENCES["\x1b[13;2u"] = (Keys.Escape, Keys.ControlM)
 def make_key_bindings(
     actions: KeyActions, *, edit: Callable[[], None], suspend: Callable[[], None]
 ) -> KeyBindings:
-    """Make the key bindings.
-
-    Arguments:
-        edit: opens the input line in the user's editor.
-        suspend: suspends the program and returns to the shell.
-    """
     keys = KeyBindings()
     focused = has_focus(actions.buffer)
     empty = Condition(lambda: not actions.buffer.text)
@@ -428,7 +398,6 @@ def _bind_editing(keys: KeyBindings, actions: KeyActions) -> None:
 
 
 def _bind_panel(keys: KeyBindings, actions: KeyActions) -> None:
-    """Bind the keys that act on the panel: those of a question, and those of the tree."""
     focused = has_focus(actions.buffer)
     empty = Condition(lambda: not actions.buffer.text) & focused
     searching = focused & Condition(lambda: actions.is_searching)

@@ -30,11 +30,7 @@ MAX_SESSIONS = 200
 
 
 async def choose_session(ui: QuestionUI, home: str, cwd: str, *, without: str = "") -> str:
-    """Let the user search a folder's sessions; return the id of one, "" for none.
-
-    Arguments:
-        without: id of a session to leave out.
-    """
+    """Let the user search a folder's sessions; return the id of one, "" for none."""
     store = open_store(home)
     summaries = await read_summaries_of_folder(store, cwd, without=without, limit=MAX_SESSIONS)
     items = [(item.id, describe_session(item)) for item in summaries if item.prompts]
@@ -48,8 +44,7 @@ async def choose_session(ui: QuestionUI, home: str, cwd: str, *, without: str = 
 class Recap:
     """Keeps the end of a recorded conversation, to print it again.
 
-    Arguments:
-        tree: fold of the same events, which applies each event first.
+    The tree applies each event first.
     """
 
     def __init__(self, tree: RunTree) -> None:
@@ -65,7 +60,6 @@ class Recap:
             self._events[event.run].append(event)
 
     def print(self, scrollback: Scrollback, session_id: str) -> None:
-        """Print the last prompts with their tool calls and answers."""
         runs = self._tree.list_conversation()
         if len(runs) > MAX_PROMPTS:
             scrollback.write_text(f"{len(runs) - MAX_PROMPTS} earlier prompts", "dim")

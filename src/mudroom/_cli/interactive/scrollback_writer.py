@@ -41,11 +41,7 @@ from ..output.text import (
     wrap,
     wrap_last_lines,
 )
-from ..output.tool_call_lines import (
-    format_finished_command,
-    format_task,
-    format_tool_call,
-)
+from ..output.tool_call_lines import format_finished_command, format_task, format_tool_call
 
 # Tasks of one answer that are listed one by one; of more, only failed ones are listed.
 MAX_LISTED_TASKS = 12
@@ -57,12 +53,7 @@ MAX_LISTED_RULES = 5
 class ScrollbackWriter:
     """Writes the root run's answers and tool calls; it takes the events of all runs.
 
-    Arguments:
-        tree: fold of the same events, which applies each event first.
-        show_tasks: write the results of tasks, too.
-
-    Attributes:
-        printed_runs: ids of child runs whose results are written.
+    The tree applies each event first. `printed_runs` are children whose results are written.
     """
 
     def __init__(self, scrollback: Scrollback, tree: RunTree, *, show_tasks: bool = True) -> None:
@@ -142,7 +133,7 @@ class ScrollbackWriter:
                 pass
 
     def format_latest_result(self) -> list[Line]:
-        """Return the last thinking, or the last finished tool call, in full; empty for none."""
+        """Return the last thinking or finished tool call in full."""
         scrollback = self._scrollback
         if self._thinking.is_latest:
             return self._thinking.format_full(scrollback.columns() - 1)
@@ -322,11 +313,9 @@ class CallGroup:
         self._calls: list[tuple[str, str, Line]] = []
 
     def add(self, name: str, title: str, line: Line) -> None:
-        """Add a call: the name of its tool, its title, and its line."""
         self._calls.append((name, title, line))
 
     def take_lines(self, columns: int, glyphs: Glyphs) -> list[Line]:
-        """Remove all calls and return their lines, or those of the group."""
         lines = self.format_lines(columns, glyphs)
         self._calls.clear()
         return lines
@@ -352,11 +341,7 @@ STREAMED_ROWS = 2
 
 
 class ThinkingFold:
-    """Folds the root run's events into its thinking.
-
-    Attributes:
-        is_latest: true if no result came after the last thinking.
-    """
+    """The root run's thinking; `is_latest` if no result came after it."""
 
     def __init__(self) -> None:
         self.is_latest = False
@@ -365,7 +350,7 @@ class ThinkingFold:
         self._is_folded = False
 
     def apply(self, event: AnyEvent) -> str:
-        """Add the next event; return the line of a thinking that is complete now, "" for none."""
+        """Add an event; return the line of a thinking that is complete now, "" for none."""
         match event:
             case TurnStarted():
                 self._is_folded = False
@@ -383,7 +368,6 @@ class ThinkingFold:
         return ""
 
     def format_lines(self, columns: int, glyphs: Glyphs) -> list[Line]:
-        """Return the end of the thinking that streams."""
         rows = wrap_last_lines(sanitize(self._streamed), columns - 2, STREAMED_ROWS)
         return [[(f"  {row}", "dim")] for row in rows]
 

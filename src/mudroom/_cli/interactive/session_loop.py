@@ -44,17 +44,13 @@ MAX_OPEN_TITLES = 300
 
 
 class SessionUI(UI, Protocol):
-    """A UI that shows one conversation after another."""
-
     def attach(self, conversation: Conversation) -> None: ...
 
 
 async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "") -> int:
     """Run one session after another until the user leaves; return the exit code.
 
-    Arguments:
-        options: with the session to open first.
-        first: prompt from the command line, run before any input is read.
+    `first` is a prompt from the command line.
     """
     start = options.start
     preload_context_windows(options.settings.model)
@@ -100,12 +96,6 @@ async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "")
 
 
 class _SessionMaker:
-    """Makes the sessions of one conversation.
-
-    Arguments:
-        start: the session to begin with.
-    """
-
     def __init__(
         self,
         cwd: str,
@@ -139,7 +129,6 @@ class _SessionMaker:
         return session
 
     async def begin(self, conversation: Conversation) -> None:
-        """Prepare the conversation for a session that was opened."""
         session = conversation.session
         if self._must_name:
             await name_session(session, conversation.settings.home, self._start)
@@ -155,7 +144,7 @@ def _choose_end_reason(step: NextStep) -> str:
 
 
 def _keep_choices(plan: Plan) -> Plan:
-    """Return the plan of the next conversation: it has the mode and the output style."""
+    """Keep the mode and the output style in the next conversation's plan."""
     if plan.output_style is None:
         return Plan(plan.settings)
     origins = plan.settings.origins | {"output_style": "/output-style"}
@@ -168,9 +157,6 @@ async def _decide_trust(
     """Ask for trust if the folder needs it, below the resumed conversation.
 
     Returns the answer, and the id of the session that is shown already or "".
-
-    Arguments:
-        resumed: id of the session to resume, "" for none.
     """
     names = find_untrusted_files(settings, cwd)
     # Read once for all sessions of the prompt: a file that changes after the question adds none.
@@ -183,7 +169,6 @@ async def _decide_trust(
 
 
 async def _print_notices(conversation: Conversation, quiet: bool) -> None:
-    """Print the notices of the first session, and how many expired sessions were deleted."""
     settings, session = conversation.settings, conversation.session
     if not quiet:
         of_machine = describe_sandbox(session, network=settings.allow_net)
@@ -215,7 +200,6 @@ async def print_exit_line(conversation: Conversation) -> None:
 
 
 def list_amounts(roots: Sequence[RunView]) -> list[str]:
-    """Return what a session spent: tokens, costs and time."""
     spent = [root for root in roots if root.total_usage.total_tokens]
     seconds = sum(root.count_seconds(root.last_event_at) for root in roots)
     figures = [f"{format_tokens(sum(root.total_usage.total_tokens for root in spent))} tokens"]
@@ -229,11 +213,7 @@ def list_amounts(roots: Sequence[RunView]) -> list[str]:
 
 
 def preload_context_windows(model: str) -> None:
-    """Load the sizes of context windows in the background, if a session will show its model's.
-
-    Arguments:
-        model: a model string, or "auto".
-    """
+    """Load context windows in the background, if a session will show its model's."""
     if model == "auto":
         model = choose_default_model(os.environ) or "offline"
     if not model.startswith(("offline", "replay:")):

@@ -48,9 +48,7 @@ class PromptScreen(Protocol):
 
     def add_to_prompt(self, text: str) -> None: ...
 
-    async def run_stoppable(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Await work that Esc stops; return None if it was stopped."""
-        ...
+    async def run_stoppable(self, work: Coroutine[Any, Any, T]) -> T | None: ...
 
     async def run_prompt(self, line: str, filled: FilledPrompt | None = None) -> None: ...
 
@@ -89,7 +87,7 @@ async def _run_fork(conversation: PromptScreen, call: PromptCall, filled: Filled
     if report is None:
         return
     conversation.ui.scrollback.write_text(sanitize(report.text))
-    conversation.add_to_prompt(wrap("command", quote(report.text), name=call.name))
+    conversation.add_to_prompt(wrap("command", quote(report.text), name=call.file.name))
     conversation.print_ending(report)
 
 
@@ -120,7 +118,7 @@ async def run_shell_line(conversation: PromptScreen, command: str) -> None:
 
 
 # Slash commands of other programs, with the nearest thing that mudroom has.
-_NEAREST = {
+_COMMANDS = {
     "/add-dir": "mudroom works in one folder: start it with mudroom -C DIR.",
     "/approvals /allowed-tools": "Use /permissions to see the rules, /mode to change the mode.",
     "/background /bg": "Press Ctrl+B: what the model waits for goes to the background.",
@@ -155,9 +153,4 @@ _NEAREST = {
     "/todos": "Use /runs to list the runs.",
     "/worktree": "Start mudroom in the worktree: mudroom -C DIR.",
 }
-_BY_NAME = {name: text for names, text in _NEAREST.items() for name in names.split()}
-
-
-def describe_nearest(name: str) -> str:
-    """Return what to use instead of another program's command, "" for an unknown name."""
-    return _BY_NAME.get(name, "")
+NEAREST_COMMANDS = {name: text for names, text in _COMMANDS.items() for name in names.split()}

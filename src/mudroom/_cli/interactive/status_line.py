@@ -14,13 +14,7 @@ from ..output.text import Glyphs, fit_with_figures, format_tokens, format_total_
 class StatusLine:
     """Folds events into the figures of the status line.
 
-    Arguments:
-        find_window: takes a model string, returns its context window in tokens; 0 is unknown.
-
-    Attributes:
-        receipts: what the model still knows after compactions.
-        usd: known costs. has_unknown_costs: some costs are not known, so that they are a minimum.
-        shares: sizes of the parts of the context.
+    A context window of 0 tokens is not known. With unknown costs, `usd` is a minimum.
     """
 
     def __init__(self, find_window: Callable[[str], int] = find_no_window) -> None:
@@ -42,7 +36,6 @@ class StatusLine:
 
     @property
     def context_window(self) -> int:
-        """The model's context window in tokens, 0 if it is not known."""
         return self._find_window(self.model)
 
     def apply(self, event: AnyEvent) -> None:
@@ -64,8 +57,7 @@ class StatusLine:
     def format_line(self, columns: int, glyphs: Glyphs, *, hint: str = "") -> tuple[str, str]:
         """Return (model, other figures), together at most `columns` wide.
 
-        Arguments:
-            hint: keys that can be used now; it stays when nothing else fits.
+        The hint, keys that can be used now, stays when nothing else fits.
         """
         figures = [
             f"sandbox {self.sandbox}" if self.sandbox else "",

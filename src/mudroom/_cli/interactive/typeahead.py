@@ -29,9 +29,6 @@ def hold_input(enabled: bool = True) -> Generator[str]:
 
     Yields the keys pressed so far, as the terminal sends them; Enter is a line feed. The terminal
     is restored afterwards.
-
-    Arguments:
-        enabled: False to do nothing.
     """
     if not enabled:
         yield ""

@@ -12,12 +12,8 @@ from ..output.text import Line
 
 
 class QuestionUI(Protocol):
-    """The part of a UI that asks questions."""
-
     @property
-    def scrollback(self) -> Scrollback:
-        """Takes text that stays on the screen."""
-        ...
+    def scrollback(self) -> Scrollback: ...
 
     async def choose(
         self,
@@ -30,21 +26,13 @@ class QuestionUI(Protocol):
     ) -> str | None:
         """Ask the user to choose one item; return its value, or None if the user cancels.
 
-        Arguments:
-            items: pairs of value and label.
-            free_text: return typed text as the answer, too.
-            body: lines between the title and the items.
-            is_searchable: typed text narrows the list, where the UI can do that.
+        Items are pairs of value and label. Free text is an answer, too. A searchable list is
+        narrowed by typed text, where the UI can do that.
         """
         ...
 
 
 class UI(QuestionUI, AbstractAsyncContextManager["UI"], Protocol):
-    """Input and output of a conversation; `async with` opens it.
-
-    Implemented by `PromptUI` (drawn on a terminal) and `PlainUI` (lines in, lines out).
-    """
-
     @property
     def exit_code(self) -> int:
         """Exit code requested when the UI was closed, for example by a signal."""
@@ -75,13 +63,9 @@ class UI(QuestionUI, AbstractAsyncContextManager["UI"], Protocol):
         """Add keys that were pressed before the UI was created; called before it is entered."""
         ...
 
-    def prefill(self, text: str) -> None:
-        """Put text into the input line for the user to edit."""
-        ...
+    def prefill(self, text: str) -> None: ...
 
-    def during_run(self) -> AbstractContextManager[object]:
-        """Return a context manager for the time of one run."""
-        ...
+    def during_run(self) -> AbstractContextManager[object]: ...
 
     def use_theme(self, name: str) -> bool:
         """Use a theme from now on; return False if the UI has no colors of its own."""

@@ -13,10 +13,8 @@ from .markdown import MarkdownBlocks
 class AnswerStream:
     """Folds events into blocks of text.
 
-    Arguments:
-        write_block: takes each complete block, and whether it is complete: False for an item of a
-            list that continues.
-        on_cut_off: called when blocks were written for a model call that failed.
+    `write_block` gets False with an item whose list continues; `on_cut_off` is called when blocks
+    of a model call that failed were written.
     """
 
     def __init__(
@@ -30,7 +28,6 @@ class AnswerStream:
 
     @property
     def pending(self) -> str:
-        """The last block of the streaming answer, not yet complete."""
         return self._blocks.pending
 
     def apply(self, event: AnyEvent) -> None:

@@ -31,7 +31,6 @@ def format_counts(status: BatchStatus) -> str:
 
 
 def format_pace(status: BatchStatus) -> str:
-    """Return rate, tokens, costs, the time that is left, and what the batch waits for."""
     parts = [
         f"{status.lines_per_second:,.1f} lines/s",
         f"{status.requests_per_second:,.1f} requests/s",
@@ -67,13 +66,6 @@ def _format_seconds(seconds: float) -> str:
 
 
 class BatchScreen:
-    """Shows one batch.
-
-    Arguments:
-        quiet: show nothing.
-        plain: never move the cursor.
-    """
-
     def __init__(self, *, quiet: bool, plain: bool) -> None:
         self._is_quiet = quiet
         self._moves_cursor = not plain and supports_cursor(sys.stderr)
@@ -94,7 +86,6 @@ class BatchScreen:
             print_notice(f"{format_counts(status)}; {format_pace(status)}", prefix="")
 
     def print_line(self, text: str) -> None:
-        """Print one line for the user above the bar."""
         if not self._is_quiet:
             self.clear()
             print_notice(text)

@@ -11,10 +11,8 @@ from .text import Glyphs, truncate
 def make_child_name(tree: RunTree, run_id: str, columns: int, glyphs: Glyphs) -> str:
     """Return a name that no other working child has: "general (count the lines)", or "alice".
 
-    Working children with the same agent and title are told apart by run id: "general#1.1.2".
-
-    Arguments:
-        columns: maximum width of the name; an agent with a run id may be wider.
+    Working children with the same agent and title are told apart by run id, "general#1.1.2", which
+    may be wider than `columns`.
     """
     run = tree.runs[run_id]
     name = _make_name(run, columns, glyphs)

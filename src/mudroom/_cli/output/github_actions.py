@@ -29,12 +29,6 @@ _LEVELS = {"error": "error", "warning": "warning", "notice": "notice", "info": "
 def write_annotations(
     report: Report, ledger: Ledger, environ: Mapping[str, str], *, session: str
 ) -> None:
-    """Write annotations to stderr, and the summary to the file of GITHUB_STEP_SUMMARY.
-
-    Arguments:
-        environ: without GITHUB_STEP_SUMMARY, no summary is written.
-        session: the session's id.
-    """
     for line in make_annotations(report):
         print(line, file=sys.stderr)
     path = environ.get("GITHUB_STEP_SUMMARY")
@@ -64,7 +58,6 @@ def make_annotations(report: Report) -> list[str]:
 
 
 def make_summary(report: Report, ledger: Ledger, *, session: str) -> str:
-    """Return the summary in Markdown: the ending, costs, the ledger and the answer."""
     usage = report.usage
     costs = "unknown" if report.usd is None else f"${report.usd:.4f}"
     figures = [

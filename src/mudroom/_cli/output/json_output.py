@@ -12,22 +12,21 @@ from ..._projections.safe_text import escape_json
 
 
 def print_json(value: object) -> None:
-    """Print a value that msgspec can encode as indented JSON."""
+    """Print what msgspec can encode, as indented JSON."""
     text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=2)
     print(escape_json(text))
 
 
 def print_json_line(value: object) -> None:
-    """Print a value that msgspec can encode as JSON on one line."""
     print(encode_json(value))
 
 
 def encode_json(value: object) -> str:
-    """Encode a value as JSON, with escapes for all characters that could control a terminal."""
+    """Encode a value as JSON that cannot control a terminal."""
     return escape_json(msgspec.json.encode(value).decode())
 
 
 def encode_line(line: Mapping[str, Any]) -> bytes:
-    """Encode a line of stream-json with its line feed; invalid Unicode becomes a question mark."""
+    """Encode a line of stream-json; invalid Unicode becomes a question mark."""
     text = escape_json(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
     return text.encode("utf-8", "replace") + b"\n"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from ..._projections.safe_text import sanitize
-from .text import measure_width, truncate, wrap
+from .text import measure_width, truncate, wrap, wrap_hanging
 
 # Columns of a text beside its row; if there are fewer, the text is below the row.
 MIN_TEXT_COLUMNS = 24
@@ -22,24 +23,17 @@ def get_listing_columns() -> int:
 
 
 def print_rows(rows: Sequence[tuple[str, ...]]) -> None:
-    """Print rows in columns; see `format_rows`."""
     print("\n".join(format_rows(rows, get_listing_columns())))
 
 
 def print_entry(text: str, *, indent: int = _INDENT) -> None:
-    """Print text, wrapped between words.
-
-    Arguments:
-        indent: columns before all lines but the first.
-    """
     print(format_entry(text, get_listing_columns(), indent=indent))
 
 
 def format_rows(rows: Sequence[tuple[str, ...]], columns: int) -> list[str]:
-    """Return the lines of rows; the last cell of a row is a text that may be wrapped.
+    """Return the lines of rows; `columns` 0 means one line per row.
 
-    Arguments:
-        columns: width of the lines, 0 for one line per row.
+    The last cell of a row may be wrapped.
     """
     widths = [max(map(measure_width, cells)) for cells in zip(*rows, strict=True)]
     needed = min(MIN_TEXT_COLUMNS, widths[-1])
@@ -60,10 +54,8 @@ def format_row(
 ) -> Iterator[str]:
     """Yield the lines of one row.
 
-    Arguments:
-        widths: columns of all cells but the last.
-        columns: width of the lines, 0 for one line.
-        is_text_cut: the last cell has one line, and its end may be left out.
+    `widths` leaves out the last cell, `columns` 0 means one line, and `is_text_cut` cuts the last
+    cell to one line.
     """
     *cells, text = (sanitize(cell) for cell in row)
     padded = [
@@ -98,7 +90,7 @@ def _format_stacked(
         yield line.replace(_FIXED_SPACE, " ").rstrip()
         return
     if words:
-        for part in _wrap("  ".join(words), columns, _INDENT):
+        for part in wrap_hanging("  ".join(words), columns, _INDENT, keeps_words=True):
             yield part.replace(_FIXED_SPACE, " ").rstrip()
     room = columns - _INDENT
     for part in [truncate(text, room)] if is_text_cut else wrap(text, room, keeps_words=True):
@@ -106,22 +98,9 @@ def _format_stacked(
 
 
 def format_entry(text: str, columns: int, *, indent: int = _INDENT) -> str:
-    """Wrap text between words; a word that is too long, such as a path, stays whole.
-
-    Arguments:
-        columns: width of the lines, 0 for no limit.
-        indent: columns before all lines but the first.
-    """
+    """Wrap text between words; a long path stays whole. `columns` 0 means no limit."""
     lines = sanitize(text).split("\n")
     if not columns:
         return "\n".join(lines)
-    return "\n".join(part for line in lines for part in _wrap(line, columns, indent))
-
-
-def _wrap(line: str, columns: int, indent: int) -> Iterator[str]:
-    """Yield the parts of a line, all but the first indented."""
-    first = next(wrap(line, columns, keeps_words=True))
-    yield first
-    if rest := line[len(first) :].lstrip(" "):
-        for part in wrap(rest, columns - indent, keeps_words=True):
-            yield " " * indent + part
+    parts = (wrap_hanging(line, columns, indent, keeps_words=True) for line in lines)
+    return "\n".join(chain.from_iterable(parts))

@@ -33,20 +33,7 @@ MAX_IDLE = 5
 
 
 class LiveTree(Progress):
-    """A screen for one run. Events update the tree; a thread draws it.
-
-    Arguments:
-        stream: the terminal, usually stderr.
-        tree: the tree to draw.
-        color: use colors.
-        now: returns the time in seconds since 1970.
-        size: returns (columns, rows) of the terminal; called before each drawing.
-
-    Example:
-        with LiveTree(sys.stderr, RunTree()) as live:
-            session.watch(live.on_event)
-            report = await session.run(prompt)
-    """
+    """A screen for one run. Events update the tree; a thread draws it."""
 
     def __init__(
         self,
@@ -82,15 +69,13 @@ class LiveTree(Progress):
         self.draw(final=True)
 
     def on_event(self, event: AnyEvent) -> None:
-        """Update the tree without drawing it."""
         self.tree.apply(event)
 
     def draw(self, *, final: bool = False) -> None:
         """Draw if something has changed.
 
-        Arguments:
-            final: leave the drawing on the screen. A run without children leaves nothing; one whose
-                children are above its answer leaves its headline, with the figures of its end.
+        The `final` drawing stays on the screen. A run without children leaves nothing; one whose
+        children are above its answer leaves its headline, with the figures of its end.
         """
         with self._lock:
             self._draw(final=final)
@@ -113,7 +98,6 @@ class LiveTree(Progress):
             put()
 
     def print_above(self, put: Callable[[], object]) -> None:
-        """Print text above the tree, which is drawn again below it."""
         with self._lock:
             self._erase()
             put()
@@ -136,7 +120,6 @@ class LiveTree(Progress):
         self._row_widths = [sum(measure_width(part) for part, _ in line) for line in lines]
 
     def _has_printed_children(self) -> bool:
-        """Return whether children of the last root run are on the screen above its answer."""
         runs = self.tree.roots[-1:]
         children = [child.run_id for run in runs for child in self.tree.children(run.run_id)]
         return not self._printed_runs.isdisjoint(children)
@@ -172,7 +155,6 @@ class LiveTree(Progress):
         return lines[: max(1, height - 1)]
 
     def _erase_sequence(self, columns: int) -> str:
-        """Return the sequence that erases the drawing."""
         # A terminal that became narrower has wrapped the old rows into more rows.
         rows = sum(max(1, -(-width // max(1, columns))) for width in self._row_widths)
         return f"\x1b[{rows}A\r{ERASE_DOWN}" if rows else ""

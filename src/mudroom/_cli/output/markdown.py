@@ -31,11 +31,9 @@ _LIST_CONTINUATION = compile_later(r"\s+\S|[-*+] |\d+[.)] ")
 
 
 class MarkdownBlocks:
-    """Splits streaming Markdown into complete blocks: paragraphs, list items, tables, fenced code.
+    """Splits streaming Markdown into blocks: paragraphs, list items, tables, fenced code.
 
-    Attributes:
-        pending: the text of the block that is not complete yet.
-        is_in_list: whether `pending` continues the list of the block before it.
+    `is_in_list`: `pending`, the incomplete block, continues the list of the block before it.
     """
 
     def __init__(self) -> None:
@@ -43,7 +41,7 @@ class MarkdownBlocks:
         self.is_in_list = False
 
     def feed(self, piece: str) -> str:
-        """Add a piece of text; return the blocks that are complete now, "" for none."""
+        """Add a piece of text; return the blocks that are complete now."""
         self.pending += piece
         # A block can only be complete at the end of a line.
         if "\n" not in piece:
@@ -57,7 +55,6 @@ class MarkdownBlocks:
         return blocks
 
     def take_rest(self) -> str:
-        """Remove and return the pending text, at the end of the answer."""
         rest = self.pending
         self.is_in_list = False
         self.pending = ""
@@ -92,18 +89,14 @@ def _complete_length(text: str) -> int:
 
 
 def render_markdown(text: str, *, columns: int, color: bool, ends: bool = True) -> str:
-    """Render Markdown as lines for a terminal in the theme's colors, with a blank line after it.
+    """Render Markdown in the theme's colors, or sanitize its source if there are none.
 
-    Arguments:
-        columns: width to wrap at.
-        color: False to return the source text, only sanitized.
-        ends: False for no blank line, because the same list continues.
+    A blank line follows unless the same list continues (`ends` is False).
     """
     return apply_theme(_render(text, columns=columns, color=color, ends=ends))
 
 
 def _render(text: str, *, columns: int, color: bool, ends: bool = True) -> str:
-    """Render Markdown with ANSI colors."""
     end = "\n\n" if ends else "\n"
     text = sanitize(text).strip("\n")
     if not text:
@@ -148,7 +141,6 @@ def _parse_markdown(text: str) -> Markdown:
 
 @cache
 def _make_page_class() -> type[Markdown]:
-    """Return rich's Markdown with elements of this program."""
     # A function, because rich is slow to import.
     from rich.markdown import Heading, ListItem, Markdown, TableElement
     from rich.segment import Segment
@@ -190,19 +182,13 @@ def _make_page_class() -> type[Markdown]:
 
 
 def _strip_line(line: str) -> str:
-    """Remove blanks at the end of a line; empty a line that has only color sequences."""
     return line.rstrip() if _COLOR_SEQUENCE.sub("", line).strip() else ""
 
 
 def format_unfinished(
     text: str, *, columns: int, height: int, color: bool, glyphs: Glyphs = UNICODE
 ) -> list[Line]:
-    """Format the end of a block that is not complete as it will be printed.
-
-    Arguments:
-        height: maximum number of rows; the first one says if earlier ones are hidden.
-        color: False for the source text, as in `render_markdown`.
-    """
+    """Format the end of an incomplete block as it will be printed, in at most `height` rows."""
     if not text.strip() or height < 1:
         return []
     if not color or len(text) > MAX_RENDERED_CHARACTERS:

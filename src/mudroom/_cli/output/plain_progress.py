@@ -36,10 +36,7 @@ MAX_NAME_COLUMNS = 60
 class PlainProgress(Progress):
     """Progress as lines: a child run starts, retries a model call, ends, or its work is merged.
 
-    Arguments:
-        stream: usually stderr.
-        verbose: also write a line for every tool call, its progress, and every web search of every
-            run.
+    Verbose lines are those of every tool call, its progress, and every web search of every run.
     """
 
     def __init__(self, stream: TextIO, tree: RunTree, *, verbose: bool = False) -> None:
@@ -49,12 +46,10 @@ class PlainProgress(Progress):
         self._glyphs = choose_glyphs(stream.encoding)
 
     def on_event(self, event: AnyEvent) -> None:
-        """Update the tree and write the line of the event, if it has one."""
         self.tree.apply(event)
         self.print_line(event)
 
     def print_line(self, event: AnyEvent) -> None:
-        """Write the line of an event that the tree has, if it has one."""
         run = self.tree.runs.get(event.run)
         line = self._format_line(run, event) if run else ""
         if line:
@@ -80,7 +75,6 @@ class PlainProgress(Progress):
                 return ""
 
     def _name_run(self, run: RunView) -> str:
-        """Return the agent of a run; of a child, its name or its task, too."""
         if run.name or not run.parent:
             return run.short_label
         return make_child_name(self.tree, run.run_id, MAX_NAME_COLUMNS, self._glyphs)

@@ -31,11 +31,6 @@ def print_notice(text: str, *, prefix: str = "mudroom: ") -> None:
 
 
 def make_notice_printer(*, quiet: bool, once: bool = False) -> Callable[[str], None]:
-    """Return a function that prints notices.
-
-    Arguments:
-        quiet: print none. once: print each text only once.
-    """
     shown: set[str] = set()
 
     def show(text: str) -> None:
@@ -47,7 +42,7 @@ def make_notice_printer(*, quiet: bool, once: bool = False) -> Callable[[str], N
 
 
 def print_ledger(text: str, *, color: bool) -> None:
-    """Print the ledger on stderr; with color, as a block of its own that stands out."""
+    """Print the ledger on stderr; with color, as a block that stands out."""
     if not color:
         print_notice(text, prefix="")
         return
@@ -72,26 +67,16 @@ def supports_escapes(stream: TextIO) -> bool:
 
 
 def supports_cursor(stream: TextIO) -> bool:
-    """Return whether the cursor of `stream` can be moved."""
     # In CI, a terminal is only a log.
     return supports_escapes(stream) and not os.environ.get("CI")
 
 
 def should_color(stream: TextIO, color: str) -> bool:
-    """Return whether to use colors on `stream`.
-
-    Arguments:
-        color: "always", "never", or "auto" for colors on a terminal.
-    """
     return color == "always" or (color == "auto" and supports_escapes(stream))
 
 
 class Progress:
-    """Progress of one run, a context manager. This one shows nothing.
-
-    Arguments:
-        tree: fed by `on_event`.
-    """
+    """The progress of one run, a context manager. This one shows nothing."""
 
     def __init__(self, tree: RunTree) -> None:
         self.tree = tree
@@ -104,12 +89,11 @@ class Progress:
     def __exit__(self, *_: object) -> None: ...
 
     def on_event(self, event: AnyEvent) -> None:
-        """Handle the next event."""
+        pass
 
     def print_above(self, put: Callable[[], object]) -> None:
-        """Print text above the progress. `put`: writes the text."""
         put()
 
     def print_answer(self, put: Callable[[], object]) -> None:
-        """Print text of the root run where no progress is drawn. `put`: writes the text."""
+        """Print text of the root run where no progress is drawn."""
         put()

@@ -39,7 +39,6 @@ def explain_failure(report: Report) -> str:
 
 
 def make_paused_report(session_id: str, tree: RunTree) -> Report:
-    """Make the substitute for the report of a prompt that a signal has paused."""
     root = tree.roots[-1] if tree.roots else None
     return Report(
         text="",
@@ -62,7 +61,7 @@ def describe_stop(report: Report) -> str:
 
 
 def describe_interrupt(work: str) -> str:
-    """Return the text after an interrupt. `work`: what continues in the background, or ""."""
+    """Describe an interrupt; `work` continues in the background, "" for none."""
     if not work:
         return f"Interrupted. {NEXT_PROMPT}"
     return (
@@ -89,7 +88,6 @@ def describe_changed_files(report: Report) -> str:
 
 
 def encode_answer(report: Report, *, as_json: bool = False) -> bytes:
-    """Return the bytes for stdout: the answer as safe text, or the outputs as JSON."""
     # A pipe gets the safe text, too: it may end at a terminal. JSON has the exact text.
     text = encode_json(report.outputs) if as_json else sanitize(report.text)
     return (text.rstrip("\n") + "\n").encode("utf-8", "replace") if text else b""

@@ -21,13 +21,7 @@ from ..._session.config import Settings
 from ..._session.session import Session
 from .notices.start import OFFLINE_LINE, describe_sandbox, select_new_notices
 from .plain_progress import PlainProgress
-from .progress import (
-    Progress,
-    print_ledger,
-    print_notice,
-    should_color,
-    supports_cursor,
-)
+from .progress import Progress, print_ledger, print_notice, should_color, supports_cursor
 from .standard_output import StandardOutput
 from .text import choose_glyphs
 
@@ -37,19 +31,11 @@ if TYPE_CHECKING:
 
 # The provider is unreachable or overloaded: try again later (EX_TEMPFAIL of sysexits.h).
 EXIT_TRY_LATER = 75
-
-
 # With `--strict-merges`: the run succeeded, but work of a child did not land.
 EXIT_NOT_LANDED = 3
 
 
 class ExitCodeRule:
-    """Finds a run's exit code from its events and its report.
-
-    Arguments:
-        strict_merges: work that did not land, at any depth, has an exit code of its own.
-    """
-
     def __init__(self, *, strict_merges: bool = False) -> None:
         self._strict_merges = strict_merges
         self._merges: list[WorkMerged] = []
@@ -68,7 +54,6 @@ class ExitCodeRule:
             self._merges.append(event)
 
     def exit_code(self, report: Report, signals: list[int]) -> int:
-        """Return the exit code. `signals`: numbers of the signals that came during the run."""
         if signals:
             return 128 + signals[0]
         if report.reason is Reason.ERROR and self._is_transient:
@@ -100,13 +85,8 @@ class RunReporter:
     """Prints one run: its events and its report.
 
     On a terminal, a text answer is rendered while it streams. Otherwise its source text is written
-    when the run has ended, without control characters.
-
-    Arguments:
-        session: the open session. mode: its permission mode.
-        verbose: a line on stderr for each tool call if there is no live tree.
-        quiet: only errors on stderr. as_json: print the report's outputs as JSON.
-        denial_hint: printed at the end if calls were refused.
+    when the run has ended, without control characters. `denial_hint` is printed if calls were
+    refused.
     """
 
     def __init__(
@@ -153,10 +133,10 @@ class RunReporter:
         session.watch(self._apply)
 
     def add_past_events(self, events: Iterable[StoredEvent], roots: Collection[str]) -> None:
-        """Count the events of an earlier process, without printing a line for each.
+        """Count an earlier process's events, without printing a line for each.
 
-        Arguments:
-            roots: root runs that continue; of the others, only the named children matter.
+        Of root runs that are not in `roots`, and so do not continue, only the named children
+        matter.
         """
         for event in events:
             if find_root_id(event.run) not in roots:
@@ -169,16 +149,10 @@ class RunReporter:
                 list(self._lines.make_event_lines(event))
 
     def print_notice(self, text: str) -> None:
-        """Print a notice above the progress, unless the output is quiet."""
         if not self._quiet:
             self.screen.print_above(lambda: print_notice(text))
 
     def print_report(self, report: Report, signals: list[int]) -> int:
-        """Print the report and return the exit code.
-
-        Arguments:
-            signals: numbers of the signals that came during the run.
-        """
         # Not needed before the end of the run.
         from .report import describe_changed_files, encode_answer, explain_failure
 
@@ -211,7 +185,6 @@ class RunReporter:
         return exit_code or int(bool(self._output.error))
 
     def _stream_answer(self, color: bool) -> None:
-        """Render the answer on the terminal while it streams."""
         from .answer_stream import AnswerStream  # slow to import, as is the next one
         from .markdown import format_unfinished, render_markdown
 
@@ -241,7 +214,6 @@ class RunReporter:
                     self._write_line(line)
 
     def _open_lines(self, session: Session, mode: Mode) -> StreamJson | None:
-        """Open the fold of events into lines of JSON; None if the output is text."""
         if self._format == "text":
             return None
         from ..._projections.stream_json import StreamJson

@@ -11,13 +11,7 @@ from .text import UNICODE, Glyphs, Line, measure_width, paint, wrap, wrap_indent
 
 
 class Scrollback(Struct, frozen=True, kw_only=True):
-    """Takes text that stays on the screen.
-
-    Arguments:
-        write: takes text with its line feeds.
-        columns: returns the current width of the screen.
-        color: use colors.
-    """
+    """Takes text that stays on the screen. `columns` returns the current width."""
 
     write: Callable[[str], None]
     columns: Callable[[], int]
@@ -28,14 +22,13 @@ class Scrollback(Struct, frozen=True, kw_only=True):
         self.write(paint(lines, color=self.color))
 
     def write_text(self, text: str, style: str = "") -> None:
-        """Write text in lines of its own, wrapped between words."""
         columns = self.columns() - 1
         lines = sanitize(text).splitlines()
         rows = (row for line in lines for row in wrap_indented(line, columns))
         self.write_lines(*([(row, style)] for row in rows))
 
     def write_table(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Write rows of (name, text) in two columns; the text is wrapped in its column."""
+        """Write rows of (name, text); the text is wrapped in its column."""
         rows = list(rows)
         columns = self.columns() - 1
         widest = max((measure_width(name) for name, _ in rows), default=0)

@@ -38,16 +38,10 @@ def handle_signals(
 ) -> Generator[list[int]]:
     """Call `stop` or `pause` at the first signal inside the block; yield the received signals.
 
-    A second signal ends the process at once.
-
-    Arguments:
-        stop: stops the run after Ctrl-C. If it returns False, there is no run and the process ends
-            at once.
-        pause: stops the run after SIGTERM or SIGHUP so that a later process continues it; without
-            it, all signals stop the run.
-        exits_after: the process ends soon after the block. If a signal came inside the block, a
-            signal after the block ends the process at once, with the exit code of the first.
-        must_end: end the process if it still runs `END_SECONDS` after the first signal.
+    A second signal ends the process at once, as the first does if `stop` or `pause` returns False.
+    SIGTERM and SIGHUP call `pause`, or `stop` without it. With `exits_after`, a signal after the
+    block, if one came inside, ends the process with the exit code of the first. With `must_end`,
+    the process ends if it still runs `END_SECONDS` after the first signal.
     """
 
     def give_up(received: Sequence[int]) -> None:
@@ -71,12 +65,7 @@ def handle_signals(
 def catch_signals(
     act: Callable[[Sequence[int]], bool], *, exits_after: bool = False
 ) -> Generator[list[int]]:
-    """Call a function at each signal inside the block; yield the received signals.
-
-    Arguments:
-        act: gets the signals so far. If it returns False, the process ends at once.
-        exits_after: as for `handle_signals`.
-    """
+    """Call `act` with the signals so far at each one; False ends the process at once."""
     loop = asyncio.get_running_loop()
     received: list[int] = []
 

@@ -20,9 +20,8 @@ STREAM_NAMES = ("stdout", "stderr")
 class SafeTextStream(io.TextIOWrapper):
     """Text stream that removes control characters and escape sequences from what it writes.
 
-    Arguments:
-        stream: shares its buffer with this one, and keeps it: closing this stream leaves it open.
-        title: the filename of an OSError that a write raises.
+    It shares the buffer of `stream`, which stays open when this one is closed. `title` is the
+    filename of an OSError that a write raises.
     """
 
     def __init__(self, stream: io.TextIOWrapper, title: str = "stdout") -> None:
@@ -55,7 +54,7 @@ class SafeTextStream(io.TextIOWrapper):
             raise self._name_error(error) from None
 
     def _name_error(self, error: OSError) -> OSError:
-        """Say which stream an error is about: the system only says what happened."""
+        """Add which stream failed: the system only says what happened."""
         error.filename = self._title
         return error
 
@@ -65,7 +64,6 @@ class SafeTextStream(io.TextIOWrapper):
 
 
 def make_streams_safe() -> None:
-    """Replace stdout and stderr by streams that neutralise all text written to them."""
     for name in STREAM_NAMES:
         stream: TextIO = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, SafeTextStream):
@@ -90,11 +88,7 @@ def discard_stdout() -> None:
 
 
 class StandardOutput:
-    """Writes to stdout until stdout fails.
-
-    Arguments:
-        on_closed: called once when stdout takes no more data.
-    """
+    """Writes to stdout until stdout fails, and then calls `on_closed` once."""
 
     def __init__(self, on_closed: Callable[[], object] = lambda: None) -> None:
         self._on_closed = on_closed

@@ -82,11 +82,7 @@ ASCII = Glyphs("|- ", "`- ", "|  ", "> ", "* ", "-> ", " - ", "..", ">", "#", "-
 
 
 def choose_glyphs(encoding: str | None) -> Glyphs:
-    """Return the glyphs that a stream of this encoding can carry.
-
-    Arguments:
-        encoding: None for a text stream without encoding, which can carry all.
-    """
+    """Return the glyphs that a stream can carry: all if it has no encoding."""
     try:
         "├└│─⎿●→·…▸▰▱⠋".encode(encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
@@ -118,11 +114,7 @@ def format_seconds(span: float) -> str:
 
 
 def format_total_costs(usd: float, *, is_least: bool, decimals: int = 2) -> str:
-    """Format a sum of costs, "" for one that rounds to nothing.
-
-    Arguments:
-        is_least: more was spent, but not all of it has a known price.
-    """
+    """Format a sum of costs, "" if it rounds to nothing; `is_least` if some prices are unknown."""
     amount = f"${usd:.{decimals}f}"
     if not float(amount[1:]):
         return "cost not known" if is_least else ""
@@ -130,7 +122,6 @@ def format_total_costs(usd: float, *, is_least: bool, decimals: int = 2) -> str:
 
 
 def format_costs(usd: float) -> str:
-    """Format US dollars: $0.12, <$0.01."""
     return f"${usd:,.2f}" if usd >= 0.005 else "<$0.01"
 
 
@@ -144,7 +135,7 @@ def measure_width(text: str) -> int:
 
 
 def truncate(text: str, columns: int, more: str = "…") -> str:
-    """Return the text if it fits in `columns`, else its beginning with `more` at the end."""
+    """Cut a text to `columns`, with `more` at the end."""
     if measure_width(text) <= columns:
         return text
     if columns <= len(more):
@@ -157,10 +148,9 @@ def truncate(text: str, columns: int, more: str = "…") -> str:
 
 
 def wrap(line: str, columns: int, *, keeps_words: bool = False) -> Iterator[str]:
-    """Yield the line in parts of at most `columns`, wrapped between words where possible.
+    """Yield parts of at most `columns`, wrapped between words where possible.
 
-    Arguments:
-        keeps_words: a word of ASCII that is too long, such as a path, has a part of its own.
+    With `keeps_words`, a word of ASCII that is too long, such as a path, is a part of its own.
     """
     # A wide character takes two columns, so narrower rows would never end.
     columns = max(2, columns)
@@ -186,9 +176,9 @@ def wrap(line: str, columns: int, *, keeps_words: bool = False) -> Iterator[str]
 
 
 def _take_window(line: str, start: int, columns: int) -> str:
-    """Return a part of a line that is wider than so many columns, or the rest of the line.
+    """Return a part of a line that is wider than `columns`, or the rest of the line.
 
-    To measure all of the rest for each part of a long line takes quadratic time.
+    Measuring all of the rest for each part of a long line takes quadratic time.
     """
     size = 2 * columns
     while len(window := line[start : start + size]) == size and measure_width(window) <= columns:
@@ -197,7 +187,7 @@ def _take_window(line: str, start: int, columns: int) -> str:
 
 
 def _find_break(line: str, length: int) -> int:
-    """Return the last place up to `length` at which a line may break; 0 or less for none."""
+    """Return the last place up to `length` where a line may break; 0 or less for none."""
     if line[length : length + 1] == " ":
         return length
     blank = line.rfind(" ", 0, length)
@@ -216,12 +206,17 @@ def wrap_indented(text: str, columns: int) -> Iterator[str]:
     if not length or indent > columns // 2:
         yield from wrap(text, columns)
         return
-    room = columns - indent
-    first = next(wrap(text[length:], columns - length))
-    yield text[:length] + first
-    rest = text[length + len(first) :].lstrip(" ")
-    if rest:
-        for part in wrap(rest, room):
+    yield from wrap_hanging(text, columns, indent, start=length)
+
+
+def wrap_hanging(
+    text: str, columns: int, indent: int, *, start: int = 0, keeps_words: bool = False
+) -> Iterator[str]:
+    """Wrap the text after `start`; further rows are indented. See `wrap`."""
+    first = next(wrap(text[start:], columns - start, keeps_words=keeps_words))
+    yield text[:start] + first
+    if rest := text[start + len(first) :].lstrip(" "):
+        for part in wrap(rest, columns - indent, keeps_words=keeps_words):
             yield " " * indent + part
 
 
@@ -242,8 +237,8 @@ def wrap_line(line: Line, columns: int) -> Iterator[Line]:
 def split_line(line: Line, columns: int) -> Iterator[Line]:
     """Split a line into rows of at most `columns`, after a blank where possible.
 
-    Styles stay, and no character is left out: the blanks, too, stay on their rows. Further rows are
-    indented: those of a line of a difference begin below its text.
+    Styles and all characters stay. Further rows are indented: those of a difference begin below its
+    text.
     """
     columns = max(2, columns)
     line = [(text.expandtabs(4), style) for text, style in line]
@@ -261,7 +256,7 @@ def split_line(line: Line, columns: int) -> Iterator[Line]:
 
 
 def _find_indent(text: str, columns: int) -> int:
-    """Return the columns before further rows of a line; 0 on a screen without room for them."""
+    """Return the columns before further rows; 0 on a screen without room for them."""
     difference = _DIFFERENCE_START.match(text)
     blanks = len(text) - len(text.lstrip(" "))
     indent = difference.end() if difference else blanks + len(HANGING)
@@ -269,7 +264,6 @@ def _find_indent(text: str, columns: int) -> int:
 
 
 def _cut_parts(line: Line, start: int, end: int) -> Line:
-    """Return the parts of a line from one place of its text to another."""
     parts: list[tuple[str, str]] = []
     at = 0
     for text, style in line:
@@ -281,13 +275,9 @@ def _cut_parts(line: Line, start: int, end: int) -> Line:
 
 
 def _cut_after_blank(head: str, text: str) -> str:
-    """Return the start of a row without its last word, if the next row begins with its rest.
+    """Drop the last word of `head` if the rest of `text` continues it.
 
     If a word ends with the row, the next row begins with the blank.
-
-    Arguments:
-        head: the start of the text that fits on the row.
-        text: what is left of the line.
     """
     rest = text[len(head) :]
     if not rest or rest.startswith(" "):
@@ -298,7 +288,7 @@ def _cut_after_blank(head: str, text: str) -> str:
 
 
 def wrap_last_lines(text: str, columns: int, count: int) -> list[str]:
-    """Return the last `count` lines of a text after wrapping it to `columns`."""
+    """Return the last `count` rows of a text wrapped to `columns`."""
     # More characters than that cannot be shown, and wrapping a long text is slow.
     text = text.strip("\n")[-count * columns :]
     if not text:
@@ -318,10 +308,7 @@ def fit_with_figures(
 ) -> tuple[str, str]:
     """Fit a text and the figures after it into `columns`; return (text, figures).
 
-    Arguments:
-        in_brackets: put the figures in brackets.
-        min_columns: the text is truncated down to this width before figures are dropped, the
-            first figure first.
+    The text is truncated down to `min_columns` before figures are dropped, the first one first.
     """
     shown = list(figures)
     while True:
@@ -336,7 +323,6 @@ def fit_with_figures(
 
 
 def choose_agent_color(agent: str) -> str:
-    """Return the color of an agent's name; the same name always has the same color."""
     known = {"explore": "cyan", "general": "green"}
     if agent in known:
         return known[agent]
@@ -345,7 +331,7 @@ def choose_agent_color(agent: str) -> str:
 
 
 def paint(lines: Iterable[Line], *, color: bool) -> str:
-    """Return the lines as text, each with a line feed; with `color`, in the theme's colors.
+    """Join lines, each with a line feed; with `color`, in the theme's colors.
 
     The texts are sanitized, so the only escape sequences are those of the styles.
     """

@@ -36,11 +36,7 @@ class _Theme:
 
 
 def use_theme(name: str, environ: Mapping[str, str] | None = None) -> None:
-    """Use a theme from now on.
-
-    Arguments:
-        name: "dark", "light", or "auto" for the one that $COLORFGBG states, else "dark".
-    """
+    """Use a theme from now on; "auto" is the one that $COLORFGBG states, else "dark"."""
     if name == "auto":
         background = (environ or {}).get("COLORFGBG", "").rpartition(";")[2]
         # "0;15" is black on white; 7 is light grey.
@@ -53,7 +49,6 @@ def is_light() -> bool:
 
 
 def apply_theme(text: str) -> str:
-    """Replace ANSI colors in a text by those of the theme."""
     return _SEQUENCE.sub(_replace_codes, text) if _Theme.is_light else text
 
 

@@ -29,13 +29,7 @@ def format_tool_call(
     *,
     full: bool = False,
 ) -> list[Line]:
-    """Format a finished tool call.
-
-    Arguments:
-        child: the run that the call started, if it is a task.
-        columns: width of the screen.
-        full: show the whole result.
-    """
+    """Format a finished tool call, and its whole result if `full`. `child` is the run of a task."""
     if child and not full:
         return format_task(child, columns, glyphs, is_error=result.error)
     call = started.call
@@ -64,7 +58,7 @@ def format_tool_call(
 
 
 def _cut_middle(rows: list[tuple[str, str]], limit: int, glyphs: Glyphs) -> list[tuple[str, str]]:
-    """Return head and tail of the rows and the number of rows between; one row is not cut."""
+    """Return head and tail with a note about the rows between; never cut just one row."""
     if len(rows) <= limit + 1:
         return rows
     tail = (limit + 1) // 2
@@ -74,7 +68,7 @@ def _cut_middle(rows: list[tuple[str, str]], limit: int, glyphs: Glyphs) -> list
 
 
 def _wrap_rows(rows: Iterable[tuple[str, str]], columns: int) -> Iterator[tuple[str, str]]:
-    """Wrap lines whose end matters: what changed in a difference, the remedy of an error."""
+    """Wrap lines whose end matters: changes in a difference, the remedy of an error."""
     for text, style in rows:
         for row in split_line([(text, style)], columns):
             yield "".join(part for part, _ in row), style
@@ -87,7 +81,7 @@ def _format_title(title: str, columns: int, glyphs: Glyphs, *, is_error: bool) -
 def format_task(
     child: RunView, columns: int, glyphs: Glyphs, *, is_error: bool = False
 ) -> list[Line]:
-    """Format a child: its task, and below it its outcome, or that it still works."""
+    """Format a child's task, and below it its outcome, or that it still works."""
     outcome, figures = fit_with_figures(
         describe_outcome(child) or "works in the background",
         format_figures(child, child.finished_at or None),
@@ -103,7 +97,6 @@ def format_task(
 
 
 def format_finished_command(notification: str, columns: int, glyphs: Glyphs) -> list[Line]:
-    """Format the notification of a background command: the command, and below it its status."""
     title, status = (_read_tag(notification, tag) for tag in ("task", "status"))
     is_error = status != "completed"
     style = "yellow" if is_error else "green"

@@ -40,14 +40,6 @@ MAX_ARGUMENT_CHARACTERS = 200
 
 
 class TextStyle(Struct, frozen=True, kw_only=True):
-    """Options for a session as text.
-
-    Arguments:
-        columns: width of the screen. color: use colors.
-        wraps: wrap lines between words.
-        full: show results and arguments in full; otherwise the rest is counted in a note.
-    """
-
     columns: int = 80
     color: bool = False
     glyphs: Glyphs = UNICODE
@@ -62,9 +54,6 @@ class SessionText:
     """A session as text: its folder, its runs with their ids and outcomes, and the ledger.
 
     The text of a root run is complete before later ones are read.
-
-    Attributes:
-        tree: the runs so far.
     """
 
     def __init__(self, style: TextStyle = _PLAIN) -> None:
@@ -77,7 +66,7 @@ class SessionText:
         self._shown_roots = 0
 
     def apply(self, event: StoredEvent) -> str:
-        """Add the next event; return the text that cannot change any more, "" for none."""
+        """Add an event; return the text that cannot change any more."""
         root_count = len(self.tree.roots)
         self.tree.apply(event)
         self._ledger.apply(event)
@@ -92,7 +81,6 @@ class SessionText:
         return paint(lines, color=self._color)
 
     def finish(self) -> str:
-        """Return the rest of the text, after the last event."""
         lines = list(self._format_roots(lambda root: True))
         ledger = self._ledger.ledger
         if ledger.children:
@@ -102,7 +90,7 @@ class SessionText:
         return paint(lines, color=self._color)
 
     def _format_roots(self, is_complete: Callable[[RunView], bool]) -> Iterator[Line]:
-        """Yield the lines of the next root runs, up to the first one that is not complete."""
+        """Yield the lines of the next root runs, up to one that is not complete."""
         for root in self.tree.roots[self._shown_roots :]:
             if not is_complete(root):
                 return
@@ -119,7 +107,6 @@ class SessionText:
 
 
 def render_tree(events: Iterable[StoredEvent], style: TextStyle = _PLAIN) -> str:
-    """Render the runs of a session; see `SessionText`."""
     text = SessionText(style)
     parts = [text.apply(event) for event in events]
     return "".join(parts) + text.finish()
@@ -132,9 +119,6 @@ def render_transcripts(
     style: TextStyle = _PLAIN,
 ) -> Iterator[str]:
     """Yield each run as its model saw it: prompt, answers, tool calls, results.
-
-    Arguments:
-        events: those of the session, or only those of these runs.
 
     Raises UnknownName if the session has no such run.
     """
@@ -155,7 +139,6 @@ def render_transcripts(
 def format_transcript(
     run: RunView, run_events: Iterable[StoredEvent], style: TextStyle
 ) -> list[Line]:
-    """Format the transcript of a run, of which the events are, as lines."""
     messages = build_transcript(run_events, run.run_id)
     return [
         *_format_heading(run, style.columns, style.glyphs),
@@ -176,8 +159,6 @@ def _format_heading(run: RunView, columns: int, glyphs: Glyphs) -> Iterator[Line
 
 
 class _TranscriptFormatter:
-    """Formats messages as lines, with a note where something is left out."""
-
     def __init__(self, glyphs: Glyphs, full: bool) -> None:
         self._glyphs = glyphs
         self._full = full
@@ -240,7 +221,6 @@ class _TranscriptFormatter:
         return f"{shown}{self._glyphs.more} ({len(text):,} characters)"
 
     def _format_body(self, text: str, style: str) -> Iterator[Line]:
-        """Yield the lines of a text, shortened unless the transcript is shown in full."""
         lines = sanitize(text).rstrip("\n").split("\n")
         shown = lines
         if not self._full:

@@ -38,18 +38,14 @@ MAX_OUTPUT_LINES = 5
 # Claimed tasks shown.
 MAX_CLAIMS = 5
 
-# Width of a text below which its figures are dropped.
-_MIN_COLUMNS = 48
-
 # Seconds without an event after which a running run is marked quiet.
 QUIET_SECONDS = 60.0
-
 
 # Width of the bar that shows how much of a run's budget is used.
 BAR_COLUMNS = 5
 
-# Width of a root's headline and of a child's activity below which figures are dropped.
-MIN_HEADLINE_COLUMNS, MIN_ACTION_COLUMNS = 48, 16
+# Width of a text, and of a child's activity, below which figures are dropped.
+_MIN_COLUMNS, MIN_ACTION_COLUMNS = 48, 16
 
 _STYLES = {RunState.DONE: "green", RunState.STOPPED: "yellow", RunState.FAILED: "red"}
 # Order in which runs are chosen when there are too many to show.
@@ -65,18 +61,10 @@ _RANKS = {
 class TreeStyle(Struct, frozen=True, kw_only=True):
     """Options for drawing a tree.
 
-    Arguments:
-        columns: width of the screen.
-        max_runs: maximum number of runs shown below a root; None for all.
-        now: time in seconds since 1970; None for a recorded tree, whose open runs are unfinished.
-        show_ids: show run ids.
-        selected: id of the marked run.
-        hidden_runs: ids of children to leave out, because they are on the screen already.
-        printed_runs: ids of children that have no rows for the same reason, but are counted.
-        asking_runs: ids of runs with a tool call that waits for the user's answer.
-        idle: named children that do not work; each has one row instead of those of its runs.
-        is_snapshot: draw a final snapshot while the root still works; its headline counts tasks,
-            without figures, which would soon be old.
+    `now` is None for a recorded tree, whose open runs are unfinished; `max_runs` is None for all.
+    `hidden_runs` are on the screen already; `printed_runs` are, too, but they are counted. `idle`
+    children have one row each instead of those of their runs. A snapshot is drawn while the root
+    still works: its headline counts tasks, without figures that would soon be old.
     """
 
     columns: int = 80
@@ -93,10 +81,6 @@ class TreeStyle(Struct, frozen=True, kw_only=True):
 
 
 def format_tree(tree: RunTree, root: RunView, style: TreeStyle) -> list[Line]:
-    """Format a root run and its descendants.
-
-    The root's headline comes first, then two lines per run, and counts of hidden runs.
-    """
     return [line for _, line in format_tree_by_run(tree, root, style)]
 
 
@@ -131,10 +115,7 @@ def format_command(command: CommandView, style: TreeStyle) -> Line:
 
 
 def describe_outcome(run: RunView) -> str:
-    """Describe how a run ended: "Done", or the words for its reason, and its error.
-
-    Returns "" while it works. What became of an isolated workspace follows: "Done, merged 2 files".
-    """
+    """Describe how a run ended, with its error and its merge; "" while it works."""
     if not run.report:
         return ""
     outcome = describe_reason(run.report.reason).capitalize()
@@ -146,7 +127,6 @@ def describe_outcome(run: RunView) -> str:
 
 
 def describe_task(run: RunView) -> str:
-    """Describe a child's task in one line, with its name and description if it has them."""
     if run.continues:  # The prompt is messages in tags, or a note; the description is a title.
         return f"> task{f' ({run.label})' if run.name else ''}: {sanitize_line(run.title)}"
     names = filter(None, (run.label if run.name else "", sanitize_line(run.description)))
@@ -155,11 +135,9 @@ def describe_task(run: RunView) -> str:
 
 
 def format_figures(run: RunView, now: float | None, *, says_uses: bool = True) -> list[str]:
-    """Return the figures of a run: tool calls, its tokens, tokens of its subtree, time.
+    """Return a run's tool calls, tokens, tokens with its subtree, and time.
 
-    Arguments:
-        now: time in seconds since 1970; None to count up to the last event.
-        says_uses: write "2 tool uses", not "2 tools".
+    Without `now`, the time ends at the last event. `says_uses`: "2 tool uses", not "2 tools".
     """
     seconds = run.count_seconds(run.last_event_at if now is None else now)
     figures = [
@@ -173,18 +151,14 @@ def format_figures(run: RunView, now: float | None, *, says_uses: bool = True) -
 
 
 def _format_own_tokens(run: RunView) -> str:
-    """Return the tokens of a run; with "~" while an answer streams, whose tokens are estimated."""
+    """Return the tokens of a run; those of a streaming answer are an estimate ("~")."""
     streamed = run.streamed_length // CHARACTERS_PER_TOKEN
     tokens = format_tokens(run.usage.total_tokens + streamed)
     return f"~{tokens} tokens" if streamed else f"{tokens} tokens"
 
 
 def compute_budget_share(run: RunView, now: float) -> float | None:
-    """Return the used share of the limit that is nearest, 0.0 to 1.0; None without limits.
-
-    Arguments:
-        now: time in seconds since 1970.
-    """
+    """Return the used share of the nearest limit, 0.0 to 1.0; None without limits."""
     budget = run.budget
     usage = run.total_usage
     pairs = (
@@ -198,7 +172,6 @@ def compute_budget_share(run: RunView, now: float) -> float | None:
 
 
 def describe_activity(run: RunView, style: TreeStyle) -> str:
-    """Describe what a run does or waits for: its last action, a pending retry, or its outcome."""
     if run.report:
         return describe_outcome(run)
     if run.run_id in style.asking_runs:
@@ -230,11 +203,10 @@ def _format_headline(tree: RunTree, run: RunView, style: TreeStyle) -> Line:
         head = style.glyphs.head
         room = style.columns - measure_width(head)
         return [(head, "dim"), (truncate(text, room, style.glyphs.more), "")]
-    return _format_activity(style.glyphs.head, text, run, style, min_columns=MIN_HEADLINE_COLUMNS)
+    return _format_activity(style.glyphs.head, text, run, style, min_columns=_MIN_COLUMNS)
 
 
 def _format_output(run: RunView, style: TreeStyle) -> Iterator[tuple[str, Line]]:
-    """Yield the last lines that a command of a run has printed."""
     if style.now is None or style.is_snapshot or not run.open_calls:
         return
     stem = "   "
@@ -247,7 +219,7 @@ def _format_output(run: RunView, style: TreeStyle) -> Iterator[tuple[str, Line]]
 
 
 def _count_tasks(tree: RunTree, run: RunView, style: TreeStyle) -> str:
-    """Count the tasks of a run by state. A task without a child run has not started."""
+    """Count tasks by state. One without a child run has not started."""
     children = _list_visible_children(tree, run.run_id, style)
     states = Counter(child.state for child in children)
     started = {child.call_id for child in children}
@@ -279,7 +251,6 @@ def _list_children_with_rows(tree: RunTree, run_id: str, style: TreeStyle) -> li
 
 
 def _choose_runs(tree: RunTree, root: RunView, style: TreeStyle) -> Collection[str] | None:
-    """Choose the runs to show; return their ids, or None to show all."""
     runs: list[RunView] = []
     for child in _list_children_with_rows(tree, root.run_id, style):
         runs.extend(tree.walk(child.run_id))
@@ -309,12 +280,7 @@ def _rank(run: RunView) -> tuple[int, float]:
 def _format_descendants(
     tree: RunTree, parent: RunView, shown: Collection[str] | None, stem: str, style: TreeStyle
 ) -> Iterator[tuple[str, Line]]:
-    """Yield the lines below a run, each with the id of its run.
-
-    Arguments:
-        shown: ids of the runs to show; None for all.
-        stem: the branches left of the lines.
-    """
+    """Yield the lines below a run with run ids. `shown` is None for all; `stem` is left of them."""
     glyphs = style.glyphs
     children = _list_children_with_rows(tree, parent.run_id, style)
     hidden: list[RunView] = []
@@ -363,7 +329,6 @@ def _format_title(run: RunView, stem: str, style: TreeStyle) -> Line:
 
 
 def _format_name(run: RunView, style: TreeStyle) -> str:
-    """Return the name of a child, or its agent; with its id where ids are shown."""
     if not style.show_ids:
         return run.short_label
     return f"{run.label} ({run.run_id})" if run.name else run.label
@@ -406,7 +371,7 @@ def _draw_budget_bar(share: float, glyphs: Glyphs) -> str:
 def format_claims(
     tree: RunTree, root: RunView, columns: int, glyphs: Glyphs
 ) -> Iterator[tuple[str, Line]]:
-    """Yield a row for each task of the board that a run at work has claimed."""
+    """Yield a row for each task of the board claimed by a run at work."""
     claims = [
         (run, task, subject)
         for run in tree.walk(root.run_id)
@@ -425,11 +390,7 @@ def format_claims(
 def format_idle(
     teammates: Sequence[Teammate], columns: int, glyphs: Glyphs, *, selected: str
 ) -> Iterator[tuple[str, Line]]:
-    """Yield a row for each named child that does not work, with the id of its last run.
-
-    Arguments:
-        selected: id of the marked run.
-    """
+    """Yield a row for each idle named child, with the id of its last run."""
     for teammate in teammates:
         is_selected = teammate.run_id == selected
         stem = f"{glyphs.mark} @" if is_selected else "@"

@@ -24,7 +24,7 @@ _INDENT = "  "
 
 
 class Member(Struct, frozen=True):
-    """Where the name, the value and the end of a table's member are in the text."""
+    """The places in the text of a table's member: its start with the name, its value, its end."""
 
     name: str
     start: int
@@ -121,10 +121,8 @@ def add_server(
 ) -> None:
     """Add a server to a file, and print the file's path.
 
-    Arguments:
-        target: command or address. variables: entries NAME=VALUE. headers: entries "Name: value".
-
-    Raises UsageError if a part is wrong, the name is in use, or the file cannot be changed.
+    `variables` are entries NAME=VALUE, `headers` entries "Name: value". Raises UsageError if a part
+    is wrong, the name is in use, or the file cannot be changed.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -159,10 +157,7 @@ def add_server(
 
 
 def remove_server(cwd: str, name: str, *, scope: str | None) -> None:
-    """Remove a server from its file, and print the file's path.
-
-    Arguments:
-        scope: None looks in the project's file, then in the user's.
+    """Remove a server from its file, by default the project's, then the user's.
 
     Raises UsageError if the server is in another program's file, UnknownName if it is in none.
     """
@@ -191,7 +186,6 @@ def remove_server(cwd: str, name: str, *, scope: str | None) -> None:
 
 
 def _describe_addition(programs: UsablePrograms, name: str, path: Path) -> str:
-    """Describe whether the next session uses a new server."""
     added = [item for item in programs.listed_servers if item.spec.name == name]
     reason = next(
         (item.reason for item in added if item.spec.origin == str(path)), "see: mudroom mcp"
@@ -279,7 +273,7 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _find_servers(text: str) -> int | None:
-    """Find the table of servers in the text, None if there is none."""
+    """Find the table of servers in the text."""
     members = list_members(text, text.index("{"))
     # Of several members with one name, the last one counts.
     return next((member.value for member in reversed(members) if member.name == _KEY), None)

@@ -29,11 +29,7 @@ def find_own_servers() -> str:
 def load_programs(
     settings: Settings, cwd: str, sources: Collection[str] = SOURCES
 ) -> UsablePrograms | None:
-    """Load the programs that files declare; None if there is no such file.
-
-    Arguments:
-        sources: whose files are used.
-    """
+    """Load the programs that files declare; None if there is no such file."""
     places = find_places(sources, cwd, os.environ.get("HOME", ""))
     user_home = places.user_home
     own_file = find_own_servers() if "user" in sources else ""
@@ -110,7 +106,6 @@ def list_server_names(programs: UsablePrograms | None) -> list[str]:
 
 
 def require_programs(settings: Settings, cwd: str) -> UsablePrograms:
-    """Load the programs that files declare; an empty value if there is no such file."""
     from ...._adapters.integrations.usable_programs import UsablePrograms
 
     return load_programs(settings, cwd) or UsablePrograms()

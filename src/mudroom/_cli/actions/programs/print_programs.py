@@ -113,7 +113,6 @@ def print_hooks(cwd: str, plugin_dirs: str | None, *, as_json: bool = False) -> 
 
 
 def _describe_runs(runs: list[HookRun]) -> list[tuple[str, str]]:
-    """Format the row about a hook's last runs, the newest first."""
     texts = [f"{run.ending} in {run.seconds:g} s" for run in reversed(runs)]
     return [("", f"last runs: {escape_line(', '.join(texts))}")] if texts else []
 
@@ -200,7 +199,6 @@ def _encode_hook(item: ListedHook) -> dict[str, Any]:
 
 
 def print_plugins(cwd: str, plugin_dirs: str | None, *, as_json: bool = False) -> None:
-    """Print the plugins that files and flags name."""
     programs = require_programs(load_settings(cwd, plugin_dirs=plugin_dirs), cwd)
     if as_json:
         listed = [_encode(item) for item in programs.listed_plugins]
@@ -263,14 +261,12 @@ def _is_named(item: ListedPlugin, name: str) -> bool:
 
 
 def _is_about(finding: Finding, item: ListedPlugin) -> bool:
-    """Return whether a finding is about a plugin or a file in its folder."""
     if item.folder and finding.where.startswith(f"{item.folder}/"):
         return True
     return item.id in finding.text
 
 
 def _list_parts(plugin: Plugin, programs: UsablePrograms) -> dict[str, Any]:
-    """Return the names of a plugin's parts, the size of its listing, and its programs."""
     loaded = agent_files.load_agent_files(
         plugin.root, user_home="", tools=KNOWN_TOOLS, plugins=[plugin]
     )

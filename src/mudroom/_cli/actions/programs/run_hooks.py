@@ -36,13 +36,8 @@ def run_hooks(
     """Run the used hooks of an event, and print input and outcome.
 
     Hooks of type mcp_tool are listed and not run: their servers only work in a session.
-
-    Arguments:
-        tool: of the example call, for events of tools.
-        input_text: a JSON object with the tool's input, or the fields of another event.
-        plugin_dirs: folders of plugins that are used, too; None for those of the settings.
-
-    Raises UnknownName for the event, UsageError for the input.
+    `input_text` is a JSON object with the tool's input, or the fields of another event. Raises
+    UnknownName for the event, UsageError for the input.
     """
     if event not in RULES:
         raise UnknownName("hook event", event, RULES)
@@ -128,7 +123,6 @@ def _format_run(run: HookRun) -> str:
 
 
 def _describe(outcome: HookOutcome) -> dict[str, Any]:
-    """List what would happen, by name."""
     effects = {
         "decision": outcome.decision or "none",
         "reason": outcome.reason,

@@ -90,7 +90,6 @@ def _choose_port(spec: ServerSpec, file: LoginFile) -> int:
 
 
 def _list_redirects(client: Mapping[str, Any] | None) -> list[str]:
-    """List the addresses that a registered client may return to."""
     uris = (client or {}).get("redirect_uris")
     return [str(uri) for uri in cast("list[object]", uris)] if isinstance(uris, list) else []
 
@@ -99,9 +98,6 @@ class _Browser:
     """Sends the user's browser to the server; it returns to a port of this machine.
 
     If the browser is on another machine, the user can paste the address instead.
-
-    Arguments:
-        limits: of the connections to the port.
     """
 
     def __init__(self, limits: ConnectionLimits | None = None) -> None:
@@ -150,7 +146,6 @@ class _Browser:
             self._code.set_exception(UsageError(f"the login was refused: {error}"))
 
     async def show_address(self, address: str) -> None:
-        """Print the login's address, and open it if this machine has a browser."""
         print_notice(f"Log in at this address:\n{address}", prefix="")
         if can_open_browser(os.environ):
             await asyncio.to_thread(webbrowser.open, address)
@@ -173,7 +168,6 @@ class _Browser:
 
 
 def _read_lines(use: Callable[[str], object]) -> None:
-    """Pass lines of stdin to a function while the login waits."""
     if sys.stdin is None or sys.stdin.closed:
         return
     loop = asyncio.get_running_loop()

@@ -127,12 +127,8 @@ async def _read_line() -> str | None:
     return text.rstrip("\n") if text else None
 
 
-class _Mark:
-    pass
-
-
 # None is an answer, too: a field left empty.
-_DECLINED = _Mark()
+_DECLINED = object()
 
 
 class _FileContext:
@@ -147,10 +143,7 @@ class _FileContext:
         print_notice(sanitize_line(line), prefix="")
 
     async def ask_user(self, form: InputForm) -> ApprovalDecision:
-        """Ask one question after another at stdin and stderr, if both are terminals.
-
-        The end of input (Ctrl-D) declines.
-        """
+        """Ask one question at a time, if stdin and stderr are terminals. Ctrl-D declines."""
         if not _has_terminal():
             why = "declined without asking: stdin or stderr is not a terminal"
             print_notice(f"{why}: {sanitize_line(form.message)}", prefix="")
@@ -165,11 +158,6 @@ class _FileContext:
 
 
 def print_tools(cwd: str, name: str | None) -> int:
-    """Start servers and print their tools.
-
-    Arguments:
-        name: of one server, None for all.
-    """
     settings = load_settings(cwd)
     programs = require_programs(settings, cwd)
     waiting = [each.name for each in programs.untrusted if isinstance(each, ServerSpec)]
@@ -178,7 +166,6 @@ def print_tools(cwd: str, name: str | None) -> int:
 
 
 async def _print_tools(servers: McpServers, waiting: Sequence[str]) -> int:
-    """Print the tools of servers. `waiting`: names of the servers that are not trusted."""
     try:
         await servers.refresh()
         rows: list[tuple[str, str]] = []
@@ -195,7 +182,6 @@ async def _print_tools(servers: McpServers, waiting: Sequence[str]) -> int:
 
 
 def list_tool_rows(tools: Iterable[Tool], server: str) -> list[tuple[str, str]]:
-    """Return the name and the first line of the description of each of a server's tools."""
     prefix = make_server_pattern(server).removesuffix("*")
     return [
         (f"  {tool.name}", escape_line((tool.description.splitlines() or [""])[0]))
@@ -221,11 +207,7 @@ def describe_status(status: ServerStatus) -> str:
 
 
 def call_tool(cwd: str, server: str, tool: str, arguments: str) -> int:
-    """Call a tool of a server and print its result. Raises UsageError, UnknownName.
-
-    Arguments:
-        arguments: a JSON object.
-    """
+    """Call a tool of a server and print its result. Raises UsageError, UnknownName."""
     try:
         parsed = msgspec.json.decode(arguments or "{}", type=dict[str, Any])
     except msgspec.MsgspecError as error:
@@ -268,7 +250,6 @@ def _open_servers(
 
 
 def make_servers(specs: Sequence[ServerSpec], settings: Settings, cwd: str) -> McpServers:
-    """Make servers for one command."""
     from ...._adapters.output_filters import Redactor
     from ...._adapters.tools._image_files import parse_image_or_reason
 

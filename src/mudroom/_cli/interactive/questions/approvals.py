@@ -32,13 +32,9 @@ _NAME_COLUMNS = 40
 class ApprovalPrompt:
     """Brings the questions of a conversation to the user of a UI, one after another.
 
-    Arguments:
-        trusted_prompts: digests of the rights of slash commands that the user trusted at the start.
-
-    Attributes:
-        questions: the approver of the sessions.
-        tree: the runs of the conversation; questions name children as it does.
-        stop: stops the run, when the user leaves a question without an answer.
+    Questions name children as `tree` does. `stop` is called when the user leaves a question without
+    an answer. `trusted_prompts` are digests of the rights of slash commands that the user trusted
+    at the start.
     """
 
     def __init__(self, ui: QuestionUI, trusted_prompts: frozenset[str] = frozenset()) -> None:
@@ -75,7 +71,6 @@ class ApprovalPrompt:
             return await self._choose(request)
 
     def _name_child(self, request: ApprovalRequest) -> ApprovalRequest:
-        """Name the child that asks as the prompt does."""
         name = request.name or self._name_run(request.run_id)
         return replace(request, name=name) if name else request
 
@@ -149,7 +144,6 @@ class ApprovalPrompt:
         return ApprovalDecision(True, why), f"Allowed in this {place}: {about}"
 
     def _print_lines(self, asked: str, echo: str, *, is_allowed: bool) -> None:
-        """Print the question and the answer, so that they stay on the screen."""
         scrollback = self._ui.scrollback
         glyphs = scrollback.glyphs
         rows = list(wrap(sanitize(echo), scrollback.columns() - 5))
@@ -185,5 +179,4 @@ def _describe_rules(request: ApprovalRequest, rules: tuple[Rule, ...]) -> str:
 
 
 def _fits_answer(about: str) -> bool:
-    """Return whether an answer has room for this text."""
     return len(about) <= _MAX_ABOUT

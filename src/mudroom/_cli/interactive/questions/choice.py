@@ -15,10 +15,7 @@ _SHORT = {"y": "yes", "n": "no"}
 
 
 def match_answer(items: Sequence[tuple[str, str]], text: str) -> str | None:
-    """Return the value of the item that a typed line names: by number, value, label, y or n.
-
-    Returns None if it names no item.
-    """
+    """Return the value of the item that a typed line names: by number, value, label, y or n."""
     text = text.strip().lower()
     if text.isdecimal() and 0 < int(text) <= len(items):
         return items[int(text) - 1][0]
@@ -30,16 +27,9 @@ def match_answer(items: Sequence[tuple[str, str]], text: str) -> str | None:
 class Choice:
     """A question with a list of answers, one of them marked.
 
-    Arguments:
-        items: pairs of value and label.
-        free_text: accept a typed line as the answer, too.
-        body: lines between the title and the answers; they scroll if they do not fit.
-        is_searchable: typed text selects the items that contain all its words.
-        explains_keys: say below the answers how to answer, if there is a row left.
-
-    Attributes:
-        result: set to the value of the chosen item, the typed line, or None.
-        hint: a line below the answers, for a typed line that is no answer.
+    Items are pairs of value and label. The body scrolls if it does not fit. Typed text in a
+    searchable list selects the items that contain all its words. `result` is the value of the
+    chosen item, the typed line, or None.
     """
 
     def __init__(
@@ -88,7 +78,6 @@ class Choice:
             self.index = (self.index + step) % len(self.items)
 
     def format_lines(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
-        """Return the title, a part of the body, as many answers as fit, and the hint."""
         title: list[Line] = [
             [(part, "bold")] for part in wrap(sanitize_line(self.title, 2000), columns)
         ]
@@ -125,7 +114,6 @@ class Choice:
         ]
 
     def _format_body(self, columns: int, height: int) -> list[Line]:
-        """Return the rows of the body that fit, and a note of which they are."""
         rows = [row for line in self.body for row in split_line(line, columns)]
         if len(rows) <= height:
             return rows

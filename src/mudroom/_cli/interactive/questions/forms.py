@@ -123,10 +123,6 @@ def _encode(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-class _Mark:
-    pass
-
-
 # Not None, which means that the user stops the run.
-_NOTHING = _Mark()
-_REFUSED = _Mark()
+_NOTHING = object()
+_REFUSED = object()

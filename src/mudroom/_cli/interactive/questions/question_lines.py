@@ -23,11 +23,6 @@ _VERBS = {ToolCategory.RUN: "run a command", ToolCategory.NETWORK: "send a reque
 
 
 def format_title(request: ApprovalRequest, merged_child: str = "") -> str:
-    """Describe in one line which agent wants to do what.
-
-    Arguments:
-        merged_child: name of the child whose work the request merges; "" if it has none.
-    """
     act = _describe_act(request)
     if request.tool == MERGE and merged_child:
         act = f"merge the work of {merged_child}"
@@ -35,12 +30,10 @@ def format_title(request: ApprovalRequest, merged_child: str = "") -> str:
 
 
 def name_asker(request: ApprovalRequest) -> str:
-    """Return the name of the run that a request belongs to, for use in a sentence."""
     return _name_child(request) or "the main agent"
 
 
 def format_call(request: ApprovalRequest) -> str:
-    """Describe a call in one line, with the child that asked, if it was one."""
     tool = find_builtin_tool(request.tool)
     title = make_call_title(request.arguments, tool)
     call = sanitize_line(f"{request.tool} {title}")
@@ -58,9 +51,7 @@ def _name_child(request: ApprovalRequest) -> str:
 def format_body(request: ApprovalRequest, parts: Sequence[str] = (), rules: str = "") -> list[Line]:
     """Return the difference or all arguments, and the reason; no character is hidden.
 
-    Arguments:
-        parts: the parts of a command that need approval; they are marked.
-        rules: what an answer with "always" would allow, if the answers have no room for it.
+    Open parts of a command are marked. `rules` is for answers without room for what they allow.
     """
     command = request.arguments.get("command")
     if request.category is ToolCategory.RUN and isinstance(command, str):
@@ -124,7 +115,6 @@ def _format_command(command: str, parts: Sequence[str]) -> Iterator[Line]:
 
 
 def _number_lines(lines: Sequence[Line]) -> Iterator[Line]:
-    """Yield the lines of a command, numbered if there are several."""
     # Without numbers, a line that begins with blanks would look like the rest of a wrapped line.
     width = len(str(len(lines)))
     for number, line in enumerate(lines, 1):

@@ -39,7 +39,6 @@ class TrustAnswer(NamedTuple):
 
     @property
     def trusted_prompts(self) -> frozenset[str]:
-        """Digests of the rights that the folder's slash commands have in these sessions."""
         return self.programs.trusted_prompts if self.programs else frozenset()
 
 
@@ -58,9 +57,8 @@ async def ask_for_trust(
 ) -> TrustAnswer:
     """Ask whether to trust a folder, showing all commands that it would start.
 
-    Arguments:
-        names: the agent files that the folder contains, if it is not trusted.
-        programs: the question is about those that are not trusted.
+    `names` are the agent files of the folder, if it is not trusted; of the programs, those that are
+    not trusted matter.
     """
     needs_programs = programs is not None and bool(programs.untrusted)
     what = "this folder" if names else "these programs"
@@ -117,7 +115,6 @@ def _format_title(cwd: str, names: Sequence[str], programs: UsablePrograms | Non
 
 
 def _format_body(programs: UsablePrograms) -> Iterator[Line]:
-    """Yield the name and the whole command of each program, by file."""
     from ...._adapters.integrations.usable_programs import describe_program
 
     origin = ""

@@ -69,8 +69,7 @@ async def diff(conversation: Conversation, words: str) -> None:
 def _format_change(conversation: Conversation, change: FileChange, only_prompt: bool) -> list[Line]:
     """Format the difference of a file; empty if there is none.
 
-    Arguments:
-        only_prompt: compare with the content after the last write, if it was kept.
+    `only_prompt`: compare with the content after the last write, if it was kept.
     """
     read_version = conversation.session.read_version
     before = read_version(change.before)
@@ -156,10 +155,7 @@ def _list_prompts(conversation: Conversation) -> list[RunView]:
 
 
 async def _restore_if_wanted(conversation: Conversation, first: int) -> tuple[str | None, str]:
-    """Ask whether to restore the files, and do so; return the answer and the outcome.
-
-    The answer is None to cancel all.
-    """
+    """Ask whether to restore the files; return the answer, None to cancel, and the outcome."""
     changes = conversation.file_changes.list_changes(first)
     observed = conversation.file_changes.list_observed(first)
     if not changes:
@@ -194,15 +190,15 @@ def restore_files(session: Session, changes: list[FileChange], observed: list[st
     removed = [path for path, is_restored in outcomes.items() if is_restored]
     _remove_empty_folders(session.workspace.root, removed)
     outcomes |= {change.path: _restore(session, change) for change in changes if change.before}
-    by_outcome = {
-        is_restored: [each.path for each in changes if outcomes[each.path] is is_restored]
-        for is_restored in (True, False)
-    }
+    restored, kept = (
+        [change.path for change in changes if outcomes[change.path] is outcome]
+        for outcome in (True, False)
+    )
     return " ".join(
         f"{title}: {', '.join(map(sanitize_line, paths))}."
         for title, paths in (
-            ("Restored", by_outcome[True]),
-            ("Not restored, changed since or not kept", by_outcome[False]),
+            ("Restored", restored),
+            ("Not restored, changed since or not kept", kept),
             ("Not restored, changed while commands ran", observed),
         )
         if paths
@@ -233,7 +229,6 @@ def _restore(session: Session, change: FileChange) -> bool | None:
 
 
 def _remove_empty_folders(root: str, removed: list[str]) -> None:
-    """Remove the folders that are empty without the removed files."""
     names = {path_from_text(path) for path in removed}
     folders = {str(parent) for name in names for parent in PurePath(name).parents} - {"."}
     top = os.open(root, os.O_PATH | os.O_DIRECTORY)
@@ -247,9 +242,8 @@ def _remove_empty_folders(root: str, removed: list[str]) -> None:
 def _choose_mode(change: FileChange, present: int | None) -> int | None:
     """Return the mode of a restored file, None to keep the present one.
 
-    Arguments:
-        present: permission bits of the file now, None if it is none. They stay, with hard links and
-            owner, unless only the file's work has made it executable, or not executable.
+    The present permission bits stay, with hard links and owner, unless only the file's work has
+    made it executable, or not executable.
     """
     if is_link_hash(change.before):
         return stat.S_IFLNK
@@ -265,7 +259,7 @@ def _choose_mode(change: FileChange, present: int | None) -> int | None:
 
 
 def read_file(workspace: Workspace, path: str, *hashes: str) -> bytes:
-    """Return the content of a file, b"" if there is none. `hashes`: see `read_entry`."""
+    """Return the content of a file, b"" if there is none."""
     try:
         return read_entry(workspace, path, MAX_VERSION_BYTES, *hashes)
     except WorkspaceError:

@@ -19,13 +19,13 @@ from ..conversation import Conversation
 
 
 async def context(conversation: Conversation, place: str) -> None:
-    """Show how full the context is, and what it contains; at a place, what the model knew there.
-
-    Arguments:
-        place: a turn, such as "1.8" for turn 8 of run "1"; "" for now.
-    """
+    """Show what the context contains, at a turn such as "1.8", or now with ""."""
     if place:
-        conversation.ui.scrollback.write_table(_find_receipt(conversation, place))
+        run, turn = parse_turn_name(place)
+        if run not in conversation.tree.runs:
+            raise UnknownName("run", run, conversation.tree.runs)
+        receipt = conversation.status.receipts.find(run, turn)
+        conversation.ui.scrollback.write_table(describe_receipt(receipt))
         return
     from ...._adapters.agent_files import load_context_files
 
@@ -60,16 +60,8 @@ def _list_shares(conversation: Conversation) -> list[tuple[str, str]]:
 
 
 def _format_share(size: int, total: int) -> str:
-    """Format a share in percent; one that rounds to nothing is "<1%"."""
     share = f"{size / total:.0%}"
     return "<1%" if share == "0%" else share
-
-
-def _find_receipt(conversation: Conversation, place: str) -> list[tuple[str, str]]:
-    run, turn = parse_turn_name(place)
-    if run not in conversation.tree.runs:
-        raise UnknownName("run", run, conversation.tree.runs)
-    return describe_receipt(conversation.status.receipts.find(run, turn))
 
 
 def _describe_context_size(conversation: Conversation) -> str:
@@ -87,7 +79,6 @@ def _describe_context_size(conversation: Conversation) -> str:
 
 
 async def cost(conversation: Conversation, _: str) -> None:
-    """Show tokens, money, and the context that children saved."""
     tree = conversation.tree
     total = sum(root.total_usage.total_tokens for root in tree.roots)
     status = conversation.status
@@ -142,7 +133,6 @@ async def skills(conversation: Conversation, _: str) -> None:
 
 
 async def runs(conversation: Conversation, _: str) -> None:
-    """List all runs of the session, and the background commands that work."""
     if not conversation.tree.roots:
         conversation.print_text("No runs yet.")
         return

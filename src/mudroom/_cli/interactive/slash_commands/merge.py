@@ -50,7 +50,6 @@ def _find(conversation: Conversation, kept: list[KeptWork], which: str) -> KeptW
 
 
 def _get_label(conversation: Conversation, work: KeptWork) -> str:
-    """Return the name of the child, or its run id."""
     for mate in conversation.session.runs.teammates:
         if any(brief.run_id == work.run_id for brief in mate.briefs):
             return mate.name

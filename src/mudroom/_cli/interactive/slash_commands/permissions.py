@@ -10,7 +10,6 @@ from ..conversation import Conversation
 
 
 async def permissions(conversation: Conversation, arguments: str) -> None:
-    """Show the permission mode, the sandbox, and the rules; remove an approved rule."""
     session = conversation.session
     loaded = load_permissions(conversation.settings, session.cwd, can_ask=True)
     approved = _list_approved(conversation, loaded)

@@ -15,7 +15,6 @@ _USAGE = "Write /mcp, /mcp NAME or /mcp restart NAME."
 
 
 async def servers(conversation: Conversation, arguments: str) -> None:
-    """Show the servers, or one with its tools; restart one."""
     action, _, name = arguments.partition(" ")
     if action == "restart":
         await _restart(conversation, name.strip())

@@ -37,12 +37,10 @@ async def exit_prompt(conversation: Conversation, _: str) -> NextStep:
 
 
 async def compact(conversation: Conversation, focus: str) -> None:
-    """Replace the conversation by a summary that keeps `focus`."""
     await conversation.compact(focus)
 
 
 async def model(conversation: Conversation, name: str) -> None:
-    """Switch to another model, given by name or chosen from a list."""
     from ...._adapters.models.providers import list_usable_models, parse_model_name
 
     current = conversation.session.model
@@ -69,7 +67,7 @@ async def model(conversation: Conversation, name: str) -> None:
 
 
 async def mode(conversation: Conversation, name: str) -> None:
-    """Change the permission mode. Without a name, list the modes; "next" takes the next one."""
+    """Change the permission mode; "next" takes the next one. Without a name, list the modes."""
     current = conversation.status.mode
     if not name:
         description = MODE_DESCRIPTIONS.get(current, "explained by mudroom permissions")
@@ -113,7 +111,6 @@ async def resume(conversation: Conversation, session_id: str) -> NextStep | None
 
 
 async def rename(conversation: Conversation, name: str) -> None:
-    """Name this session; an empty name removes the name."""
     await open_store(conversation.settings.home).rename(conversation.session.id, name)
     text = "Session name removed."
     if name:
@@ -142,7 +139,6 @@ async def export(conversation: Conversation, file: str) -> None:
 
 
 async def copy(conversation: Conversation, _: str) -> None:
-    """Copy the last answer to the clipboard."""
     answer = conversation.last_answer
     if not answer:
         conversation.print_text("There is no answer to copy yet.")
@@ -170,7 +166,7 @@ async def pin(conversation: Conversation, rule: str) -> None:
 
 
 async def unpin(conversation: Conversation, number: str) -> None:
-    """Say with the next prompt that a rule ends. `number`: of the rule in the list."""
+    """Say with the next prompt that a rule ends."""
     rules = conversation.list_rules()
     if not (number.isdecimal() and 1 <= int(number) <= len(rules)):
         remedy = "Name a number of the list that /pin shows." if rules else "There are no rules."

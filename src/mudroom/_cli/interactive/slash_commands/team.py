@@ -26,7 +26,6 @@ NO_TEAMMATES = (
 
 
 async def team(conversation: Conversation, _: str) -> None:
-    """List the named children: agent, state, runs, tokens, unread messages."""
     teammates = list_teammates(conversation.tree)
     if not teammates:
         conversation.print_text(NO_TEAMMATES)
@@ -42,7 +41,6 @@ async def team(conversation: Conversation, _: str) -> None:
 
 
 def _describe_teammate(teammate: Teammate, unread: int) -> list[str]:
-    """Return the columns of the list after the name."""
     state = "replaced by a newer child" if teammate.is_replaced else str(teammate.state)
     return [
         sanitize_line(teammate.agent),
@@ -54,10 +52,9 @@ def _describe_teammate(teammate: Teammate, unread: int) -> list[str]:
 
 
 class UnreadMessage(Struct, frozen=True):
-    """A message that its receiver has not read, and the names of both sides.
+    """A message that its receiver has not read.
 
-    Arguments:
-        child: id of the first run of the receiver, if it is a named child; else its run id.
+    `child` is the first run of a named child, else the receiver's run.
     """
 
     sender: str
@@ -75,8 +72,11 @@ async def inbox(conversation: Conversation, which: str) -> None:
     if not which:
         arrow = conversation.ui.scrollback.glyphs.arrow
         conversation.ui.scrollback.write_table(
-            (str(number), f"{unread.sender} {arrow}{unread.receiver}: {_cut(unread.message.text)}")
-            for number, unread in enumerate(messages, 1)
+            (
+                str(number),
+                f"{each.sender} {arrow}{each.receiver}: {sanitize_line(each.message.text, 100)}",
+            )
+            for number, each in enumerate(messages, 1)
         )
         conversation.print_text(
             "/inbox N shows a message, /inbox NAME those of a name, /inbox all shows all.", "dim"
@@ -85,10 +85,6 @@ async def inbox(conversation: Conversation, which: str) -> None:
     for unread in _choose(messages, which):
         conversation.print_text(f"From {unread.sender} to {unread.receiver}:", "bold")
         conversation.print_text(sanitize(unread.message.text))
-
-
-def _cut(text: str) -> str:
-    return sanitize_line(text, 100)
 
 
 def _list_unread(conversation: Conversation) -> Iterator[UnreadMessage]:
@@ -116,7 +112,6 @@ def _name_sender(message: InboxMessage) -> str:
 
 
 def _choose(messages: list[UnreadMessage], which: str) -> list[UnreadMessage]:
-    """Return the messages of a number of the list, of a name, or all."""
     if which == "all":
         return messages
     if which.isdecimal() and 1 <= int(which) <= len(messages):
@@ -157,7 +152,6 @@ _USAGE = "Write /tasks, /tasks add SUBJECT or /tasks done N."
 
 
 async def tasks(conversation: Conversation, arguments: str) -> None:
-    """Show the tasks; add one, or mark one as done."""
     action, _, value = arguments.partition(" ")
     lines = await asyncio.to_thread(_act, conversation.session.cwd, action, value.strip())
     for line in lines:

@@ -30,12 +30,7 @@ def choose_channel(setting: str, environ: Mapping[str, str]) -> str:
 class Attention:
     """Title and notifications of a terminal.
 
-    Arguments:
-        write: writes control sequences to the terminal.
-        channel: as `choose_channel` returns it.
-        notify_after: seconds of work before a notification; until then the user still looks.
-        has_title: set the title of the terminal.
-        now: returns the time in seconds.
+    The user is notified after `notify_after` seconds of work; until then the user still looks.
     """
 
     def __init__(
@@ -58,7 +53,6 @@ class Attention:
             write(_PUSH_TITLE)
 
     def open(self, folder: str) -> None:
-        """Show the folder of a session in the title."""
         self._folder = sanitize_line(os.path.basename(folder) or folder, _MAX_LENGTH)
         self._set_title("")
 
@@ -77,7 +71,6 @@ class Attention:
         self._notify(f"mudroom is done in {self._folder}")
 
     def close(self) -> None:
-        """Restore the title that the terminal had before."""
         if self._has_title:
             self._write(_POP_TITLE)
 

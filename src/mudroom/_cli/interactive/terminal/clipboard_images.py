@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...._adapters.tools._image_files import MAX_IMAGE_BYTES, parse_image
+from ...._platform.private_files import make_private_folder, write_private_file
 from ....errors import UsageError
 
 # The folder of saved images in mudroom's state folder.
@@ -37,17 +37,14 @@ def save_clipboard_image(home: str, environ: Mapping[str, str]) -> str:
     if image is None:
         raise UsageError("the clipboard has no image", remedy="Copy one, or write its path.")
     folder = Path(home, FOLDER)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(folder)
     _delete_old_files(folder)
     path = folder / f"{uuid.uuid4().hex[:8]}.{image.media_type.rpartition('/')[2]}"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(done.stdout)
+    write_private_file(path, done.stdout)
     return str(path)
 
 
 def _choose_command(environ: Mapping[str, str]) -> list[str]:
-    """Return the command that writes the clipboard's image to its output."""
     commands: list[list[str]] = []
     if environ.get("WAYLAND_DISPLAY"):
         commands.append(["wl-paste", "--no-newline", "--type", _TYPE])

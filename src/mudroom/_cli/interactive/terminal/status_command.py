@@ -32,14 +32,7 @@ _MAX_LENGTH = 500
 
 
 class StatusCommand:
-    """Runs the command after each change and keeps the first line of its output.
-
-    Arguments:
-        on_change: called when the line has changed.
-
-    Attributes:
-        line: the line to show; "" for the built-in one.
-    """
+    """Runs the command after each change and keeps the first line of its output."""
 
     def __init__(self, command: str, on_change: Callable[[], None]) -> None:
         self.line = ""
@@ -56,7 +49,6 @@ class StatusCommand:
         self._is_changed.set()
 
     async def run(self) -> None:
-        """Run the command after each change until this task is cancelled."""
         while True:
             await self._is_changed.wait()
             self._is_changed.clear()

@@ -8,12 +8,6 @@ from contextlib import contextmanager
 
 
 class _NoticeHandler(logging.Handler):
-    """Passes each warning to a function.
-
-    Arguments:
-        show: takes the text of a warning.
-    """
-
     def __init__(self, show: Callable[[str], object]) -> None:
         super().__init__(logging.WARNING)
         self._show = show
@@ -24,7 +18,7 @@ class _NoticeHandler(logging.Handler):
 
 @contextmanager
 def show_log(show: Callable[[str], object]) -> Generator[None]:
-    """Show warnings of the log with a function, not as lines on stderr inside a drawn screen."""
+    """Show the log's warnings with a function, not as lines on stderr inside a drawn screen."""
     log = logging.getLogger("mudroom")
     handler = _NoticeHandler(show)
     log.addHandler(handler)

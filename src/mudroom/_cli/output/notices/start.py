@@ -25,11 +25,7 @@ _OF_FOLDER = ("agents",)
 
 
 def describe_sandbox(opened: Session, *, network: bool) -> str:
-    """Describe the sandbox; "" if a notice of the session does so already.
-
-    Arguments:
-        network: whether commands may use the network.
-    """
+    """Describe the sandbox; "" if a notice of the session does so already."""
     tier = opened.sandbox.tier
     if any(notice.kind == "sandbox" for notice in opened.notices):
         return ""
@@ -40,12 +36,7 @@ def describe_sandbox(opened: Session, *, network: bool) -> str:
 
 
 def select_new_notices(home: str, folder: str, notices: Iterable[Notice]) -> Iterator[Notice]:
-    """Yield the notices, but those about this machine and the folder only once.
-
-    Arguments:
-        home: mudroom's state folder, which has the list of the notices shown before.
-        folder: the session's folder.
-    """
+    """Yield the notices, but those about this machine and the folder only once."""
     # `mudroom doctor` says the same at any time.
     path = Path(home, SHOWN_FILE)
     for notice in notices:
