@@ -45,10 +45,8 @@ class AgentCatalog(Struct, frozen=True, kw_only=True):
 
     Arguments:
         root_agent: agent that runs the prompts, with its output style.
-        output_style: name of this style, "default" if none was wanted, "" if none was chosen.
-        agents: agents that run tasks, by name.
-        context_texts: text of the context files for system prompts, by value of
-            `Agent.context_files`.
+        output_style: "default" if none was wanted, "" if none was chosen.
+        context_texts: text of the context files, by value of `Agent.context_files`.
     """
 
     root_agent: Agent
@@ -68,13 +66,8 @@ def load_catalog(
 ) -> AgentCatalog:
     """Collect the agents; a later source replaces an agent of the same name.
 
-    Arguments:
-        folder: the project's folder. user_home: the user's home; "" leaves it out.
-        explain_unavailable: takes a model string, returns why the model cannot be used here, "" if
-            it can.
-        notices: messages for the user are added here.
-
-    Raises UnknownName for the root agent and its output style.
+    A `user_home` of "" is left out. `explain_unavailable` takes a model string and says why the
+    model cannot be used here, "" if it can. Raises UnknownName for the root agent and its style.
     """
     catalog = _collect_agents(options, folder, user_home, explain_unavailable, notices)
     if not options.integrations.output_style:
@@ -133,7 +126,6 @@ def _collect_agents(
     explain_unavailable: Callable[[str], str],
     notices: list[Notice],
 ) -> AgentCatalog:
-    """Collect the agents as `load_catalog` does, without an output style."""
     builtin = [agent_files.load_builtin_agent(name) for name in agent_files.BUILTIN_AGENTS]
     if not options.integrations.agent_files:
         agents = {agent.name: agent for agent in (*builtin, *options.agents)}
@@ -226,12 +218,8 @@ def resolve_child_models(
 ) -> dict[str, str]:
     """Map the names of existing agents to model strings; "" is the parent's model.
 
-    Arguments:
-        origin: the settings file or variable with the rules, "" for none. A rule for an agent that
-            this folder does not have is then left out, because the rules apply in all folders.
-        notices: one is added for each rule that is left out.
-
-    Raises UsageError, and UnknownName for an agent if there is no origin.
+    A rule for an agent that this folder does not have raises UnknownName, unless it has an origin,
+    such as a settings file: the rules of those apply in all folders, so it is left out.
     """
     models: dict[str, str] = {}
     for name, model in parse_child_models(rules).items():
@@ -272,8 +260,7 @@ def _find_root_agent(
 def restrict_untrusted(agent: Agent, personal: Collection[str] | None) -> Agent:
     """Limit an agent of an untrusted folder to reading and to its parent's model.
 
-    Arguments:
-        personal: names of agents from the user's own files; None if the folder is trusted.
+    `personal`: names of agents from the user's own files; None if the folder is trusted.
     """
     if personal is None or agent.name in personal:
         return agent
@@ -329,7 +316,6 @@ def _describe_files(
 def _describe_missing_servers(
     declared: Iterable[agent_files.DeclaredServer], options: SessionOptions
 ) -> Iterator[Notice]:
-    """Yield a notice for each server of an agent file that the session does not use."""
     used = {(server.agent, server.name) for server in options.integrations.mcp_servers}
     for server in declared:
         if (server.agent, server.name) not in used:

@@ -36,35 +36,25 @@ PositiveFloat = Annotated[float, Meta(gt=0, le=1e12)]
 class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of one command line. Fields that `SessionOptions` also has become session options.
 
-    A settings file has the options of a group one by one, under their flat names.
+    A settings file has the options of a group one by one, under their flat names. A limit that is
+    None means no limit.
 
     Arguments:
-        model: model string, or "auto" for the first provider that has a key.
-        max_turns: maximum number of model calls for a prompt; None means no limit.
-        max_minutes, max_tokens, max_budget_usd: limits of a prompt and of all runs below it. None
-            means no limit. max_tokens counts input and output together.
+        max_minutes, max_tokens, max_budget_usd: limits of a prompt and of all runs below it.
+            max_tokens counts input and output together.
         agent: name of the agent that runs the prompts; "" is the built-in one.
         agents: more agents, as JSON.
         json_schema: JSON Schema of the answer, as JSON or as a path.
-        output_format: one of OUTPUT_FORMATS.
-        color: one of COLORS.
-        screen: one of SCREENS. "plain" never moves the cursor, for screen readers.
-        theme: one of THEMES; "auto" asks the terminal for its background.
-        vi_keys: edit the input line with the keys of vi.
-        notifications: one of NOTIFICATIONS: how the terminal is notified of a question or an end.
+        screen: "plain" never moves the cursor, for screen readers.
+        theme: "auto" asks the terminal for its background.
         notify_after: seconds of work before the terminal is notified of a question or an end.
         terminal_title: show the folder and the state in the terminal's title.
         status_line: command that prints the line below the prompt; "" for the built-in line.
         store: address of a PostgreSQL database for the sessions; None keeps them in files.
-        sandbox: one of SANDBOX_MODES.
-        worker: as for a session, but a text.
-        output_style: name of the output style of the agent that runs the prompts; "default" for
-            none.
-        permission_mode: one of PERMISSION_MODES; "" uses the mode of the settings files.
+        permission_mode: "" uses the mode of the settings files.
         allowed_tools, disallowed_tools: rules, separated by commas.
         trust: trust the files of this folder in this session only.
         plugin_dirs: folders of plugins, separated as in PATH.
-        trace: export traces of sessions with OpenTelemetry.
         annotate: write what GitHub Actions shows of a step: annotations to stderr, and a summary to
             the file of GITHUB_STEP_SUMMARY.
         strict_merges: the exit code tells that work of children did not land.
@@ -113,7 +103,6 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         return "" if origin == "flag" else origin
 
     def get(self, name: str) -> Any:  # noqa: ANN401  of the setting
-        """Return the value of a setting."""
         return list_places(Settings)[name].read(self)
 
     def to_options(self) -> dict[str, Any]:
@@ -179,11 +168,7 @@ Setting = tuple[str, Any, str]
 
 
 def load_settings(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
-    """Merge all sources of settings.
-
-    Arguments:
-        cwd: the project folder, which may contain PROJECT_FILE.
-        flags: values from the command line by name; None means not given.
+    """Merge all sources of settings. A flag that is None was not given.
 
     Raises UsageError, which names the file or variable, the line, the key and the nearest known
     key.
@@ -264,16 +249,12 @@ def load_home(environ: Mapping[str, str]) -> str:
 
 
 def load_store(environ: Mapping[str, str]) -> str:
-    """Return the setting `store` of the environment or the user file, "" for neither.
-
-    Raises UsageError for a wrong user file.
-    """
+    """Return the setting `store` of the environment or the user file, "" for neither."""
     settings = [*_read_file(find_user_file(environ), SETTING_NAMES), *_read_environment(environ)]
     return next((value for name, value, _ in reversed(settings) if name == "store"), "")
 
 
 def find_user_file(environ: Mapping[str, str]) -> Path:
-    """Return the path of the user's settings file, in $MUDROOM_HOME or the configuration folder."""
     folder = _read_home_variable(environ) or _find_user_folder(
         environ, "XDG_CONFIG_HOME", ".config", "user_config_dir"
     )
@@ -283,12 +264,9 @@ def find_user_file(environ: Mapping[str, str]) -> Path:
 def _find_user_folder(
     environ: Mapping[str, str], variable: str, below_home: str, function: str
 ) -> str:
-    """Return mudroom's folder of one kind.
+    """Return mudroom's folder in that of the variable, else in `below_home` of a Linux user.
 
-    Arguments:
-        variable: environment variable that names the parent folder.
-        below_home: parent folder on Linux without that variable, relative to HOME.
-        function: name of the platformdirs function for other systems.
+    `function` of platformdirs names the folder on other systems.
     """
     if base := environ.get(variable):
         return os.path.join(base, "mudroom")
@@ -350,7 +328,6 @@ def _read_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
 
 
 def list_variables() -> list[str]:
-    """List the environment variables of the settings and the others that mudroom reads."""
     return [*" ".join(_VARIABLES.values()).split(), *_OTHER_VARIABLES]
 
 
@@ -397,8 +374,7 @@ _TYPES = {name: place.field.type for name, place in list_places(Settings).items(
 def validate_value(key: str, value: object, origin: str, *, is_text: bool = False) -> object:
     """Convert a value to the type of its setting. Raises UsageError.
 
-    Arguments:
-        is_text: true if the source has only text, such as a flag or a variable.
+    `is_text`: the source has only text, such as a flag or a variable.
     """
     if isinstance(value, str):
         value = value.strip()

@@ -36,11 +36,10 @@ class ContextWindows:
     """Context windows in tokens, by model string.
 
     Arguments:
-        setting: window that the user set for all models, None for none. It wins over windows
-            of earlier sessions.
+        setting: window that the user set for all models. It wins over `kept`.
         kept: windows that refusals taught earlier sessions.
-        find_listed: returns the window of a model in the table of prices, 0 if that has none or
-            is not loaded.
+        find_listed: returns the window of a model in the table of prices, 0 if it has none or is
+            not loaded.
     """
 
     def __init__(
@@ -86,11 +85,7 @@ class ContextWindows:
     def learn(self, name: str, size: int, refusal: str) -> int:
         """Learn a model's window from its refusal of a request as too long.
 
-        Returns what fits, in tokens by the estimate that made the size.
-
-        Arguments:
-            size: about how many tokens the request had.
-            refusal: the error text; it may state the window.
+        Returns how many tokens fit, by the estimate that made `size`, the tokens of the request.
         """
         from .._adapters.models.refusals.overflow import (
             find_stated_sizes,  # only a refusal needs it
@@ -114,12 +109,6 @@ class ContextWindows:
 def make_context_policy(
     models: ModelRegistry, options: Compaction, home: str, prices: PriceFile
 ) -> ContextPolicy:
-    """Tell the engine when to shorten conversations, as the options say.
-
-    Arguments:
-        home: mudroom's state folder.
-        prices: the file with what the table of prices says of the models in use.
-    """
     windows = ContextWindows(
         models, options.context_window, LearntWindows(home), prices.find_window
     )
@@ -149,13 +138,6 @@ _SECONDS_PER_DAY = 86_400
 
 
 class LearntWindow(Struct, frozen=True):
-    """A window that a refusal taught.
-
-    Arguments:
-        tokens: the window.
-        at: seconds since 1970.
-    """
-
     tokens: int
     at: float
 
@@ -163,9 +145,7 @@ class LearntWindow(Struct, frozen=True):
 class LearntWindows:
     """Windows by model string and base URL, in a file that several processes may share.
 
-    Arguments:
-        home: mudroom's state folder; "" keeps nothing.
-        now: returns seconds since 1970.
+    A `home` of "" keeps nothing.
     """
 
     def __init__(self, home: str, now: Callable[[], float] = time.time) -> None:

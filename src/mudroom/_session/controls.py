@@ -176,7 +176,6 @@ class RunControls:
         return teams.find_run_id(name)
 
     def _find_parent(self, work_id: str) -> RunHandle | None:
-        """Return the handle of the run that started a child or a command, if it works."""
         parent = find_parent_id(work_id)
         return self._find_run(parent) if parent else None
 

@@ -57,10 +57,9 @@ def collect_tools(
     """Collect the built-in tools and the caller's, by name.
 
     Arguments:
-        own: the caller's tools. ask: true if each command needs confirmation.
+        ask: true if each command needs confirmation.
         isolation: true if children can have isolated workspaces.
         isolate: true if those that may change files have one by default.
-        limits: what descriptions may list.
     """
     listed_skills = [
         (skill.name, skill.description) for skill in skills.values() if not skill.is_hidden
@@ -95,9 +94,7 @@ def check_isolation(
 ) -> None:
     """Raise UsageError if the session isolates its children and git cannot be used.
 
-    Arguments:
-        agents: those that children may be; `notices` gets the ones that need git and lack it.
-        folder: the user's folder.
+    `notices` names the agents that need git and lack it.
     """
     isolated = [each.name for each in agents if each.workspace is WorkspaceKind.ISOLATED]
     if not options.isolation.each_child and not isolated:
@@ -126,12 +123,7 @@ def check_isolation(
 def make_isolated_opener(
     home: str, session: str, folder: str, max_bytes: int
 ) -> Callable[[], IsolatedWorkspaces]:
-    """Return a function that opens the session's isolated workspaces on its first call.
-
-    Arguments:
-        home: mudroom's state folder. folder: the user's folder.
-        max_bytes: disk space that the workspaces may take.
-    """
+    """Return a function that opens the session's isolated workspaces on its first call."""
 
     _clean_up_isolated(home)
 
@@ -174,11 +166,7 @@ def choose_board_offer(options: SessionOptions, agents: Iterable[Agent]) -> Boar
 
 
 def open_board(home: str, folder: str, session: str, *, is_owner: bool = True) -> SessionBoard:
-    """Open the task board of the project that a folder belongs to, for a session.
-
-    Arguments:
-        is_owner: false in a worker process.
-    """
+    """Open the task board of the project that a folder belongs to, for a session."""
     from .._adapters.boards.file import get_board_path
     from .._adapters.boards.session_board import SessionBoard
 
@@ -187,7 +175,6 @@ def open_board(home: str, folder: str, session: str, *, is_owner: bool = True) -
 
 
 def make_board_tools(board: Board | None, offer: BoardOffer) -> tuple[Tool, ...]:
-    """Make the tools for a board; none without one."""
     if board is None or not offer:
         return ()
     from .._adapters.tools.board import make_board_tools
@@ -280,12 +267,7 @@ def open_tracing(
 ) -> SessionTracing | None:
     """Open the exporter of traces, None for a session without it; `start` starts its thread.
 
-    Arguments:
-        environ: the session's variables.
-        redact: removes secrets from texts.
-        notices: a line is added if variables turn traces off.
-
-    Raises UsageError if the packages are not installed.
+    Adds a notice if variables turn traces off. Raises UsageError without the packages.
     """
     if options.integrations.tracing is None:
         return None
@@ -319,10 +301,6 @@ def add_hooks(
     servers: SessionServers | None,
 ) -> SessionServices:
     """Add hooks to a session's services, if it has any.
-
-    Arguments:
-        model: of the root agent. environ: variables of programs. home: mudroom's state folder.
-        servers: the session's MCP servers.
 
     Raises UnknownName for an event that never fires, and UsageError for programs beside an object.
     """

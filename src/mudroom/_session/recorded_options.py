@@ -101,10 +101,6 @@ async def use_recorded_options(
 ) -> tuple[SessionOptions, OpenEvents]:
     """Return the options that the session to resume was started with, and its events.
 
-    Arguments:
-        drops_tasks: leave out the events of tasks that have ended.
-        chosen: names of options that win over the record.
-
     Raises UnknownName if there is no such session, JournalDamaged if it has no start.
     """
     recorded = OpenEvents(calculate_cost, drops_tasks=drops_tasks)
@@ -141,15 +137,7 @@ async def use_recorded_options(
 def _choose_folder(
     options: SessionOptions, opened: SessionOpened, chosen: Collection[str]
 ) -> SessionOptions:
-    """Give the options the folder that the resumed session works in.
-
-    That is the last one of the record, unless `cwd` is named now: the project has moved.
-
-    Arguments:
-        opened: the session's last opening.
-
-    Raises UsageError if that folder is gone.
-    """
+    """Use the last folder of the record, unless `cwd` is named now: the project has moved."""
     if not isinstance(options.cwd, str) or ("cwd" in chosen and options.cwd):
         return options
     folder = path_from_text(opened.cwd)
@@ -167,9 +155,6 @@ def find_former_folders(events: Iterable[StoredEvent], folder: str) -> dict[str,
 
     Their models have not been told yet where the project is: their conversations name paths in the
     old folder.
-
-    Arguments:
-        folder: where the session works now.
     """
     former_folders: dict[str, str] = {}
     opened_in = folder
@@ -188,11 +173,7 @@ def find_former_folders(events: Iterable[StoredEvent], folder: str) -> dict[str,
 
 
 def describe_move(events: Sequence[StoredEvent], folder: str) -> str:
-    """Return a notice if a session works in another folder than before, "" if not.
-
-    Arguments:
-        folder: where it works now.
-    """
+    """Return a notice if a session works in another folder than before, "" if not."""
     opened = [event for event in events if type(event) is SessionOpened]
     folder_before = path_from_text(opened[-1].cwd) if opened else ""
     if folder_before in ("", folder):
@@ -212,11 +193,7 @@ def _choose_style(options: SessionOptions, events: Sequence[StoredEvent]) -> dic
 
 
 def describe_other_board(events: Sequence[StoredEvent], board: str) -> str:
-    """Return a notice if a session used another task board before, "" if not.
-
-    Arguments:
-        board: file name of its board now, "" for none.
-    """
+    """Return a notice if a session used another task board before, "" if not."""
     recorded = _find_board(events)
     if not board or recorded in ("", board):
         return ""
@@ -266,8 +243,7 @@ async def copy_journal(
 async def _read_recorded(options: SessionOptions, recorded: OpenEvents) -> str:
     """Read the events of the session that the options resume; return its id in the store.
 
-    Returns "" for a journal of the caller, which has one session only. Raises UsageError,
-    JournalError.
+    Returns "" for a journal of the caller, which has one session only.
     """
     if options.journal == "memory" and not options.fork:
         raise UsageError(
@@ -293,7 +269,6 @@ def list_grants(options: SessionOptions) -> tuple[str, ...]:
 
 
 def encode_options(options: SessionOptions) -> dict[str, Any]:
-    """Encode the restored options that are not the default, as JSON values by name."""
     recorded: dict[str, Any] = {}
     places = list_places(SessionOptions)
     for name in RESTORED:
@@ -321,11 +296,7 @@ def _select_own_rules(permissions: Permissions) -> list[Rule]:
 def restore_options(
     options: SessionOptions, openings: Sequence[SessionOpened], chosen: Collection[str]
 ) -> SessionOptions:
-    """Add the options that the resumed session's record has.
-
-    Arguments:
-        chosen: names of options that the user names now; they win over the record.
-    """
+    """Add the options that the resumed session's record has, except the chosen ones."""
     recorded = [opened.options for opened in openings if opened.options is not None]
     if not recorded:  # of a version that recorded only these two
         isolation = options.isolation
@@ -359,7 +330,6 @@ def restore_options(
 
 
 def _rebase(rule: Rule, old_folder: str, new_folder: str) -> Rule:
-    """Move a rule about the session's old folder to its new one."""
     return replace(rule, base=new_folder) if old_folder and rule.base == old_folder else rule
 
 

@@ -89,7 +89,7 @@ async def serve(link: RunLink) -> None:
 
 @cache
 def _prepare_process() -> None:
-    """Prepare this process for many runs; several sessions may share it."""
+    # Several sessions may share the process.
     collect_garbage_less_often()
     raise_open_file_limit()
 
@@ -119,8 +119,7 @@ async def _serve_session(link: RunLink, stream: MessageStream[ToProcess]) -> Non
 def _adapt_to_node(config: WorkerConfig, setup: ProcessSetup) -> tuple[WorkerConfig, ProcessSetup]:
     """Adapt both to a machine that does not see the folders: it has a state folder itself.
 
-    The task board and the earlier contents of files stay on the session's machine. Raises
-    UsageError if the folder cannot be made.
+    The task board and the earlier contents of files stay on the session's machine.
     """
     home = find_home(os.environ)
     folder = _find_node_folder(home, platform.node(), config.session)
@@ -145,7 +144,6 @@ class WorkerServices(NamedTuple):
     board: SessionBoard | None
 
     async def close(self) -> None:
-        """Close sandbox, models and board. Servers that an agent has were closed by its runs."""
         self.services.environments.shared.sandbox.close()
         await self.models.close()
         if self.board:
@@ -155,7 +153,6 @@ class WorkerServices(NamedTuple):
 def _collect_tools(
     setup: ProcessSetup, own: Sequence[Tool], board: Board | None, environments: SessionEnvironments
 ) -> dict[str, Tool]:
-    """Collect the tools of the runs; `own`: those of the caller."""
     permissions = setup.permissions
     tools = collect_tools(
         (
@@ -205,7 +202,6 @@ def _open_environments(
 def _open_node_environments(
     config: WorkerConfig, factory: EnvironmentFactory, link: SessionLink
 ) -> SessionEnvironments:
-    """Open the environments of a worker process that does not see the session's folder."""
     from ..._adapters.workers.remote.tree_transfer import TreeLink
     from ..._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces, remove_old_sessions
 
@@ -223,12 +219,7 @@ def _open_node_environments(
 
 
 def _find_node_folder(home: str, host: str, session: str) -> str:
-    """Return the folder for the files of a session on a machine.
-
-    Arguments:
-        home: mudroom's state folder on this machine; several machines may share it.
-        host: name of this machine. session: id of the session.
-    """
+    """Return a session's folder on a machine; several may share the state folder."""
     name = host.replace("/", "-").strip(".") or "node"
     # The id comes from another machine, and must not lead out of the folder.
     for part in (name, session):
@@ -246,11 +237,7 @@ def _open_board(config: WorkerConfig, setup: ProcessSetup) -> SessionBoard | Non
 def build_worker_services(
     config: WorkerConfig, link: SessionLink, past_events: PastEvents
 ) -> WorkerServices:
-    """Build the services of the runs in a worker process.
-
-    Arguments:
-        past_events: events of runs that continue here; filled before each run.
-    """
+    """Build the services of the runs. `past_events` is filled before each run."""
     setup = _DECODER.decode(config.setup)
     if config.has_own_files:
         config, setup = _adapt_to_node(config, setup)

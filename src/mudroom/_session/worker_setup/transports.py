@@ -25,10 +25,6 @@ SHARE_PROGRAM = "mudroom_fleet.shared_program:serve"
 async def connect(
     options: SessionOptions, environ: Mapping[str, str]
 ) -> tuple[WorkerTransport, int]:
-    """Return the transport to the worker processes of a session, and their number.
-
-    Raises UsageError.
-    """
     if not isinstance(options.worker, str):
         return _connect_to_workers(options.worker)
     return await _open_transport(choose_worker(options), environ, RUN_PROGRAM)
@@ -37,10 +33,7 @@ async def connect(
 async def _open_transport(
     choice: WorkerChoice, environ: Mapping[str, str], program: str
 ) -> tuple[WorkerTransport, int]:
-    """Return the transport to new worker processes, and their number.
-
-    Without a number in the choice there is one process per processor.
-    """
+    """Open new worker processes, by default one per processor, and return their number."""
     if choice.kind == "process":
         transport = ProcessTransport(make_command(program))
         return transport, choice.processes or os.cpu_count() or 1
@@ -56,11 +49,7 @@ async def _open_transport(
 
 
 def make_command(program: str) -> tuple[str, ...]:
-    """Return the command line of a worker process, without the number of its socket.
-
-    Arguments:
-        program: see `WorkerTransport`.
-    """
+    """Return the command line of a worker process, without the number of its socket."""
     # Without -P, Python imports modules of the current folder first, which may be a stranger's.
     return (sys.executable, "-P", "-m", "mudroom._session.worker_process", program)
 
@@ -132,7 +121,6 @@ class Workers:
                 self._processes = None
 
     def _connect(self) -> tuple[WorkerTransport, int]:
-        """Return the transport of a session that uses the processes, and their number."""
         from mudroom_fleet.shared_processes import SharedTransport
 
         if self._processes is None:
