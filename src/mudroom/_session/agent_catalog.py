@@ -83,32 +83,29 @@ def _apply_style(
     notices: list[Notice],
 ) -> AgentCatalog:
     """Give the root agent its output style. Raises UnknownName."""
-    name, origin = (
-        options.integrations.output_style,
-        options.integrations.origins.get("output_style", ""),
-    )
+    integrations = options.integrations
+    name = integrations.output_style
     if agent_files.fold_name(name) == agent_files.NO_STYLE:
         return replace(catalog, output_style=agent_files.NO_STYLE)
     styles: Mapping[str, agent_files.OutputStyle] = {}
-    remedy = ""
-    if options.integrations.agent_files:
-        places = find_places(options.integrations.agent_files, folder, user_home)
+    remedy = "Styles are files: pass Integrations(agent_files=True)."
+    if integrations.agent_files:
+        places = find_places(integrations.agent_files, folder, user_home)
         loaded = agent_files.load_output_styles(
             places.folder,
             user_home=places.user_home,
-            plugins=options.integrations.plugins,
-            trusts_folder=options.integrations.trusted,
+            plugins=integrations.plugins,
+            trusts_folder=integrations.trusted,
         )
         styles = loaded.by_name
         remedy = loaded.explain_untrusted(name)
-    else:
-        remedy = "Styles are files: pass Integrations(agent_files=True)."
     style = agent_files.find_style(styles, name)
     if style is None:
         known = (agent_files.NO_STYLE, *styles)
         where = "output_style, in a program Integrations(output_style=...)"
         error = UnknownName("output style", name, known, where=where, remedy=remedy)
         # A settings file or an old record may name a style that this folder does not have.
+        origin = integrations.origins.get("output_style")
         if not origin:
             raise error
         notices.append(Notice("unused", f"{origin}: output style not used: {error}"))
@@ -213,8 +210,8 @@ def _split_rules(rules: str) -> Iterator[tuple[str, str]]:
 def resolve_child_models(
     rules: str | Mapping[str, str],
     agents: Mapping[str, Agent],
-    origin: str = "",
-    notices: list[Notice] | None = None,
+    origin: str,
+    notices: list[Notice] | None,
 ) -> dict[str, str]:
     """Map the names of existing agents to model strings; "" is the parent's model.
 
@@ -248,10 +245,9 @@ def _find_root_agent(
         return find_agent(requested, agents)
     except UnknownName:
         # The file of an agent that cannot be used has no name but its own.
+        wanted = agent_files.fold_name(requested)
         for fault in diagnostics:
-            is_named = agent_files.fold_name(Path(fault.path).stem) == agent_files.fold_name(
-                requested
-            )
+            is_named = agent_files.fold_name(Path(fault.path).stem) == wanted
             if is_named and fault.severity is agent_files.Severity.ERROR:
                 raise UnknownName("agent", requested, agents, remedy=str(fault)) from None
         raise

@@ -52,10 +52,10 @@ from .open_adapters import (
     explain_missing_search,
     make_board_tools,
     make_isolated_opener,
+    make_servers,
     make_web_tools,
     open_board,
     open_journal,
-    open_servers,
     open_store,
     open_tracing,
     open_versions,
@@ -145,7 +145,13 @@ class _Builder:
             takes_images=options.model_options.takes_images,
         )
         self._notices: list[Notice] = []
-        self._servers = open_servers(options, self._folder, self._home, self._environ)
+        self._servers = make_servers(
+            options.integrations.mcp_servers,
+            options.permissions,
+            self._folder,
+            self._home,
+            self._environ,
+        )
         self.undo = AsyncExitStack()
         self.undo.push_async_callback(self._models.close)
         if self._servers:

@@ -384,12 +384,10 @@ def validate_value(key: str, value: object, origin: str, *, is_text: bool = Fals
         checked = msgspec.convert(value, _TYPES[key], strict=is_strict)
     except msgspec.ValidationError:
         checked = None
-    rules = None
     if isinstance(checked, Mapping):
-        rules = _strip_rules(cast("Mapping[str, str]", checked))
+        if rules := _strip_rules(cast("Mapping[str, str]", checked)):
+            return rules
         checked = None
-    if rules is not None:
-        return rules
     if checked is None:
         is_percent = key in ("clear_at", "compact_at")
         expected = _PERCENT if is_percent else _EXPECTED[kind] + _TABLES.get(key, "")
@@ -405,12 +403,12 @@ def validate_value(key: str, value: object, origin: str, *, is_text: bool = Fals
     return os.path.abspath(os.path.expanduser(checked)) if key == "home" else checked
 
 
-def _strip_rules(rules: Mapping[str, str]) -> dict[str, str] | None:
-    """Strip a table of rules; None if it is empty or a text in it is blank."""
+def _strip_rules(rules: Mapping[str, str]) -> dict[str, str]:
+    """Strip a table of rules; none are left if a text in it is blank."""
     stripped = {agent.strip(): model.strip() for agent, model in rules.items()}
     # Two names that differ only in blanks would lose a rule.
     is_whole = len(stripped) == len(rules) and all(map(all, stripped.items()))
-    return stripped if stripped and is_whole else None
+    return stripped if is_whole else {}
 
 
 def _find_kind(annotation: object) -> type:

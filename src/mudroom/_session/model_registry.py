@@ -96,11 +96,8 @@ class ModelRegistry:
 
     def _find_gateway(self, name: str) -> providers.Provider | None:
         """Return the provider of a model string if it says what each of its models takes."""
-        try:
-            provider = providers.PROVIDERS[providers.parse_model_name(name)[0]]
-        except UsageError:
-            return None
-        is_asked = provider.describes_models and is_usable(provider, self._environ)
+        provider = _find_provider(name)
+        is_asked = provider and provider.describes_models and is_usable(provider, self._environ)
         return provider if is_asked else None
 
     async def prepare(self, name: str, where: str) -> str:
@@ -244,11 +241,16 @@ def choose_default_model(environ: Mapping[str, str]) -> tuple[str | None, Served
 
 def find_local_provider(name: str) -> providers.Provider | None:
     """Return the provider of a model string if it is a local server, else None."""
+    provider = _find_provider(name)
+    is_server = provider and provider.is_local and provider.wire in ("openai", "ollama")
+    return provider if is_server else None
+
+
+def _find_provider(name: str) -> providers.Provider | None:
     try:
-        provider = providers.PROVIDERS[providers.parse_model_name(name)[0]]
+        return providers.PROVIDERS[providers.parse_model_name(name)[0]]
     except UsageError:
         return None
-    return provider if provider.is_local and provider.wire in ("openai", "ollama") else None
 
 
 def choose_wire(provider: providers.Provider, model: str, url: str) -> str:

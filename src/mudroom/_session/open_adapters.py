@@ -304,15 +304,17 @@ def add_hooks(
 
     Raises UnknownName for an event that never fires, and UsageError for programs beside an object.
     """
-    if isinstance(options.integrations.hooks, Hooks):
-        if options.integrations.hook_programs:
+    hooks = options.integrations.hooks
+    programs = options.integrations.hook_programs
+    if isinstance(hooks, Hooks):
+        if programs:
             raise UsageError(
                 "a Hooks object and hook_programs cannot be used together",
                 where="Session",
                 remedy='Give functions by event, as in hooks={"PreToolUse": [function]}.',
             )
-        return replace(services, hooks=options.integrations.hooks)
-    if not options.integrations.hooks and not options.integrations.hook_programs:
+        return replace(services, hooks=hooks)
+    if not hooks and not programs:
         return services
     from .._adapters.integrations.hook_programs.session_hooks import (
         SessionFacts,
@@ -328,9 +330,9 @@ def add_hooks(
         mode=options.permissions.mode,
         can_ask=options.approver is not None,
     )
-    hooks = open_session_hooks(
-        options.integrations.hook_programs,
-        options.integrations.hooks or {},
+    opened = open_session_hooks(
+        programs,
+        hooks or {},
         facts,
         make_rule_matcher(services.toolbox, folder, environ.get("HOME", "")),
         environ=environ,
@@ -338,8 +340,8 @@ def add_hooks(
         journal=services.journal,
         call_tool=servers.call_tool if servers else None,
     )
-    services.watchers.append(hooks.transcripts.observe)
-    return replace(services, hooks=hooks)
+    services.watchers.append(opened.transcripts.observe)
+    return replace(services, hooks=opened)
 
 
 def make_rule_matcher(
@@ -375,15 +377,6 @@ def make_rule_matcher(
         return any(finding.rule for finding in policy.collect_findings(tool, call.arguments))
 
     return matches
-
-
-def open_servers(
-    options: SessionOptions, folder: str, home: str, environ: Mapping[str, str]
-) -> SessionServers | None:
-    """Open a session's MCP servers, None if it has none. Starts nothing."""
-    return make_servers(
-        options.integrations.mcp_servers, options.permissions, folder, home, environ
-    )
 
 
 def make_servers(

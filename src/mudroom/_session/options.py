@@ -8,14 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from inspect import Parameter, Signature, signature
 from types import MappingProxyType
-from typing import (
-    Any,
-    Concatenate,
-    NamedTuple,
-    ParamSpec,
-    TypeVar,
-    get_args,
-)
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, get_args
 
 from msgspec import Struct
 from msgspec.structs import FieldInfo, fields, replace

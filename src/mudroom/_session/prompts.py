@@ -28,7 +28,7 @@ _REMEDY = "Write what the agent should do."
 
 
 class PromptContent(Struct, frozen=True):
-    """A checked prompt. Its text has a placeholder for each image; without blocks it is only text."""
+    """A checked prompt. Its text has a placeholder for each image."""
 
     text: str
     blocks: tuple[TextBlock | ImageBlock, ...] = ()

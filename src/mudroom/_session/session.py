@@ -91,9 +91,7 @@ class Session:
             # A screen with the history, and a fork, need the events of ended tasks, too.
             drops_tasks = not (self._history_watchers or self._options.fork)
             self._options, recorded = await recorded_options.use_recorded_options(
-                self._options,
-                drops_tasks=drops_tasks,
-                chosen=self.chosen_options,
+                self._options, drops_tasks=drops_tasks, chosen=self.chosen_options
             )
             self._budget = self._options.budget
         resources = await build.open_resources(
@@ -152,12 +150,12 @@ class Session:
     def budget(self, budget: Budget) -> None:
         check_type("budget", budget, Budget, "Session")
         self._budget = budget
-        # Set before the session opens, it wins over the record of a resumed one.
-        if self._runner is None:
-            self._options = replace(self._options, budget=budget)
-            self.chosen_options |= {"budget"}
         if self._runner is not None:
             self._runner.meter.set_limits(budget)
+            return
+        # Set before the session opens, it wins over the record of a resumed one.
+        self._options = replace(self._options, budget=budget)
+        self.chosen_options |= {"budget"}
 
     @property
     def id(self) -> str:
