@@ -87,11 +87,7 @@ def is_clean_json(value: object, levels: int = MAX_DEPTH) -> bool:
 
 
 def find_json_fault(value: object, levels: int = MAX_DEPTH) -> str:
-    """Explain why a value cannot be recorded as it is; "" if it can.
-
-    Arguments:
-        levels: number of levels of lists and objects that are allowed.
-    """
+    """Explain why a value cannot be recorded as it is; "" if it can."""
     if type(value) is str:
         return ""  # the usual case, first
     if isinstance(value, float) and not math.isfinite(value):
@@ -113,11 +109,7 @@ def find_json_fault(value: object, levels: int = MAX_DEPTH) -> str:
 
 
 def clean_json(value: object, levels: int = MAX_DEPTH) -> JsonValue:
-    """Make a value recordable: clean its texts, and describe in words what JSON lacks.
-
-    Arguments:
-        levels: number of levels of lists and objects that are allowed.
-    """
+    """Make a value recordable: clean its texts, and describe in words what JSON lacks."""
     if isinstance(value, str):
         return clean_text(value)
     if value is None or isinstance(value, bool):

@@ -68,7 +68,6 @@ class ImageBlock(
 
 
 def append_placeholders(text: str, images: Iterable[ImageBlock]) -> str:
-    """Append a line for each image to a text."""
     placeholders = [image.placeholder for image in images]
     return "\n".join([text, *placeholders] if text else placeholders)
 
@@ -281,7 +280,6 @@ def join_texts(blocks: Iterable[UserBlock | AssistantBlock]) -> list[UserBlock |
 
 
 def clean_answer(answer: AssistantMessage) -> AssistantMessage:
-    """Make a model's answer safe to record and to send again."""
     return replace(
         answer,
         content=tuple(map(_clean_block, answer.content)),
@@ -336,9 +334,7 @@ class RecordedFailure(Struct, frozen=True):
     Arguments:
         error: the call's error, or the run's if the run was stopped during the call.
         is_transient: the same call may succeed later.
-        partial_text: text that had streamed.
         stop: the run's reason if it was stopped during the call, else "".
-        is_overflow: the request was too long.
     """
 
     error: str
@@ -357,7 +353,6 @@ class RecordedConversation(Struct, frozen=True):
 
 
 def user_message(text: str) -> UserMessage:
-    """Make a user message from one text."""
     return UserMessage((TextBlock(text),))
 
 
@@ -382,7 +377,6 @@ Block = UserBlock | AssistantBlock
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate the tokens of a text."""
     length = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     return -(-length // CHARACTERS_PER_TOKEN)
 
@@ -410,8 +404,6 @@ def estimate_message_tokens(messages: Iterable[Message]) -> int:
 
 
 class TokenRange(Struct, frozen=True):
-    """Lower and upper bound of a number of tokens."""
-
     minimum: int = 0
     maximum: int = 0
 

@@ -401,7 +401,6 @@ _NEXT = "~"
 
 
 def join_run_id(parent: str, turn: int, position: int | str) -> str:
-    """Return the work id of a tool call."""
     return f"{parent}.{turn}.{position}"
 
 
@@ -438,7 +437,6 @@ def count_above(run_id: str) -> int:
 
 
 def is_run_above(run_id: str, other: str) -> bool:
-    """Return whether the first run is an ancestor of the second."""
     return other.startswith(f"{run_id}.")
 
 

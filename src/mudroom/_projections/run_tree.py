@@ -319,7 +319,6 @@ def list_teammates(tree: RunTree) -> list[Teammate]:
 
 
 def list_names(tree: RunTree) -> list[str]:
-    """List the names of those named children that can work."""
     teammates = list_teammates(tree)
     return [each.name for each in teammates if not (each.is_replaced or each.is_stopped)]
 
@@ -382,11 +381,7 @@ class OpenWork(Struct, frozen=True, kw_only=True):
 
 
 def list_open_work(tree: RunTree, *, now: float) -> list[OpenWork]:
-    """List the runs and commands that have not ended, each after the run that started it.
-
-    Arguments:
-        now: time in seconds since 1970.
-    """
+    """List the runs and commands that have not ended, each after the run that started it."""
     work: list[OpenWork] = []
     for run in tree.walk():
         if run.report:
@@ -408,7 +403,6 @@ def list_open_work(tree: RunTree, *, now: float) -> list[OpenWork]:
 
 
 def describe_work(work: Iterable[OpenWork]) -> str:
-    """Count the children and commands, such as "2 children and 1 command", or ""."""
     kinds = [each.kind for each in work]
     runs = kinds.count("run")
     commands = kinds.count("command")

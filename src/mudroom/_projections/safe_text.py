@@ -138,11 +138,7 @@ def make_call_title(arguments: Mapping[str, Any], tool: Tool | None = None) -> s
 
 
 def describe_call(call: ToolCallBlock, title: str = "") -> str:
-    """Describe a tool call in one line by the tool and its title: "read src/x.py".
-
-    Arguments:
-        title: as recorded; "" in records from earlier versions.
-    """
+    """Describe a tool call in one line: "read src/x.py". Earlier versions recorded no title."""
     return sanitize_line(f"{call.name} {title or make_call_title(call.arguments)}")
 
 
@@ -153,9 +149,7 @@ def redact_answer(
 ) -> AssistantMessage:
     """Remove secrets from an answer; one without any comes back as the same object.
 
-    Arguments:
-        redact: removes secrets from a text.
-        keeps: tells which blocks must stay as they are.
+    `keeps` tells which blocks must stay as they are.
     """
     blocks = answer.content
     if not _has_secret(blocks, redact):
@@ -181,7 +175,6 @@ def _has_secret(blocks: Iterable[AssistantBlock], redact: Callable[[str], str]) 
 
 
 def _add_texts(value: object, texts: list[str]) -> None:
-    """Append the texts in a JSON value to a list, its keys included."""
     if isinstance(value, str):
         texts.append(value)
     elif isinstance(value, dict):

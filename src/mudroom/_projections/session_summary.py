@@ -30,9 +30,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     Arguments:
         when: time of the last write, seconds since 1970.
         size: bytes on disk.
-        name: given by the user, "" for none.
-        folder: working folder.
-        model, prompt: model string and prompt of the first root run.
+        model, prompt: of the first root run.
         reason: why the last root run ended; "" if it has not finished.
         prompts: number of root runs.
         children: number of child runs.
@@ -73,12 +71,10 @@ class SummaryState(Struct):
 
     Attributes:
         position: position of the last event; set by its caller.
-        reason: why the last root run ended; "" if it has not finished.
         open_roots: root runs without an end, each with the tokens of its finished runs by run id;
             a run's tokens include those of the runs below it.
-        tokens: tokens of finished root runs.
+        tokens, seconds: sums of the finished root runs.
         usd: sum of the known costs of finished root runs. priced: how many costs that are.
-        seconds: sum of the durations of finished root runs.
         size: number of runs in `open_roots`.
     """
 
@@ -150,7 +146,6 @@ class SummaryState(Struct):
         self.size = sum(1 + len(below) for below in self.open_roots.values())
 
     def complete(self, summary: SessionSummary, *, is_live: bool) -> SessionSummary:
-        """Complete a summary that has id, time, size and name."""
         self.drop_counted_runs()
         return replace(
             summary,
@@ -204,12 +199,9 @@ def summarize_session(
     is_live: bool = False,
     state: SummaryState | None = None,
 ) -> SessionSummary:
-    """Complete a summary from the session's events.
+    """Complete a summary, which has id, time, size and name, from the session's events.
 
-    Arguments:
-        summary: id, time, size and name, which events do not have.
-        is_live: a process is writing the session.
-        state: state after earlier events, which `events` leaves out.
+    `events` leaves out those that are in `state`.
     """
     state = state or SummaryState()
     for event in events:

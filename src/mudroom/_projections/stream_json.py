@@ -56,15 +56,11 @@ _DELTA_SUBTYPES = {"progress": "tool_progress", "waiting": "limit_wait"}
 
 
 class _ModelUse(Struct):
-    """The requests to one model, and the name that its prices are listed under."""
-
     priced_as: str = ""
     requests: list[Usage] = field(default_factory=list[Usage])
 
 
 class _Run:
-    """What a run's later lines need to know."""
-
     def __init__(self, brief: Brief, at: float) -> None:
         self.brief = brief
         self.started_at = at
@@ -79,8 +75,6 @@ class _Run:
 
 
 class ListedServers(Protocol):
-    """The MCP servers of a session."""
-
     @property
     def servers(self) -> Sequence[ServerStatus]: ...
 

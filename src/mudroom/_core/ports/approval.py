@@ -138,8 +138,7 @@ class FormField(Struct, frozen=True):
     """One value a form asks for.
 
     Arguments:
-        choices: pairs of value and label for the kinds "choice" and "choices".
-        default: value used if the user gives none; None for no default.
+        choices: pairs of value and label.
         limits: values by name in JSON Schema, such as `minimum`.
     """
 
@@ -158,7 +157,6 @@ class FormField(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """The title, or the name if there is no title."""
         return self.title or self.name
 
 
@@ -187,7 +185,6 @@ class InputForm(Struct, frozen=True):
 
 
 def list_fields(form: InputForm) -> list[FormField]:
-    """List the fields of a form in the order of its schema."""
     properties = _as_table(form.schema.get("properties"))
     required = form.schema.get("required")
     names = cast("list[object]", required) if isinstance(required, list) else []
@@ -290,7 +287,6 @@ def _find_choice(field: FormField, text: str) -> str:
 
 
 def add_defaults(form: InputForm, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Fill in the defaults of fields without a value."""
     defaults = {
         field.name: field.default for field in list_fields(form) if field.default is not None
     }

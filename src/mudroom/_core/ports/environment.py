@@ -112,7 +112,6 @@ class MergedFile(Struct, frozen=True):
     """A file a merge writes or removes.
 
     Arguments:
-        path: relative to the workspace.
         before: id of the current content; "" for no file.
         after: id of the merged content; "" to remove the file.
         mode: git's mode (type and permission bits) of the merged file, or of the removed one. The
@@ -158,24 +157,20 @@ class MergeConflict(Struct, frozen=True):
 
     @property
     def file(self) -> FileConflict:
-        """The conflict as it is recorded."""
         paths = self.paths or (self.path,)
         return FileConflict(self.path, self.kind, paths, self.base, self.version)
 
 
 class MergeChoice(Struct, frozen=True):
-    """A decision about conflicts.
+    """A decision about conflicts: whose version is taken, "parent" or "child"; "" decides nothing.
 
-    Arguments:
-        side: "parent" or "child", whose version is taken; "" decides nothing.
-        paths: the files it is about; empty for all files with conflicts.
+    Without paths, it is about all files with conflicts.
     """
 
     side: str = ""
     paths: tuple[str, ...] = ()
 
     def covers(self, path: str) -> bool:
-        """Return whether the decision applies to a file."""
         return bool(self.side) and (not self.paths or path in self.paths)
 
 
@@ -231,7 +226,6 @@ class FilesLostError(WorkspaceError):
 
 
 def explain_lost_files(spec: WorkspaceSpec) -> str:
-    """Word the error of a run whose changed files are on another machine."""
     return (
         f"run {spec.owner} changed files on another machine, and they are not here; it began on "
         f"{spec.machine} with the tree {spec.tree}"
@@ -312,10 +306,7 @@ class FileTrees(Protocol):
         ...
 
     def open_tree(self, tree: str) -> AbstractAsyncContextManager[Sandbox]:
-        """Open a sandbox with the files of a tree.
-
-        Raises WorkspaceError on entry.
-        """
+        """Open a sandbox with the files of a tree. Raises WorkspaceError on entry."""
         ...
 
     def land(self, files: Sequence[MergedFile], on_staged: Callable[[], object]) -> None:

@@ -228,9 +228,7 @@ class ToolServers(Protocol):
         """
         ...
 
-    async def close(self) -> None:
-        """Stop all servers."""
-        ...
+    async def close(self) -> None: ...
 
 
 Toolbox = Mapping[str, Tool]

@@ -81,8 +81,7 @@ class SessionSpans:
         session: id of the session, for a record without its opening.
         capture: writes texts of prompts, answers and tool calls; None leaves them out.
         redact: removes secrets from the texts of errors.
-        find_server: returns the host and port that a model string is requested from, None if they
-            are not known.
+        find_server: returns the host and port that a model string is requested from.
     """
 
     def __init__(
@@ -298,11 +297,7 @@ Message = dict[str, Any]
 
 
 class ContentCapture:
-    """Writes texts as attributes: without secrets, and not too long.
-
-    Arguments:
-        redact: removes secrets from a text.
-    """
+    """Writes texts as attributes: without secrets, and not too long."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
@@ -321,23 +316,16 @@ class ContentCapture:
         return {"gen_ai.output.messages": self._encode([message])} if text else {}
 
     def describe_title(self, description: str) -> Attributes:
-        """Describe a run in its few words."""
         return {"mudroom.run.description": self._redact(description)} if description else {}
 
     def describe_arguments(self, call: ToolCallBlock) -> Attributes:
         return {"gen_ai.tool.call.arguments": self._encode(get_sendable_arguments(call))}
 
     def describe_result(self, result: ToolResult) -> Attributes:
-        """Describe a tool call's result, as the model reads it."""
         text = append_placeholders(result.text, result.images)
         return {"gen_ai.tool.call.result": _cut(self._redact(text), MAX_BYTES)}
 
     def describe_head(self, head: RequestHead, parts: Mapping[str, object]) -> Attributes:
-        """Describe a run's system prompt and tools.
-
-        Arguments:
-            parts: system prompts and tools of the record, by id.
-        """
         attributes: Attributes = {}
         system = parts.get(head.system)
         if isinstance(system, str) and system:
@@ -413,7 +401,6 @@ def _map_texts(value: object, change: Callable[[str], str]) -> object:
 
 
 def _cut(text: str, limit: int) -> str:
-    """Cut a text after at most `limit` bytes."""
     data = text.encode("utf-8", "replace")
     if len(data) <= limit:
         return text
@@ -425,13 +412,10 @@ class RunSpans:
 
     Attributes:
         ids: ids of the session that executes the run: another one in a fork.
-        span: of the run.
-        is_cut: true if that span has ended, but not the run.
+        is_cut: true if the run's span has ended, but not the run.
         turn: span of the model call that works.
         calls: spans of the tool calls that work, by call id.
-        finished_calls: ids of the others.
         new_messages: messages for the next request.
-        finish_reasons: of the last answer.
     """
 
     def __init__(self, brief: Brief, ids: TraceIds, parent: SpanContext | None, at: float) -> None:
@@ -459,7 +443,6 @@ class RunSpans:
         return self.span.attributes
 
     def make_context(self, span_id: int) -> SpanContext:
-        """Make the ids of another span in the same trace."""
         return replace(self.context, span_id=span_id)
 
     def add_link(self, other: SpanContext) -> None:
@@ -481,11 +464,7 @@ class RunSpans:
         return OpenSpan(span)
 
     def begin_part(self, ids: TraceIds, at: float, last_at: float) -> list[Span]:
-        """Begin the run's span in another process; return what that ends.
-
-        Arguments:
-            ids: those of the process. last_at: time of the last event before.
-        """
+        """Begin the run's span in another process; return the spans that this ends."""
         ended = self.cut(last_at)
         before = self.context
         if ids.session != self.ids.session:
@@ -538,7 +517,6 @@ class RunSpans:
         return call
 
     def end_calls(self, at: float) -> list[Span]:
-        """End the spans of the tool calls that got no result."""
         ended = [call.close(at, INTERRUPTED) for call in self.calls.values()]
         self.calls = {}
         return ended

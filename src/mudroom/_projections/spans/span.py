@@ -23,12 +23,6 @@ Attributes = dict[str, AttributeValue]
 
 
 class SpanEvent(Struct, frozen=True):
-    """Something that happened in a span.
-
-    Arguments:
-        at: seconds since 1970.
-    """
-
     name: str
     at: float
     attributes: Attributes = {}
@@ -38,15 +32,11 @@ class Span(Struct, frozen=True, kw_only=True):
     """A part of the work of a session: a run, a model call or a tool call.
 
     Arguments:
-        context: its ids.
         parent_id: id of the span above it, 0 for none.
         has_outer_parent: true if that span belongs to another program.
-        is_request: true for a request to a model.
         started_at, ended_at: seconds since 1970.
         first_chunk_at: when the first part of the model's answer arrived; None for a span made from
             a record, which does not have the parts.
-        error: text of the failure. has_failed: whether it failed.
-        links: related spans.
     """
 
     context: SpanContext
@@ -65,12 +55,7 @@ class Span(Struct, frozen=True, kw_only=True):
 
 
 class OpenSpan:
-    """A span that has not ended.
-
-    Attributes:
-        span: the facts known at its start.
-        attributes, events, first_chunk_at: those of its end, added while it is open.
-    """
+    """A span that has not ended, with the attributes and events of its end."""
 
     def __init__(self, span: Span) -> None:
         self.span = span
@@ -79,11 +64,6 @@ class OpenSpan:
         self.first_chunk_at: float | None = None
 
     def close(self, at: float, error_type: str = "", error: str = "") -> Span:
-        """End the span.
-
-        Arguments:
-            error_type: how it failed, "" if it did not. error: the text of the failure.
-        """
         if error_type:
             self.attributes["error.type"] = error_type
         return replace(
@@ -120,17 +100,13 @@ _FINISH_REASONS = {
 
 
 def split_model(model: str) -> tuple[str, str]:
-    """Split a model string into provider and model.
-
-    If there are several models, the first is used.
-    """
+    """Split a model string into provider and model, the first of several."""
     first = model.partition(",")[0]
     provider, colon, name = first.partition(":")
     return _PROVIDERS.get(provider, provider), name if colon else first
 
 
 def describe_run(session: str, brief: Brief) -> Attributes:
-    """Describe a run by the facts known at its start."""
     provider, model = split_model(brief.model)
     attributes: Attributes = {
         **_describe_operation("invoke_agent", "AGENT", session, brief.run_id),
@@ -150,7 +126,6 @@ def describe_run(session: str, brief: Brief) -> Attributes:
 
 
 def describe_turn(session: str, brief: Brief, turn: int) -> Attributes:
-    """Describe a model call by the facts known at its start."""
     provider, model = split_model(brief.model)
     return {
         **_describe_operation("chat", "LLM", session, brief.run_id),
@@ -163,7 +138,6 @@ def describe_turn(session: str, brief: Brief, turn: int) -> Attributes:
 
 
 def describe_answer(answer: AssistantMessage) -> Attributes:
-    """Describe a model call by its answer."""
     attributes: Attributes = {
         "gen_ai.response.finish_reasons": (_FINISH_REASONS[answer.stop_reason],),
         **describe_usage(answer.usage),
@@ -180,7 +154,6 @@ def describe_answer(answer: AssistantMessage) -> Attributes:
 
 
 def describe_miss(miss: Miss) -> Attributes:
-    """Describe what a request did not read from the provider's cache."""
     return {
         "mudroom.cache.missed_tokens": miss.tokens,
         "mudroom.cache.miss_reason": miss.reason.value,
@@ -215,7 +188,6 @@ def describe_usage(usage: Usage) -> Attributes:
 
 
 def describe_call(session: str, brief: Brief, call_id: str, tool: str) -> Attributes:
-    """Describe a tool call by the facts known at its start."""
     name = normalize_tool_name(tool)
     attributes: Attributes = {
         **_describe_operation("execute_tool", "TOOL", session, brief.run_id),
