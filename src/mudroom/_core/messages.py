@@ -316,7 +316,6 @@ def clean_call(call: ToolCallBlock) -> ToolCallBlock:
         return call
     fault = "" if is_clean else find_json_fault(call.arguments)
     if not isinstance(call.arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
-        # Only a model in this process sends other values.
         fault = f"a value of type {type(call.arguments).__name__} is no object"
     arguments = call.arguments if is_clean else clean_json(call.arguments)
     return ToolCallBlock(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from stat import S_IXUSR
 from typing import TypeVar
 
@@ -40,12 +41,8 @@ def diff_texts(before: str, after: str, *, first_line: int = 1) -> list[PreviewL
 
 
 def _count_equal(old: Sequence[str], new: Sequence[str]) -> int:
-    count = 0
-    for before, after in zip(old, new, strict=False):
-        if before != after:
-            break
-        count += 1
-    return count
+    pairs = zip(old, new, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _compare_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, int, str]]:

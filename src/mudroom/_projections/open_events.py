@@ -173,12 +173,8 @@ class OpenEvents:
             if isinstance(event, RunStarted | RunResumed) and event.head and event.head.system:
                 self.heads.append(event)
             if isinstance(event, RunStarted):
-                self.starts.setdefault(_get_selection(event), event)
+                self.starts.setdefault((event.brief.agent.tools, event.brief.tools), event)
         self.amounts.add(amounts)
-
-
-def _get_selection(start: RunStarted) -> object:
-    return start.brief.agent.tools, start.brief.tools
 
 
 def _count_no_price(model: str, usage: Usage) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from typing import ClassVar
 
 import msgspec
@@ -141,7 +141,7 @@ class SummaryState(Struct):
             self.open_roots[root] = {
                 run: tokens
                 for run, tokens in finished.items()
-                if not _has_finished_ancestor(run, finished)
+                if not any(above in finished for above in list_above(run))
             }
         self.size = sum(1 + len(below) for below in self.open_roots.values())
 
@@ -207,10 +207,6 @@ def summarize_session(
     for event in events:
         state.apply(event)
     return state.complete(summary, is_live=is_live)
-
-
-def _has_finished_ancestor(run: str, finished: Container[str]) -> bool:
-    return any(above in finished for above in list_above(run))
 
 
 # So many events must lie between two saved states. A list of sessions reads about as many of each

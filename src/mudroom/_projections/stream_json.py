@@ -243,7 +243,16 @@ class StreamJson:
         self, run: _Run, event: ModelCallRetried | Delta | MessageSent
     ) -> Iterator[dict[str, Any]]:
         if isinstance(event, ModelCallRetried):
-            yield self._make_retry_line(run, event)
+            yield self._make_line(
+                "system",
+                subtype="api_retry",
+                attempt=event.attempt,
+                max_retries=None,
+                retry_delay_ms=round(event.delay * 1000),
+                error_status=event.status or None,
+                error=event.error,
+                **_make_place_fields(run),
+            )
         elif isinstance(event, MessageSent):
             call_id = run.commands.pop(event.message.sender, "")
             if fields := make_end_fields(event, call_id):
@@ -389,34 +398,18 @@ class StreamJson:
             fields = make_stop_fields(command, call_id)
             yield self._make_line("system", **fields, **_make_place_fields(run))
         if run.brief.depth:
-            self._reports.append(event.report)
-            yield self._make_notification(run, event)
-
-    def _make_notification(self, run: _Run, event: RunFinished) -> dict[str, Any]:
-        report = event.report
-        return self._make_task_line(
-            run,
-            "task_notification",
-            status=_STATUS.get(report.reason, "failed"),
-            summary=report.text or report.error,
-            output_file=report.spill,
-            usage=_encode_task_usage(run, report.usage, event.at),
-            reason=report.reason.value,
-            is_backgrounded=run.is_in_background,
-        )
-
-    def _make_retry_line(self, run: _Run, event: ModelCallRetried) -> dict[str, Any]:
-        delay = round(event.delay * 1000)
-        cause = {"error_status": event.status or None, "error": event.error}
-        return self._make_line(
-            "system",
-            subtype="api_retry",
-            attempt=event.attempt,
-            max_retries=None,
-            retry_delay_ms=delay,
-            **cause,
-            **_make_place_fields(run),
-        )
+            report = event.report
+            self._reports.append(report)
+            yield self._make_task_line(
+                run,
+                "task_notification",
+                status=_STATUS.get(report.reason, "failed"),
+                summary=report.text or report.error,
+                output_file=report.spill,
+                usage=_encode_task_usage(run, report.usage, event.at),
+                reason=report.reason.value,
+                is_backgrounded=run.is_in_background,
+            )
 
     def _make_user_line(
         self, run: _Run, content: list[dict[str, Any]], **more: object

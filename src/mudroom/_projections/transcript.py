@@ -252,12 +252,10 @@ class ConversationContext:
             self.latest_run = event.latest_run
         if (builder := self._builders.get(event.run)) and not isinstance(event, Delta):
             builder.apply(event)
-            if type(event) is RunFinished:
-                self._end_run(self._briefs[event.run], event.report, builder)
-
-    def _end_run(self, brief: Brief, report: Report, builder: ContextBuilder) -> None:
-        if self.latest_run == brief.run_id and is_left_out(brief, report, builder.build()):
-            self.latest_run = brief.continues
+            if type(event) is RunFinished and self.latest_run == event.run:
+                brief = self._briefs[event.run]
+                if is_left_out(brief, event.report, builder.build()):
+                    self.latest_run = brief.continues
 
     def rewind(self, run_id: str) -> None:
         self.latest_run = self._briefs[run_id].continues

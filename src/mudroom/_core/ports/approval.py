@@ -248,11 +248,10 @@ def parse_value(field: FormField, text: str) -> str | float | bool | list[str]:
 def _convert(field: FormField, text: str) -> str | float | bool | list[str]:
     if field.kind in ("number", "integer"):
         try:
-            number = float(text) if field.kind == "number" else int(text)
+            return float(text) if field.kind == "number" else int(text)
         except ValueError:
             article = "a number" if field.kind == "number" else "a whole number"
             raise ValueError(f"{text!r} is not {article}") from None
-        return number
     if field.kind == "boolean":
         if text.lower() not in ("yes", "no", "y", "n", "true", "false"):
             raise ValueError(f"{text!r} is neither yes nor no")

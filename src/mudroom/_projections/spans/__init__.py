@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ..._core.events import (
     AnyEvent,
@@ -70,10 +70,6 @@ _CHUNKS = ("text", "thinking", "call")
 """Kinds of deltas that are a part of an answer."""
 
 
-def _find_no_server(_: str) -> None:
-    return None
-
-
 class SessionSpans:
     """Folds a session's events into spans.
 
@@ -90,7 +86,7 @@ class SessionSpans:
         *,
         capture: ContentCapture | None = None,
         redact: Callable[[str], str] = str,
-        find_server: Callable[[str], tuple[str, int] | None] = _find_no_server,
+        find_server: Callable[[str], tuple[str, int] | None] = lambda model: None,
     ) -> None:
         self._ids = TraceIds(session)
         self._find_server = find_server
@@ -177,12 +173,10 @@ class SessionSpans:
         return SpanContext(self._ids.make_trace_id(brief.run_id), span_id)
 
     def _describe_head(self, run: RunSpans, event: StoredEvent) -> None:
-        if self._capture is None or not isinstance(event, RunStarted | RunResumed):
-            return
-        if event.head is None:
-            return
-        self._head_parts.update(event.head.parts)
-        run.attributes.update(self._capture.describe_head(event.head, self._head_parts))
+        head = event.head if isinstance(event, RunStarted | RunResumed) else None
+        if self._capture and head:
+            self._head_parts.update(head.parts)
+            run.attributes.update(self._capture.describe_head(head, self._head_parts))
 
     def _apply_to_run(self, run: RunSpans, event: StoredEvent) -> list[Span]:
         match event:
@@ -333,15 +327,7 @@ class ContentCapture:
         tools = [parts.get(name) for name in head.tools]
         described = [tool for tool in tools if isinstance(tool, ToolDescription)]
         if described:
-            definitions = [
-                {
-                    "type": "function",
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                }
-                for tool in described
-            ]
+            definitions = [{"type": "function", **asdict(tool)} for tool in described]
             attributes["gen_ai.tool.definitions"] = self._encode(definitions)
         return attributes
 

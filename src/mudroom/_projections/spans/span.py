@@ -214,23 +214,29 @@ def make_span_event(event: StoredEvent) -> SpanEvent | None:
     """Convert a recorded event to an event in a span, if it is of such a kind."""
     match event:
         case ModelCallRetried():
-            attributes: Attributes = {"mudroom.attempt": event.attempt}
-            attributes["mudroom.delay_seconds"] = event.delay
+            attributes: Attributes = {
+                "mudroom.attempt": event.attempt,
+                "mudroom.delay_seconds": event.delay,
+            }
             if event.status:
                 attributes["http.response.status_code"] = event.status
             return SpanEvent("mudroom.model_call_retried", event.at, attributes)
         case Compacted():
-            attributes = {"mudroom.cause": event.cause}
-            attributes["mudroom.tokens_before"] = event.before
-            attributes["mudroom.tokens_after"] = event.after
+            attributes = {
+                "mudroom.cause": event.cause,
+                "mudroom.tokens_before": event.before,
+                "mudroom.tokens_after": event.after,
+            }
             return SpanEvent("mudroom.compacted", event.at, attributes)
         case WorkMerged():
-            attributes = {"mudroom.child": event.child, "mudroom.state": event.state}
-            attributes["mudroom.files"] = len(event.files)
+            attributes = {
+                "mudroom.child": event.child,
+                "mudroom.state": event.state,
+                "mudroom.files": len(event.files),
+            }
             return SpanEvent("mudroom.work_merged", event.at, attributes)
         case CheckFinished():
-            attributes = {"mudroom.exit_code": event.exit_code}
-            attributes["mudroom.seconds"] = event.seconds
+            attributes = {"mudroom.exit_code": event.exit_code, "mudroom.seconds": event.seconds}
             return SpanEvent("mudroom.check_finished", event.at, attributes)
         case _:
             return None

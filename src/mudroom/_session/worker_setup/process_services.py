@@ -228,12 +228,6 @@ def _find_node_folder(home: str, host: str, session: str) -> str:
     return os.path.join(home, "nodes", name, session)
 
 
-def _open_board(config: WorkerConfig, setup: ProcessSetup) -> SessionBoard | None:
-    if not setup.board_offer:
-        return None
-    return open_board(config.home, config.folder, config.session, is_owner=False)
-
-
 def build_worker_services(
     config: WorkerConfig, link: SessionLink, past_events: PastEvents
 ) -> WorkerServices:
@@ -244,7 +238,9 @@ def build_worker_services(
     environ = get_environ(setup)
     clock = SystemClock(setup.clock_start)
     models = _open_models(setup, link, environ, clock)
-    board = _open_board(config, setup)
+    board = None
+    if setup.board_offer:
+        board = open_board(config.home, config.folder, config.session, is_owner=False)
     environments = _open_environments(config, setup, link)
     own_tools = _load_own_tools(config, setup, link)
     journal = RemoteJournal(link)

@@ -40,7 +40,9 @@ async def open_process_worker(
     clock: SystemClock,
 ) -> RemoteWorker:
     tools = load_tools(options.tools)
-    _refuse_unsendable(options, services, tools)
+    _refuse_objects(options, tools)
+    if choose_worker(options).kind == "ray":
+        _refuse_secrets_of_servers(options, services)
     setup = _make_setup(options, services, tools, models)
     setup = replace(
         setup,
@@ -122,14 +124,6 @@ def _can_send_files() -> bool:
     from ..._adapters.workspaces.isolated.git import explain_unusable_git
 
     return not explain_unusable_git()
-
-
-def _refuse_unsendable(
-    options: SessionOptions, services: SessionServices, tools: Sequence[Tool]
-) -> None:
-    _refuse_objects(options, tools)
-    if choose_worker(options).kind == "ray":
-        _refuse_secrets_of_servers(options, services)
 
 
 def _refuse_objects(options: SessionOptions, tools: Sequence[Tool]) -> None:

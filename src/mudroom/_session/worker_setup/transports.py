@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..._adapters.workers.process import ProcessTransport
-from ..._core.ports import WorkerProcesses, WorkerTransport
+from ..._core.ports import WorkerTransport
 from ..._core.type_checks import check_type
 from ...errors import UsageError
-from ..options import MAX_PROCESSES, SessionOptions, WorkerChoice, choose_worker, parse_worker
+from ..options import MAX_PROCESSES, SessionOptions, WorkerChoice, parse_worker
 
 if TYPE_CHECKING:
     from mudroom_fleet.shared_processes import SharedProcesses
@@ -25,9 +25,16 @@ SHARE_PROGRAM = "mudroom_fleet.shared_program:serve"
 async def connect(
     options: SessionOptions, environ: Mapping[str, str]
 ) -> tuple[WorkerTransport, int]:
-    if not isinstance(options.worker, str):
-        return _connect_to_workers(options.worker)
-    return await _open_transport(choose_worker(options), environ, RUN_PROGRAM)
+    workers = options.worker
+    if isinstance(workers, str):
+        return await _open_transport(parse_worker(workers), environ, RUN_PROGRAM)
+    if not isinstance(workers, Workers):
+        raise UsageError(
+            f"worker is no mudroom.Workers, but {type(workers).__name__}",
+            where="Session",
+            remedy="Pass what `async with Workers(...) as workers:` gives.",
+        )
+    return workers._connect()  # noqa: SLF001  (same module)
 
 
 async def _open_transport(
@@ -130,13 +137,3 @@ class Workers:
                 remedy="Open the session inside `async with Workers(...) as workers:`.",
             )
         return SharedTransport(self._processes), self._processes.size
-
-
-def _connect_to_workers(workers: WorkerProcesses) -> tuple[WorkerTransport, int]:
-    if not isinstance(workers, Workers):
-        raise UsageError(
-            f"worker is no mudroom.Workers, but {type(workers).__name__}",
-            where="Session",
-            remedy="Pass what `async with Workers(...) as workers:` gives.",
-        )
-    return workers._connect()  # noqa: SLF001  (same module)
