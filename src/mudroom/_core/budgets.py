@@ -30,7 +30,6 @@ class Limit(StrEnum):
 
     @property
     def unit(self) -> str:
-        """The unit printed after an amount."""
         return "US dollars" if self is Limit.USD else self.replace("_", " ")
 
     def format_amounts(self, *amounts: float) -> str:

@@ -157,7 +157,6 @@ def make_server_pattern(server: str) -> str:
 
 
 def add_implied_arguments(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the arguments implied by another program's name for the tool."""
     return {**_IMPLIED_ARGUMENTS.get(name.lower(), {}), **arguments}
 
 
@@ -227,7 +226,6 @@ def parse_tool_pattern(text: str) -> ToolPattern:
 
 
 def parse_tool_patterns(texts: Iterable[str] | None) -> tuple[ToolPattern, ...]:
-    """Parse an agent's patterns; None has none."""
     return tuple(map(parse_tool_pattern, texts or ()))
 
 

@@ -70,8 +70,6 @@ class Miss(Struct, frozen=True):
 
 
 class CacheUseFold:
-    """The use of caches by the runs of a session, updated with each event."""
-
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
         self._reporting: set[str] = set()

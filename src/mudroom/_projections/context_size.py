@@ -178,7 +178,6 @@ class ContextShares:
         self._conversation.rewind(run_id)
 
     def measure(self) -> list[tuple[str, int]]:
-        """Estimate the tokens of each part that is not empty."""
         run = self._conversation.latest_run
         head = self._heads.get(self._head_of_run.get(run, ""))
         shares = {

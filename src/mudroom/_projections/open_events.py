@@ -133,7 +133,6 @@ class OpenEvents:
 
     @property
     def events(self) -> list[StoredEvent]:
-        """The events that were not left out, in order."""
         return list(self._events.values())
 
     def apply(self, event: StoredEvent) -> None:
@@ -178,7 +177,6 @@ class OpenEvents:
 
 
 def _count_no_price(model: str, usage: Usage) -> float:
-    """Price an answer at 0.0, because its costs are counted already."""
     return 0.0
 
 

@@ -104,7 +104,6 @@ class SummaryState(Struct):
             self._finish(clean_text(event.run), event.report)
 
     def _finish(self, run: str, report: Report) -> None:
-        """Count a run's tokens; once a root run has finished, only the sums stay."""
         if run in self.open_roots:
             # This report includes the tokens of the runs below, so theirs are forgotten.
             self.size -= 1 + len(self.open_roots.pop(run))

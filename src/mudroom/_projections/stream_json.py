@@ -352,7 +352,6 @@ class StreamJson:
         return self._make_line("assistant", message=content, **_make_place_fields(run))
 
     def _list_denials(self, run: _Run, event: PermissionDecided) -> Iterator[dict[str, Any]]:
-        """Yield the last line's entry for each denied call, with the fields `why` and `rule`."""
         for call in run.calls:
             if call.id == event.call_id:
                 yield {
@@ -451,7 +450,6 @@ def _make_place_fields(run: _Run) -> dict[str, Any]:
 
 
 def _describe(brief: Brief) -> str:
-    """Describe a child; for a named one, its name comes first."""
     return ": ".join(filter(None, (brief.name, brief.description)))
 
 

@@ -109,7 +109,6 @@ class Teammate(Struct, kw_only=True, eq=False):
 
     @property
     def run_id(self) -> str:
-        """The id of its last run."""
         return self.briefs[-1].run_id
 
     @property
@@ -168,7 +167,6 @@ class Roster:
         return self._numbers.get(run_id, 1)
 
     def list_unread(self, parent: str, teammate: Teammate) -> list[InboxMessage]:
-        """List the messages in a run's conversation that a named child has not read."""
         parents = self.list_conversation(parent)
         return [each for each in teammate.unread.values() if self._parents[each.id] in parents]
 
@@ -217,7 +215,6 @@ class Roster:
         return list(self._select(lambda run_id: run_id in parents))
 
     def list_current_of_roots(self, *roots: str) -> list[Teammate]:
-        """List the named children of root runs and of those they continue, as they are now."""
         kept = {run_id for root in roots for run_id in self.list_conversation(root)}
         return list(self._select(lambda run_id: find_root_id(run_id) in kept))
 

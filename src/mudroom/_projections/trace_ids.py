@@ -65,7 +65,6 @@ class TraceIds(Struct, frozen=True, omit_defaults=True):
         return self._hash(8, "call", run_id, call_id)
 
     def make_call_traceparent(self, run_id: str, call_id: str) -> str:
-        """Make the header `traceparent` for what a tool call sends or starts."""
         outer = self.find_outer_span()
         span_id = self.make_call_span_id(run_id, call_id)
         is_sampled = outer is None or outer.is_sampled

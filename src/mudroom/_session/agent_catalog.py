@@ -82,7 +82,6 @@ def _apply_style(
     user_home: str,
     notices: list[Notice],
 ) -> AgentCatalog:
-    """Give the root agent its output style. Raises UnknownName."""
     integrations = options.integrations
     name = integrations.output_style
     if agent_files.fold_name(name) == agent_files.NO_STYLE:
@@ -266,7 +265,6 @@ def restrict_untrusted(agent: Agent, personal: Collection[str] | None) -> Agent:
 def _use_available_model(
     agent: Agent, explain_unavailable: Callable[[str], str], notices: list[Notice]
 ) -> Agent:
-    """Replace a model that cannot be used here by the parent's."""
     if agent.model == "inherit":
         return agent
     reason = explain_unavailable(agent.model)
@@ -283,7 +281,6 @@ def _use_available_model(
 def _describe_files(
     loaded: agent_files.LoadedAgents, context: agent_files.ContextFiles, *, trusted: bool
 ) -> Iterator[Notice]:
-    """Describe the agents that the project brought, and faulty files."""
     from_project = [name for name in loaded.paths if name not in loaded.personal_names]
     if from_project:
         text = f"using agents of this folder: {', '.join(from_project)}"

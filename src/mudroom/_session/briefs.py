@@ -102,7 +102,6 @@ class BriefMaker:
         )
 
     def _choose_tools(self, agent: Agent, budget: Budget, *, is_root: bool) -> tuple[str, ...]:
-        """Return the tools that an agent selects, and the patterns of the servers it may use."""
         services = self._resources.services
         tools = narrow_tools(
             services.toolbox, agent.tools, may_have_children=bool(budget.depth), is_root=is_root

@@ -106,7 +106,6 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         return list_places(Settings)[name].read(self)
 
     def to_options(self) -> dict[str, Any]:
-        """Return the settings that are session options of the same name and type."""
         names = (*SharedOptions.__struct_fields__, *_OPTION_NAMES)
         return {name: getattr(self, name) for name in names}
 
@@ -243,7 +242,6 @@ def _read_home_variable(environ: Mapping[str, str]) -> str:
 
 
 def load_home(environ: Mapping[str, str]) -> str:
-    """Return the setting `home`. Raises UsageError for a wrong user file."""
     settings = _read_file(find_user_file(environ), SETTING_NAMES)
     return next((value for name, value, _ in settings if name == "home"), find_home(environ))
 

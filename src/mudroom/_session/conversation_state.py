@@ -76,7 +76,6 @@ class ConversationState:
 
     @property
     def unfinished_runs(self) -> tuple[str, ...]:
-        """Ids of the root runs that a crash interrupted."""
         return tuple(
             run
             for run, events in self.unfinished_events.items()
@@ -115,7 +114,6 @@ class ConversationState:
             self._add_run(brief, report, self._context)
 
     def rewind(self, run_id: str) -> None:
-        """Return to the state before a root run. Raises UnknownName."""
         if run_id not in self._runs:
             raise UnknownName("run of the conversation", run_id, self._runs)
         self.latest_run = self._runs[run_id].continues

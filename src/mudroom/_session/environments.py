@@ -72,8 +72,6 @@ class FolderView(Struct, frozen=True):
 
 
 class EnvironmentFactory(Struct, frozen=True, kw_only=True):
-    """Opens folders with the options of a session."""
-
     permissions: Permissions
     home: str
     user_home: str
@@ -92,7 +90,6 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
         workspace: Workspace | None = None,
         view: FolderView | None = None,
     ) -> Environment:
-        """Open a folder, or the caller's own workspace in its place."""
         sandbox = self.sandbox
         if isinstance(sandbox, str):
             sandbox = self._open_sandbox(sandbox, folder, notices, view)
@@ -169,7 +166,6 @@ class SessionEnvironments:
         self.shared = self._add_trees(shared)
 
     def _add_trees(self, environment: Environment) -> Environment:
-        """Add the environment's files as trees, if the session can isolate runs."""
         if self._open_workspaces is None:
             return environment
         owner = environment.spec.owner

@@ -64,7 +64,6 @@ class ModelRegistry:
         return self._models[name]
 
     async def choose_default(self) -> str | None:
-        """Return the model string that the environment suggests, None if it suggests none."""
         name, served = await asyncio.to_thread(choose_default_model, self._environ)
         if name and served:
             self._keep_details(name, served)
@@ -240,7 +239,6 @@ def choose_default_model(environ: Mapping[str, str]) -> tuple[str | None, Served
 
 
 def find_local_provider(name: str) -> providers.Provider | None:
-    """Return the provider of a model string if it is a local server, else None."""
     provider = _find_provider(name)
     is_server = provider and provider.is_local and provider.wire in ("openai", "ollama")
     return provider if is_server else None
@@ -283,7 +281,6 @@ def list_models(
 
 
 def _load_wire(wire: str) -> type[WireModel]:
-    """Import the model class of a wire; only the wires in use are imported."""
     if wire == "anthropic":
         from .._adapters.models.anthropic import AnthropicModel
 

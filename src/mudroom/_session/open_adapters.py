@@ -166,7 +166,6 @@ def choose_board_offer(options: SessionOptions, agents: Iterable[Agent]) -> Boar
 
 
 def open_board(home: str, folder: str, session: str, *, is_owner: bool = True) -> SessionBoard:
-    """Open the task board of the project that a folder belongs to, for a session."""
     from .._adapters.boards.file import get_board_path
     from .._adapters.boards.session_board import SessionBoard
 
@@ -235,10 +234,7 @@ def explain_missing_search(agent: Agent, model: Model, options: SessionOptions) 
 
 
 def open_store(store: SessionStore | str | None, home: str) -> SessionStore:
-    """Open the caller's store, that of an address, or the session files below the state folder.
-
-    Raises UsageError for an address that cannot be used.
-    """
+    """Open the caller's store, that of an address, or the session files in the state folder."""
     if store is not None and not isinstance(store, str):
         return store
     from .._adapters.journals import sessions

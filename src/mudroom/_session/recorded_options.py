@@ -82,7 +82,6 @@ def find_home(options: SessionOptions) -> str:
 
 
 def find_folder(options: SessionOptions) -> str:
-    """Return the absolute path of the session's folder. Raises UsageError if there is none."""
     if not isinstance(options.cwd, str):
         return options.cwd.root
     folder = find_real_path(options.cwd)
@@ -228,7 +227,6 @@ def _has_offered_board(agent_tools: tuple[str, ...] | None, tools: tuple[str, ..
 async def copy_journal(
     options: SessionOptions, recorded: OpenEvents, journal: Journal
 ) -> OpenEvents:
-    """Copy the events of the resumed session into its fork's journal; return the copied ones."""
     # While another process writes the original, its unfinished runs are not for this process to
     # finish.
     events = recorded.events

@@ -198,7 +198,6 @@ class _TaskStream:
         return self._started.popleft()
 
     async def stop(self) -> None:
-        """Cancel the tasks that still run, and wait for them."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

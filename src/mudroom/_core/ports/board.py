@@ -101,7 +101,6 @@ class BoardTask(Struct, frozen=True, kw_only=True):
 
     @property
     def agent(self) -> str:
-        """Name of the agent whose runs may claim the task, "" for all."""
         return self.metadata.get("agent", "")
 
     @property

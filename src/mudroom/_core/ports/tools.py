@@ -213,9 +213,7 @@ class ToolServers(Protocol):
         ...
 
     @property
-    def tools(self) -> Mapping[str, Tool]:
-        """The tools known so far, by name."""
-        ...
+    def tools(self) -> Mapping[str, Tool]: ...
 
     async def load(self, patterns: Sequence[str]) -> tuple[str, ...]:
         """Load the tools the patterns match; return a line for each failure."""

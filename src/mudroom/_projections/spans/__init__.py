@@ -100,7 +100,6 @@ class SessionSpans:
         self._miss: Miss | None = None
 
     def apply(self, event: AnyEvent) -> list[Span]:
-        """Add the next event, and return the spans that it ends."""
         if isinstance(event, Delta):
             run = self._runs.get(event.run)
             if run and run.turn and run.turn.first_chunk_at is None and event.kind in _CHUNKS:
@@ -297,7 +296,6 @@ class ContentCapture:
         self._redact = redact
 
     def describe_input(self, messages: Sequence[Message]) -> Attributes:
-        """Describe the messages that a request adds to the one before."""
         return {"gen_ai.input.messages": self._encode(messages)} if messages else {}
 
     def describe_output(self, answer: AssistantMessage, finish_reason: str) -> Attributes:
@@ -350,7 +348,6 @@ def make_text(text: str) -> Message:
 
 
 def make_user_message(blocks: Iterable[TextBlock | ImageBlock]) -> Message:
-    """Make a user message from blocks; a placeholder stands for each image."""
     texts = [block.text if isinstance(block, TextBlock) else block.placeholder for block in blocks]
     return {"role": "user", "parts": [make_text(text) for text in texts]}
 

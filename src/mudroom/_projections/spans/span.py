@@ -161,7 +161,6 @@ def describe_miss(miss: Miss) -> Attributes:
 
 
 def describe_cache(use: CacheUse) -> Attributes:
-    """Describe the use of the provider's cache by a run; nothing if none was reported."""
     if use.share is None or not (use.read_tokens or use.written_tokens):
         return {}
     attributes: Attributes = {"mudroom.cache.read_share": use.share}
@@ -171,7 +170,6 @@ def describe_cache(use: CacheUse) -> Attributes:
 
 
 def describe_usage(usage: Usage) -> Attributes:
-    """Describe the tokens, and the price if the provider states it."""
     attributes: Attributes = {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -202,7 +200,6 @@ def describe_call(session: str, brief: Brief, call_id: str, tool: str) -> Attrib
 
 
 def find_call_error(result: ToolResult, *, is_refused: bool) -> str:
-    """Name how a tool call failed, "" if it did not."""
     if is_refused:
         return "refused"
     if not result.error:
