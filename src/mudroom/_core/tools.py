@@ -265,12 +265,11 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
         Raises ValueError if an argument is given twice with different values, or asks for something
         this tool cannot do.
         """
-        aliases = self.argument_aliases
         if None in arguments.values():
             arguments = {
                 key: value
                 for key, value in arguments.items()
-                if value is not None or key not in aliases
+                if value is not None or key not in self.argument_aliases
             }
         renamed = self.rename_arguments(arguments)
         if len(renamed) < len(arguments):

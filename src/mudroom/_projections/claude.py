@@ -85,20 +85,17 @@ class ClaudeTranscripts:
             case TurnFinished():
                 answer = event.message
                 message = to_anthropic_message(
-                    answer,
-                    answer.model or brief.model,
-                    to_anthropic_stop_reason(answer),
+                    answer, answer.model or brief.model, to_anthropic_stop_reason(answer)
                 )
                 self._add_line(brief, event, "assistant", message=message)
             case ToolCallFinished():
                 text = append_placeholders(event.result.text, event.result.images)
-                block: dict[str, Any] = {
+                block = {
                     "type": "tool_result",
                     "tool_use_id": event.call_id,
                     "content": text,
+                    **({"is_error": True} if event.result.error else {}),
                 }
-                if event.result.error:
-                    block["is_error"] = True
                 message = {"role": "user", "content": [block]}
                 self._add_line(brief, event, "user", message=message, toolUseResult=text)
             case _:

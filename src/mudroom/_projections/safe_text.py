@@ -11,12 +11,8 @@ from typing import Any, TypeVar, cast
 from msgspec.structs import replace
 
 from .._core.events import AnyEvent, PermissionDecided, ToolCallStarted, TurnFinished
-from .._core.messages import (
-    AssistantBlock,
-    AssistantMessage,
-    TextBlock,
-    ToolCallBlock,
-)
+from .._core.json_values import map_texts
+from .._core.messages import AssistantBlock, AssistantMessage, TextBlock, ToolCallBlock
 from .._core.tools import Tool
 from .._platform.patterns import compile_later
 
@@ -201,24 +197,13 @@ def _join_split_secrets(
 
 def _redact_block(block: AssistantBlock, redact: Callable[[str], str]) -> AssistantBlock:
     if isinstance(block, ToolCallBlock):
-        arguments = cast("dict[str, Any]", _redact_value(block.arguments, redact))
+        arguments = cast("dict[str, Any]", map_texts(block.arguments, redact, keys=True))
         malformed = redact(block.malformed)
         if arguments == block.arguments and malformed == block.malformed:
             return block
         return replace(block, arguments=arguments, malformed=malformed)
     text = redact(block.text)
     return block if text == block.text else replace(block, text=text)
-
-
-def _redact_value(value: object, redact: Callable[[str], str]) -> object:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        items = cast("dict[str, object]", value).items()
-        return {redact(key): _redact_value(item, redact) for key, item in items}
-    if isinstance(value, list | tuple):
-        return [_redact_value(item, redact) for item in cast("Sequence[object]", value)]
-    return value
 
 
 def redact_event(event: E, redact: Callable[[str], str]) -> E:

@@ -321,13 +321,14 @@ class StreamJson:
         if brief.depth == 0:
             return
         run.is_in_background = self._is_in_background(brief)
-        task = {
-            "description": _describe(brief),
-            "task_type": "local_agent",
-            "is_backgrounded": run.is_in_background,
-            "prompt": brief.prompt,
-        }
-        yield self._make_task_line(run, "task_started", **task)
+        yield self._make_task_line(
+            run,
+            "task_started",
+            description=_describe(brief),
+            task_type="local_agent",
+            is_backgrounded=run.is_in_background,
+            prompt=brief.prompt,
+        )
         yield self._make_user_line(run, [{"type": "text", "text": brief.prompt}])
 
     def _is_in_background(self, brief: Brief) -> bool:
@@ -365,14 +366,13 @@ class StreamJson:
 
     def _make_result_lines(self, run: _Run, event: ToolCallFinished) -> Iterator[dict[str, Any]]:
         run.tool_count += 1
-        block: dict[str, Any] = {
+        block = {
             "type": "tool_result",
             "tool_use_id": event.call_id,
             "content": append_placeholders(event.result.text, event.result.images),
+            **({"is_error": True} if event.result.error else {}),
         }
-        yield self._make_user_line(
-            run, [block | ({"is_error": True} if event.result.error else {})]
-        )
+        yield self._make_user_line(run, [block])
         if fields := make_start_fields(event):
             run.commands[fields["task_id"]] = event.call_id
             yield self._make_line("system", **fields, **_make_place_fields(run))
@@ -381,12 +381,11 @@ class StreamJson:
             child.is_in_background = True
             yield self._make_task_line(child, "task_updated", patch={"is_backgrounded": True})
         if run.brief.depth:
-            usage = _encode_task_usage(run, run.usage, event.at)
             yield self._make_task_line(
                 run,
                 "task_progress",
                 description=_describe(run.brief),
-                usage=usage,
+                usage=_encode_task_usage(run, run.usage, event.at),
                 last_tool_name=event.name,
             )
 
@@ -394,8 +393,16 @@ class StreamJson:
         """Yield the ends of a run's commands, which do not outlive it, and the end of a child."""
         run.has_ended = True
         for command, call_id in run.commands.items():
-            fields = make_stop_fields(command, call_id)
-            yield self._make_line("system", **fields, **_make_place_fields(run))
+            yield self._make_line(
+                "system",
+                subtype="task_notification",
+                task_id=command,
+                tool_use_id=call_id,
+                status="stopped",
+                summary="The end of its run stopped it.",
+                output_file="",
+                **_make_place_fields(run),
+            )
         if run.brief.depth:
             report = event.report
             self._reports.append(report)
@@ -489,9 +496,6 @@ def _encode_task_usage(run: _Run, usage: Usage, now: float) -> dict[str, Any]:
     }
 
 
-_TASK_TYPE = "local_bash"
-
-
 def make_start_fields(event: ToolCallFinished) -> dict[str, Any] | None:
     """Make the fields of `task_started`, if the call started a background command."""
     command = event.result.detail.get("command")
@@ -501,7 +505,7 @@ def make_start_fields(event: ToolCallFinished) -> dict[str, Any] | None:
         "subtype": "task_started",
         "task_id": command,
         "tool_use_id": event.call_id,
-        "task_type": _TASK_TYPE,
+        "task_type": "local_bash",
         "is_backgrounded": True,
     }
 
@@ -518,16 +522,4 @@ def make_end_fields(event: MessageSent, call_id: str) -> dict[str, Any] | None:
         "status": message.text.partition("<status>")[2].partition("</status>")[0],
         "summary": message.text,
         "output_file": event.result.spill,
-    }
-
-
-def make_stop_fields(command: str, call_id: str) -> dict[str, Any]:
-    """Make the fields of `task_notification` for a command that stopped because its run ended."""
-    return {
-        "subtype": "task_notification",
-        "task_id": command,
-        "tool_use_id": call_id,
-        "status": "stopped",
-        "summary": "The end of its run stopped it.",
-        "output_file": "",
     }

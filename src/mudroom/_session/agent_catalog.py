@@ -70,9 +70,9 @@ def load_catalog(
     model cannot be used here, "" if it can. Raises UnknownName for the root agent and its style.
     """
     catalog = _collect_agents(options, folder, user_home, explain_unavailable, notices)
-    if not options.integrations.output_style:
-        return catalog
-    return _apply_style(catalog, options, folder, user_home, notices)
+    if options.integrations.output_style:
+        return _apply_style(catalog, options, folder, user_home, notices)
+    return catalog
 
 
 def _apply_style(

@@ -339,10 +339,7 @@ class IsolatedFiles:
     """The port Isolation for the files of one environment; `owner` is "" for the user's."""
 
     def __init__(
-        self,
-        open_workspaces: OpenIsolated,
-        owner: str,
-        open_tree: OpenTree | None = None,
+        self, open_workspaces: OpenIsolated, owner: str, open_tree: OpenTree | None = None
     ) -> None:
         self.lock = asyncio.Lock()
         self._open_tree = open_tree

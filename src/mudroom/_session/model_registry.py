@@ -264,11 +264,7 @@ def list_models(
     provider: providers.Provider, environ: Mapping[str, str], wanted: str
 ) -> list[ServedModel]:
     """Ask a provider's server for its models, and for details of the wanted one."""
-    from .._adapters.models.served_models import (
-        ask_gateway,
-        list_ollama_models,
-        list_served_models,
-    )
+    from .._adapters.models.served_models import ask_gateway, list_ollama_models, list_served_models
 
     url = providers.get_base_url(provider, environ)
     key = providers.get_key(provider, environ)

@@ -41,9 +41,7 @@ def parse_prompt(prompt: object, where: str = "") -> PromptContent:
     elif isinstance(prompt, Sequence) and not isinstance(prompt, bytes):
         items = cast("Sequence[object]", prompt)
         blocks = tuple(_parse_block(block, number, where) for number, block in enumerate(items, 1))
-        texts = [
-            block.text if isinstance(block, TextBlock) else block.placeholder for block in blocks
-        ]
+        texts = (each.text if isinstance(each, TextBlock) else each.placeholder for each in blocks)
         content = PromptContent("\n\n".join(texts), blocks)
     else:
         kind = type(prompt).__name__

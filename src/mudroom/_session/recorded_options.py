@@ -93,10 +93,7 @@ def find_folder(options: SessionOptions) -> str:
 
 
 async def use_recorded_options(
-    options: SessionOptions,
-    *,
-    drops_tasks: bool,
-    chosen: Collection[str],
+    options: SessionOptions, *, drops_tasks: bool, chosen: Collection[str]
 ) -> tuple[SessionOptions, OpenEvents]:
     """Return the options that the session to resume was started with, and its events.
 
@@ -204,11 +201,8 @@ def describe_other_board(events: Sequence[StoredEvent], board: str) -> str:
 
 def is_board_offered(events: Sequence[StoredEvent]) -> bool:
     """Return whether the tools for the task board were offered to all runs of a session."""
-    selections = {
-        (event.brief.agent.tools, event.brief.tools)
-        for event in events
-        if type(event) is RunStarted
-    }
+    starts = (event.brief for event in events if type(event) is RunStarted)
+    selections = {(brief.agent.tools, brief.tools) for brief in starts}
     return bool(_find_board(events)) or any(_has_offered_board(*each) for each in selections)
 
 

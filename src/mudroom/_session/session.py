@@ -25,10 +25,10 @@ from . import build, recorded_options
 from .controls import McpControls, RunControls
 from .conversation_state import ConversationState
 from .options import Plugin, SessionOptions, list_chosen, make_options, use_signature
-from .prompts import OutputSpec, Prompt, convert_report
+from .prompts import OutputSpec, Prompt
 from .run_stream import RunStream
 from .runner import SessionRunner
-from .tasks import make_task, read_reports, resume_task, run_task, run_tasks, stream_tasks
+from .tasks import read_reports, resume_task, run_task, run_tasks, stream_tasks
 
 if TYPE_CHECKING:
     from ..scope import (
@@ -330,9 +330,8 @@ class Session:
             confirm_check: the command is asked about like one of a model.
             key: your id of the task, for the brief in the record.
         """
-        runner = self._require_open()
-        brief, request = make_task(
-            runner,
+        return await run_task(
+            self._require_open(),
             prompt,
             outputs,
             agent,
@@ -343,8 +342,6 @@ class Session:
             confirm_check=confirm_check,
             key=key,
         )
-        report = await runner.run_brief(brief, request)
-        return convert_report(report, request.output_type)
 
     def stream_task(
         self,

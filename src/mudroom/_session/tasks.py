@@ -34,33 +34,22 @@ from .runner import SessionRunner
 _WAITING_PER_SLOT = 4
 
 
-def make_task(
-    runner: SessionRunner,
-    prompt: Prompt,
-    outputs: OutputSpec[Any],
-    agent: str | Agent,
-    budget: Budget | None,
-    **more: Any,
-) -> tuple[Brief, RunRequest]:
-    specification, output_type = add_outputs(runner.briefs.select_agent(agent), outputs)
-    content = parse_prompt(prompt)
-    brief = runner.briefs.make_task_brief(content, specification, budget, **more)
-    return brief, runner.make_request(output_type)
-
-
 async def run_task(
     runner: SessionRunner,
     prompt: Prompt,
     outputs: OutputSpec[Outputs],
     agent: str | Agent,
     budget: Budget | None,
-    watcher: Callable[[AnyEvent], None],
+    watcher: Callable[[AnyEvent], None] | None = None,
     **more: Any,
 ) -> Report[Outputs]:
-    brief, request = make_task(runner, prompt, outputs, agent, budget, **more)
-    request = replace(request, watcher=watcher)
+    """Run a task beside the conversation. For `more`, see `BriefMaker.make_task_brief`."""
+    specification, output_type = add_outputs(runner.briefs.select_agent(agent), outputs)
+    content = parse_prompt(prompt)
+    brief = runner.briefs.make_task_brief(content, specification, budget, **more)
+    request = replace(runner.make_request(output_type), watcher=watcher)
     report = await runner.run_brief(brief, request)
-    return convert_report(report, request.output_type)
+    return convert_report(report, output_type)
 
 
 async def resume_task(

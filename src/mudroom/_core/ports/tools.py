@@ -148,10 +148,7 @@ class ToolContext(Protocol):
         ...
 
     async def run_detachable(
-        self,
-        title: str,
-        work: Coroutine[Any, Any, ToolResult],
-        on_detach: Callable[[], object],
+        self, title: str, work: Coroutine[Any, Any, ToolResult], on_detach: Callable[[], object]
     ) -> ToolResult:
         """Run work that the user may send to the background, and return the call's result.
 

@@ -9,7 +9,7 @@ one before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -29,6 +29,7 @@ from ..._core.events import (
     TurnFinished,
     TurnStarted,
 )
+from ..._core.json_values import map_texts
 from ..._core.messages import (
     AssistantMessage,
     ImageBlock,
@@ -331,13 +332,13 @@ class ContentCapture:
 
     def _encode(self, value: object) -> str:
         """Encode a value as JSON of at most MAX_BYTES; longer texts in it are cut."""
-        clean = _map_texts(value, self._redact)
+        clean = map_texts(value, self._redact)
         longest = MAX_BYTES
         data = msgspec.json.encode(clean)
         while len(data) > MAX_BYTES and longest > _MIN_TEXT:
             longest //= 2
             limit = longest
-            data = msgspec.json.encode(_map_texts(clean, lambda text, n=limit: _cut(text, n)))
+            data = msgspec.json.encode(map_texts(clean, lambda text, n=limit: _cut(text, n)))
         if len(data) > MAX_BYTES:
             data = msgspec.json.encode({"cut": f"{len(data):,} bytes"})
         return data.decode()
@@ -369,18 +370,6 @@ def _convert_block(block: object) -> list[Message]:
         arguments = get_sendable_arguments(block)
         return [{"type": "tool_call", "id": block.id, "name": block.name, "arguments": arguments}]
     return []
-
-
-def _map_texts(value: object, change: Callable[[str], str]) -> object:
-    """Change every text in a JSON value, but not its keys."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict):
-        items = cast("dict[str, object]", value).items()
-        return {key: _map_texts(item, change) for key, item in items}
-    if isinstance(value, list | tuple):
-        return [_map_texts(item, change) for item in cast("Sequence[object]", value)]
-    return value
 
 
 def _cut(text: str, limit: int) -> str:

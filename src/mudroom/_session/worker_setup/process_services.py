@@ -170,13 +170,6 @@ def _collect_tools(
     return {name: tool for name, tool in tools.items() if not permissions.denies_tool(name)}
 
 
-def _load_own_tools(config: WorkerConfig, setup: ProcessSetup, link: SessionLink) -> list[Tool]:
-    """Load the caller's tools. Raises UsageError if one cannot be imported here."""
-    extend_import_path(config.import_path)
-    in_session = (make_session_tool(spec, link) for spec in setup.session_tools)
-    return [*load_tools(config.tool_references), *in_session]
-
-
 def _open_environments(
     config: WorkerConfig, setup: ProcessSetup, link: SessionLink
 ) -> SessionEnvironments:
@@ -242,7 +235,9 @@ def build_worker_services(
     if setup.board_offer:
         board = open_board(config.home, config.folder, config.session, is_owner=False)
     environments = _open_environments(config, setup, link)
-    own_tools = _load_own_tools(config, setup, link)
+    extend_import_path(config.import_path)
+    in_session = (make_session_tool(spec, link) for spec in setup.session_tools)
+    own_tools = (*load_tools(config.tool_references), *in_session)
     journal = RemoteJournal(link)
     prices = PriceFile(config.home)
     services = SessionServices(
