@@ -146,11 +146,7 @@ def describe_receipt(receipt: ContextReceipt) -> list[tuple[str, str]]:
 
 
 class ContextShares:
-    """The shares of a conversation's context, updated with each event of all runs.
-
-    It keeps the messages of root runs, their system prompts and tools, and the ids of their calls
-    that started children.
-    """
+    """The shares of a conversation's context, updated with each event of all runs."""
 
     def __init__(self) -> None:
         self._conversation = ConversationContext()

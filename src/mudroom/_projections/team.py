@@ -174,10 +174,7 @@ class Roster:
         return not self.list_conversation(parent).isdisjoint(teammate.stopped_in)
 
     def has_due_message(self, parent: str, teammate: Teammate) -> bool:
-        """Tell if unread messages to a named child start it, in a run of its parent.
-
-        They were sent during this run, or between two prompts before it.
-        """
+        """Tell if a message of this run, or of the time between two prompts, is unread."""
         return any(
             self._parents[message.id] == parent or message.id in self._between_prompts
             for message in self.list_unread(parent, teammate)

@@ -232,10 +232,7 @@ def is_left_out(brief: Brief, report: Report | None, messages: Sequence[Message]
 
 
 class ConversationContext:
-    """The messages of a conversation as its model sees them, updated with each event of all runs.
-
-    Those of a prompt that is still at work are among them.
-    """
+    """The messages of a conversation, a prompt at work included, as its model sees them."""
 
     def __init__(self) -> None:
         self.latest_run = ""

@@ -174,10 +174,7 @@ def find_agent(name: str, agents: Mapping[str, Agent], *, where: str = "") -> Ag
 
 
 def parse_child_models(rules: str | Mapping[str, str]) -> dict[str, str]:
-    """Map agent names to model strings; "*" stands for all other agents.
-
-    A model string without a rule is the model of all agents. Raises UsageError.
-    """
+    """Map agent names to model strings; "*" is all others, or all without rules."""
     models: dict[str, str] = {}
     folded_names: set[str] = set()
     for agent, model in _split_rules(rules) if isinstance(rules, str) else rules.items():

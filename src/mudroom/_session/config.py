@@ -223,10 +223,7 @@ def write_setting(path: Path, name: str, value: str) -> None:
 
 
 def find_home(environ: Mapping[str, str]) -> str:
-    """Return the folder of sessions, input history and trusted folders.
-
-    This is $MUDROOM_HOME, else mudroom's folder in the user's state folder.
-    """
+    """Return the folder of sessions, input history and trusted folders."""
     return _read_home_variable(environ) or _find_user_folder(
         environ, "XDG_STATE_HOME", ".local/state", "user_state_dir"
     )
@@ -370,10 +367,7 @@ _TYPES = {name: place.field.type for name, place in list_places(Settings).items(
 
 
 def validate_value(key: str, value: object, origin: str, *, is_text: bool = False) -> object:
-    """Convert a value to the type of its setting. Raises UsageError.
-
-    `is_text`: the source has only text, such as a flag or a variable.
-    """
+    """Convert a value to the type of its setting. `is_text`: the source has only text."""
     if isinstance(value, str):
         value = value.strip()
     kind = _find_kind(_TYPES[key])

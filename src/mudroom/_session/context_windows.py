@@ -56,10 +56,7 @@ class ContextWindows:
         self._find_listed = find_listed
 
     def find(self, name: str) -> int:
-        """Return the window of a model, 0 if no fast source knows it.
-
-        For a model string with commas, this is the smallest window.
-        """
+        """Return a model's window, the smallest of several; 0 if no fast source knows it."""
         known = [self._setting or 0] if self._setting else map(self._find_one, _split(name))
         return min(filter(None, [*known, self._learnt.get(name, 0)]), default=0)
 
@@ -143,10 +140,7 @@ class LearntWindow(Struct, frozen=True):
 
 
 class LearntWindows:
-    """Windows by model string and base URL, in a file that several processes may share.
-
-    A `home` of "" keeps nothing.
-    """
+    """Windows by model string and base URL, in a file that processes share; none without a home."""
 
     def __init__(self, home: str, now: Callable[[], float] = time.time) -> None:
         self.path = Path(home, FILE_NAME)

@@ -343,10 +343,7 @@ def add_hooks(
 def make_rule_matcher(
     toolbox: Mapping[str, Tool], folder: str, user_home: str
 ) -> Callable[[str, ToolCallBlock], bool]:
-    """Make a function that tells whether a call matches a permission rule.
-
-    A rule that cannot be read matches every call.
-    """
+    """Make a function that matches calls with rules. An unreadable rule matches every call."""
     policies: dict[str, RulePolicy | None] = {}
 
     def matches(text: str, call: ToolCallBlock) -> bool:

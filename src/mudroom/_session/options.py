@@ -213,10 +213,7 @@ class Place(NamedTuple):
 
 @cache
 def list_places(struct: type[Struct]) -> dict[str, Place]:
-    """Return where each option of a struct is, by its flat name.
-
-    That is the name of the option in settings files, in flags and in the record.
-    """
+    """Return where each option is, by its flat name in settings files, flags and the record."""
     places: dict[str, Place] = {}
     for field in fields(struct):
         if not isinstance(field.default, OptionGroup):

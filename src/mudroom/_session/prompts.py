@@ -107,10 +107,7 @@ class RunRequest(Struct, frozen=True):
 
 
 class InterruptedPrompt(Struct, frozen=True):
-    """A prompt that the user interrupted; its background work continues.
-
-    `ending` waits for the end of the run, then adds the run to the conversation.
-    """
+    """A prompt that was interrupted. `ending` waits for its end, then adds its run."""
 
     brief: Brief
     handle: RunHandle

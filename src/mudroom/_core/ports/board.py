@@ -142,10 +142,7 @@ class BoardAnswer(Struct, frozen=True, omit_defaults=True):
 
 
 def update_claims(claims: dict[int, str], detail: Mapping[str, Any]) -> bool:
-    """Update a run's claimed tasks, subjects by id, from the detail of a tool result.
-
-    Return whether the call changed the board.
-    """
+    """Update claims, subjects by task id, from a tool result; return whether the board changed."""
     task = detail.get(CLAIM_DETAIL)
     if task is None:
         return False
