@@ -223,10 +223,6 @@ def _apply_retried(run: RunView, event: ModelCallRetried) -> None:
     run.pending_retry = event
 
 
-def _apply_turn_finished(run: RunView, _: TurnFinished) -> None:
-    _discard_stream(run)
-
-
 def _apply_turn_failed(run: RunView, event: TurnFailed) -> None:
     _discard_stream(run)
     run.error = sanitize_line(event.error, TAIL_LENGTH)
@@ -268,10 +264,6 @@ def _apply_message_sent(run: RunView, event: MessageSent) -> None:
     run.unread[event.message.id] = event.message
 
 
-def _apply_message_delivered(run: RunView, event: MessageDelivered) -> None:
-    run.unread.pop(event.message_id, None)
-
-
 def _apply_resumed(run: RunView, _: RunResumed) -> None:
     run.commands = {}
 
@@ -291,17 +283,17 @@ def _apply_run_finished(run: RunView, event: RunFinished) -> None:
     run.error = sanitize_line(event.report.error, TAIL_LENGTH) or run.error
 
 
-_HANDLERS: dict[type[Any], Callable[[RunView, Any], None]] = {
+_HANDLERS: dict[type[Any], Callable[[RunView, Any], object]] = {
     RunWaiting: _apply_waiting,
     TurnStarted: _apply_turn_started,
     Delta: _apply_delta,
     ModelCallRetried: _apply_retried,
-    TurnFinished: _apply_turn_finished,
+    TurnFinished: lambda run, _: _discard_stream(run),
     TurnFailed: _apply_turn_failed,
     ToolCallStarted: _apply_call_started,
     ToolCallFinished: _apply_call_finished,
     MessageSent: _apply_message_sent,
-    MessageDelivered: _apply_message_delivered,
+    MessageDelivered: lambda run, event: run.unread.pop(event.message_id, None),
     RunResumed: _apply_resumed,
     RunFinished: _apply_run_finished,
 }

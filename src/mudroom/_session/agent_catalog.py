@@ -174,7 +174,7 @@ def find_agent(name: str, agents: Mapping[str, Agent], *, where: str = "") -> Ag
 
 
 def parse_child_models(rules: str | Mapping[str, str]) -> dict[str, str]:
-    """Map agent names to model strings; "*" is all others, or all without rules."""
+    """Map agent names to model strings; "*" is all other agents. A text without "=" is for all."""
     models: dict[str, str] = {}
     folded_names: set[str] = set()
     for agent, model in _split_rules(rules) if isinstance(rules, str) else rules.items():

@@ -309,14 +309,15 @@ class NodeEnvironments(SessionEnvironments):
         spec = opening.spec
         if spec.is_snapshot:
             environment = self._open_snapshot(opening)
-            opening.stack.callback(environment.sandbox.close)
-            return environment
-        if spec.kind is WorkspaceKind.COPY and spec.tree:
-            return self._open_fetched_copy(opening)
-        if spec.tree and not spec.has_changes:
-            for tree in {spec.base, spec.tree}:
-                self._workspaces.fetch(tree, opening.stop)
-        return super()._prepare(opening)
+        elif spec.kind is WorkspaceKind.COPY and spec.tree:
+            environment = self._open_fetched_copy(opening)
+        else:
+            if spec.tree and not spec.has_changes:
+                for tree in {spec.base, spec.tree}:
+                    self._workspaces.fetch(tree, opening.stop)
+            return super()._prepare(opening)
+        opening.stack.callback(environment.sandbox.close)
+        return environment
 
     def _open_snapshot(self, opening: Opening) -> Environment:
         spec = opening.spec
@@ -331,7 +332,6 @@ class NodeEnvironments(SessionEnvironments):
         folder = self._workspaces.check_out(tree, same_path=self._has_same_path)
         opening.stack.callback(self._workspaces.remove, folder.run_id)
         environment = opening.factory.open_copy(folder.files.folder, self.original)
-        opening.stack.callback(environment.sandbox.close)
         return replace(environment, missing=", ".join(folder.missing))
 
 

@@ -31,9 +31,9 @@ from ..._core.events import (
 )
 from ..._core.json_values import map_texts
 from ..._core.messages import (
+    AssistantBlock,
     AssistantMessage,
     ImageBlock,
-    ProviderBlock,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
@@ -359,17 +359,15 @@ def make_tool_message(call_id: str, result: ToolResult) -> Message:
     return {"role": "tool", "parts": [part]}
 
 
-def _convert_block(block: object) -> list[Message]:
+def _convert_block(block: AssistantBlock) -> list[Message]:
     if isinstance(block, TextBlock):
         return [make_text(block.text)]
-    if isinstance(block, ThinkingBlock):
-        return [{"type": "reasoning", "content": block.text}] if block.text else []
-    if isinstance(block, ProviderBlock):
-        return [make_text(block.text)] if block.text else []
     if isinstance(block, ToolCallBlock):
         arguments = get_sendable_arguments(block)
         return [{"type": "tool_call", "id": block.id, "name": block.name, "arguments": arguments}]
-    return []
+    if isinstance(block, ThinkingBlock):
+        return [{"type": "reasoning", "content": block.text}] if block.text else []
+    return [make_text(block.text)] if block.text else []
 
 
 def _cut(text: str, limit: int) -> str:
