@@ -26,7 +26,7 @@ class RunState(StrEnum):
 
 
 class CommandView(Struct, frozen=True):
-    """A command that works. Its id is that of its call; in the background, the place of its call.
+    """A command that works. The id of one in the background is the place of its call.
 
     `output` is the path of the file with its output, "" while a call waits for it.
     """

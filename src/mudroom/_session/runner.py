@@ -413,7 +413,6 @@ class SessionRunner:
             self._working_prompt = None
 
     async def _wait_for_end(self, brief: Brief, handle: RunHandle, run: RootRun) -> None:
-        """Wait for the end of an interrupted prompt, and add its run to the conversation."""
         report: Report | None = None
         with closing(run):
             await handle.wait()

@@ -241,10 +241,9 @@ class FileTrees(Protocol):
         ...
 
     def store_work(self, written: Sequence[str] = ()) -> Work:
-        """Store the files of an isolated environment. Raises WorkspaceError.
+        """Store an isolated environment's work. Raises WorkspaceError.
 
-        Arguments:
-            written: paths written by file tools; they count as work even if git ignores them.
+        Files in `written`, which file tools wrote, count as work even if git ignores them.
         """
         ...
 
@@ -261,19 +260,11 @@ class FileTrees(Protocol):
         ...
 
     def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
-        """Pack trees into a file for another machine. Raises WorkspaceError.
-
-        Arguments:
-            known: trees the other machine already has.
-            path: path of the new file.
-        """
+        """Pack trees, without those that the other machine has, into a new file at `path`."""
         ...
 
     def add_work(self, run_id: str, work: Work, path: str) -> None:
-        """Store work sent by another machine under the id of its run.
-
-        Arguments:
-            path: a file written by `pack_trees`.
+        """Store work that another machine sent in a file of `pack_trees`, under the id of its run.
 
         Raises WorkspaceError if the file is damaged or incomplete.
         """
@@ -297,11 +288,7 @@ class FileTrees(Protocol):
     ) -> MergePlan:
         """Merge a child's work with the current files of this environment, writing nothing.
 
-        Arguments:
-            choice: decides conflicts.
-            after: an earlier plan, if the new plan is to include its work.
-
-        Raises WorkspaceError if git fails.
+        `after`: an earlier plan, whose work the new one includes. Raises WorkspaceError.
         """
         ...
 
@@ -335,10 +322,5 @@ class FileTrees(Protocol):
     def list_overlaps(
         self, works: Mapping[str, Work], conflicts: Mapping[str, str]
     ) -> Sequence[Overlap]:
-        """List the files that at least two runs changed, sorted by path.
-
-        Arguments:
-            works: work by run id.
-            conflicts: kinds of the files that could not be merged, by path.
-        """
+        """List the files that at least two runs changed, sorted by path."""
         ...
