@@ -19,9 +19,9 @@ The import reads and prints nothing. A name is loaded when it is first used.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ._platform.imports import load_later
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -64,37 +64,6 @@ if TYPE_CHECKING:
     from .scope import SubAgentScope as SubAgentScope
     from .scope import SubagentTerminateMode as SubagentTerminateMode
     from .scope import ToolConfig as ToolConfig
-
-_NAMES_BY_MODULE = {
-    "_core.agents": "Agent Mode Output WorkspaceKind",
-    "_core.budgets": "Budget",
-    "_core.events": "AnyEvent",
-    "_core.messages": (
-        "AssistantMessage ImageBlock Message ProviderBlock TextBlock ThinkingBlock ToolCallBlock "
-        "ToolResultBlock Usage UserMessage"
-    ),
-    "_core.options": "Children Compaction Isolation ModelOptions",
-    "_core.ports": "ApprovalDecision ApprovalRequest Approver ToolContext",
-    "_core.runs": "Reason Report",
-    "_core.tools": "Effect Tool ToolResult",
-    "errors": "JournalError ModelError ModelUnavailable MudroomError UsageError",
-    "_adapters.integrations.mcp_servers.spec": "ServerSpec",
-    "_adapters.integrations.usable_programs": "load_usable_programs",
-    "_session.options": "Integrations SessionOptions",
-    "permissions.rules": "Permissions",
-    "_projections.ledger": "Ledger",
-    "_projections.run_tree": "OpenWork",
-    "_session.run_stream": "RunStream",
-    # Names of the public module `mudroom.scope`; they can be imported from here, too.
-    "scope": (
-        "ContextState ModelConfig OutputConfig OutputObject PromptConfig RunConfig SubAgentScope "
-        "SubagentTerminateMode ToolConfig"
-    ),
-    "_session.session": "Session",
-    "_session.worker_setup.transports": "Workers",
-    "_adapters.tools.function": "tool",
-}
-_MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022  (by theme)
     "Session",
@@ -144,14 +113,38 @@ __all__ = [  # noqa: RUF022  (by theme)
     "JournalError",
 ]
 
-
-def __getattr__(name: str) -> object:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module 'mudroom' has no attribute {name!r}")
-    value = getattr(import_module(f".{module}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = load_later(
+    __name__,
+    {
+        "_core.agents": "Agent Mode Output WorkspaceKind",
+        "_core.budgets": "Budget",
+        "_core.events": "AnyEvent",
+        "_core.messages": (
+            "AssistantMessage ImageBlock Message ProviderBlock TextBlock ThinkingBlock "
+            "ToolCallBlock ToolResultBlock Usage UserMessage"
+        ),
+        "_core.options": "Children Compaction Isolation ModelOptions",
+        "_core.ports": "ApprovalDecision ApprovalRequest Approver ToolContext",
+        "_core.runs": "Reason Report",
+        "_core.tools": "Effect Tool ToolResult",
+        "errors": "JournalError ModelError ModelUnavailable MudroomError UsageError",
+        "_adapters.integrations.mcp_servers.spec": "ServerSpec",
+        "_adapters.integrations.usable_programs": "load_usable_programs",
+        "_session.options": "Integrations SessionOptions",
+        "permissions.rules": "Permissions",
+        "_projections.ledger": "Ledger",
+        "_projections.run_tree": "OpenWork",
+        "_session.run_stream": "RunStream",
+        # Names of the public module `mudroom.scope`; they can be imported from here, too.
+        "scope": (
+            "ContextState ModelConfig OutputConfig OutputObject PromptConfig RunConfig "
+            "SubAgentScope SubagentTerminateMode ToolConfig"
+        ),
+        "_session.session": "Session",
+        "_session.worker_setup.transports": "Workers",
+        "_adapters.tools.function": "tool",
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -235,9 +235,6 @@ class Outbox:
     """Messages to another program, sent as one frame for each turn of the event loop.
 
     A wake-up costs the reader as much as several messages: so it should find several.
-
-    Arguments:
-        write: takes the bytes of a frame.
     """
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
@@ -245,14 +242,12 @@ class Outbox:
         self._unsent: list[bytes] = []
 
     def add(self, message: msgspec.Struct) -> None:
-        """Send a message after those that were added before."""
         unsent = self._unsent
         if not unsent:
             asyncio.get_running_loop().call_soon(self.flush)
         unsent.append(encode(message))
 
     def flush(self) -> None:
-        """Write the messages now."""
         if self._unsent:
             frame = make_frame(self._unsent)
             self._unsent.clear()
@@ -276,18 +271,13 @@ def encode(value: object) -> bytes:
 
 
 def make_frame(messages: Sequence[bytes]) -> bytes:
-    """Return the frame of encoded messages."""
     head = _ARRAY + len(messages).to_bytes(4, "big")
     length = len(head) + sum(map(len, messages))
     return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), head, *messages))
 
 
 class FrameDecoder(Generic[Received]):
-    """Decoder of a stream of frames that may be cut anywhere.
-
-    Arguments:
-        received: union type of the messages that arrive.
-    """
+    """Decoder of a stream of frames that may be cut anywhere."""
 
     def __init__(self, received: UnionType) -> None:
         self._decoder = make_binary_decoder(cast("type[list[Received]]", list[received]))

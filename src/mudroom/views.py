@@ -46,8 +46,9 @@ Example:
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from ._platform.imports import load_later
 
 if TYPE_CHECKING:
     from ._adapters.journals.sessions import stream_events
@@ -73,41 +74,6 @@ if TYPE_CHECKING:
     from ._projections.session_summary import SummarySaver, find_folder
     from ._projections.stream_json import StreamJson, get_claude_state
     from ._projections.transcript import build_transcript
-
-# A screen needs few of them, so each is loaded when it is first used.
-_EXPORTS = {
-    "LedgerBuilder": "_projections.ledger",
-    "ParsedReport": "_engine.child_report",
-    "Redactor": "_adapters.output_filters",
-    "RunState": "_projections.run_view",
-    "RunTree": "_projections.run_tree",
-    "RunView": "_projections.run_view",
-    "StreamJson": "_projections.stream_json",
-    "SummarySaver": "_projections.session_summary",
-    "add_facts": "_engine.child_report",
-    "build_transcript": "_projections.transcript",
-    "calculate_cost": "_adapters.models.pricing",
-    "describe_end": "_projections.reason_words",
-    "escape_line": "_projections.safe_text",
-    "find_builtin_tool": "_adapters.tools",
-    "find_first_id": "_core.runs",
-    "find_folder": "_projections.session_summary",
-    "find_root_id": "_core.runs",
-    "format_arguments": "_projections.safe_text",
-    "format_words": "_engine.child_report",
-    "get_claude_name": "_projections.claude",
-    "get_claude_state": "_projections.stream_json",
-    "is_child_id": "_core.runs",
-    "make_call_title": "_projections.safe_text",
-    "parse_report": "_engine.child_report",
-    "quote": "_projections.engine_text",
-    "redact_event": "_projections.safe_text",
-    "sanitize": "_projections.safe_text",
-    "sanitize_line": "_projections.safe_text",
-    "stream_events": "_adapters.journals.sessions",
-    "to_claude_arguments": "_projections.claude",
-    "wrap": "_projections.engine_text",
-}
 
 __all__ = [
     "LedgerBuilder",
@@ -143,10 +109,27 @@ __all__ = [
     "wrap",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_EXPORTS[name]}", __package__), name)
-    globals()[name] = value
-    return value
+# A screen needs few of them.
+__getattr__ = load_later(
+    __name__,
+    {
+        "_adapters.journals.sessions": "stream_events",
+        "_adapters.models.pricing": "calculate_cost",
+        "_adapters.output_filters": "Redactor",
+        "_adapters.tools": "find_builtin_tool",
+        "_core.runs": "find_first_id find_root_id is_child_id",
+        "_engine.child_report": "ParsedReport add_facts format_words parse_report",
+        "_projections.claude": "get_claude_name to_claude_arguments",
+        "_projections.engine_text": "quote wrap",
+        "_projections.ledger": "LedgerBuilder",
+        "_projections.reason_words": "describe_end",
+        "_projections.run_tree": "RunTree",
+        "_projections.run_view": "RunState RunView",
+        "_projections.safe_text": (
+            "escape_line format_arguments make_call_title redact_event sanitize sanitize_line"
+        ),
+        "_projections.session_summary": "SummarySaver find_folder",
+        "_projections.stream_json": "StreamJson get_claude_state",
+        "_projections.transcript": "build_transcript",
+    },
+)

@@ -201,11 +201,7 @@ class Agent(Struct, metaclass=NamedFields, frozen=True, kw_only=True, gc=False, 
 
 
 def choose_child_model(models: Mapping[str, str], agent: str, parent_model: str) -> str:
-    """Resolve the model string "inherit" for a child.
-
-    Arguments:
-        models: agent name -> model string, "" for the parent's; "*" covers all other agents.
-    """
+    """Resolve "inherit" for a child; in `models`, "*" is any other agent, "" the parent's."""
     return models.get(agent, models.get("*", "")) or parent_model
 
 

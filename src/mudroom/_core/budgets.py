@@ -30,15 +30,10 @@ class Limit(StrEnum):
 
     @property
     def unit(self) -> str:
-        """The unit printed after an amount."""
         return "US dollars" if self is Limit.USD else self.replace("_", " ")
 
     def format_amounts(self, *amounts: float) -> str:
-        """Format amounts of this limit: "$0.0204 of $0.02", "3 of 5 turns", "1,000 total tokens".
-
-        Arguments:
-            amounts: a part and the whole, or one amount.
-        """
+        """Format an amount, or a part and the whole: "$0.0204 of $0.02", "3 of 5 turns"."""
         if self is Limit.USD:
             return " of ".join(_format_dollars(amount) for amount in amounts)
         return f"{' of '.join(f'{amount:,.10g}' for amount in amounts)} {self.unit}"
@@ -111,7 +106,6 @@ class Budget(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defaults
 
 @lru_cache(maxsize=64)
 def limit_turns(turns: int) -> Budget:
-    """Return a budget with this limit only."""
     return Budget(turns=turns)
 
 
@@ -144,11 +138,7 @@ class Grant(Struct, frozen=True, gc=False):
 
 
 def check_limits(limits: Struct, *, fractional: tuple[str, ...]) -> None:
-    """Raise UsageError unless every field is None or a valid amount.
-
-    Arguments:
-        fractional: fields that need not be whole numbers.
-    """
+    """Raise UsageError unless every field is None or a valid amount, by default a whole number."""
     for name, amount in zip(limits.__struct_fields__, astuple(limits), strict=True):
         # The fast path: a record has a budget per run, and nearly all amounts are None or small.
         if amount is None or (type(amount) is int and 0 <= amount <= _LARGEST):
@@ -165,11 +155,6 @@ def check_amount(
     minimum: int = 0,
     maximum: int | None = None,
 ) -> None:
-    """Raise UsageError unless an amount is a number within bounds.
-
-    Arguments:
-        is_count: true if the amount must be a whole number.
-    """
     if isinstance(amount, int if is_count else int | float) and not isinstance(amount, bool):
         number: float = amount
         if minimum <= number <= (_LARGEST if maximum is None else maximum):  # false for nan

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
@@ -87,11 +87,7 @@ def is_clean_json(value: object, levels: int = MAX_DEPTH) -> bool:
 
 
 def find_json_fault(value: object, levels: int = MAX_DEPTH) -> str:
-    """Explain why a value cannot be recorded as it is; "" if it can.
-
-    Arguments:
-        levels: number of levels of lists and objects that are allowed.
-    """
+    """Explain why a value cannot be recorded as it is; "" if it can."""
     if type(value) is str:
         return ""  # the usual case, first
     if isinstance(value, float) and not math.isfinite(value):
@@ -113,11 +109,7 @@ def find_json_fault(value: object, levels: int = MAX_DEPTH) -> str:
 
 
 def clean_json(value: object, levels: int = MAX_DEPTH) -> JsonValue:
-    """Make a value recordable: clean its texts, and describe in words what JSON lacks.
-
-    Arguments:
-        levels: number of levels of lists and objects that are allowed.
-    """
+    """Make a value recordable: clean its texts, and describe in words what JSON lacks."""
     if isinstance(value, str):
         return clean_text(value)
     if value is None or isinstance(value, bool):
@@ -134,6 +126,21 @@ def clean_json(value: object, levels: int = MAX_DEPTH) -> JsonValue:
         pairs = cast("Mapping[object, object]", value).items()
         return {clean_text(str(key)): clean_json(item, levels - 1) for key, item in pairs}
     return [clean_json(item, levels - 1) for item in cast("list[object]", value)]
+
+
+def map_texts(value: object, change: Callable[[str], str], *, keys: bool = False) -> object:
+    """Change every text in a JSON value, and its keys if asked to."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        items = cast("dict[str, object]", value).items()
+        return {
+            change(key) if keys else key: map_texts(item, change, keys=keys) for key, item in items
+        }
+    if isinstance(value, _LISTS):
+        items = cast("list[object]", value)
+        return [map_texts(item, change, keys=keys) for item in items]
+    return value
 
 
 def find_schema_error(schema: dict[str, Any]) -> str:

@@ -24,12 +24,7 @@ Entries = Sequence[tuple[str, str]]
 
 
 class ListingLimits(Struct, frozen=True):
-    """How much a tool description may list.
-
-    Arguments:
-        characters: of all lists together.
-        models: model strings the tool `task` offers.
-    """
+    """How much a tool description may list: characters of all lists, and models for `task`."""
 
     characters: int = int(_DEFAULT_WINDOW * _FRACTION) * CHARACTERS_PER_TOKEN
     models: tuple[str, ...] = ()
@@ -57,7 +52,6 @@ def choose_description_length(entries: Entries, characters: int) -> int | None:
 
 
 def format_entries(entries: Entries, length: int | None) -> str:
-    """Format a list, with each description cut to `length` characters."""
     if length == 0:
         return ", ".join(name for name, _ in entries)
     return "\n".join(f"- {name}: {_cut(description, length)}" for name, description in entries)

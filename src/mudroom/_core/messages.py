@@ -68,7 +68,6 @@ class ImageBlock(
 
 
 def append_placeholders(text: str, images: Iterable[ImageBlock]) -> str:
-    """Append a line for each image to a text."""
     placeholders = [image.placeholder for image in images]
     return "\n".join([text, *placeholders] if text else placeholders)
 
@@ -281,7 +280,6 @@ def join_texts(blocks: Iterable[UserBlock | AssistantBlock]) -> list[UserBlock |
 
 
 def clean_answer(answer: AssistantMessage) -> AssistantMessage:
-    """Make a model's answer safe to record and to send again."""
     return replace(
         answer,
         content=tuple(map(_clean_block, answer.content)),
@@ -318,7 +316,6 @@ def clean_call(call: ToolCallBlock) -> ToolCallBlock:
         return call
     fault = "" if is_clean else find_json_fault(call.arguments)
     if not isinstance(call.arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
-        # Only a model in this process sends other values.
         fault = f"a value of type {type(call.arguments).__name__} is no object"
     arguments = call.arguments if is_clean else clean_json(call.arguments)
     return ToolCallBlock(
@@ -336,9 +333,7 @@ class RecordedFailure(Struct, frozen=True):
     Arguments:
         error: the call's error, or the run's if the run was stopped during the call.
         is_transient: the same call may succeed later.
-        partial_text: text that had streamed.
         stop: the run's reason if it was stopped during the call, else "".
-        is_overflow: the request was too long.
     """
 
     error: str
@@ -357,7 +352,6 @@ class RecordedConversation(Struct, frozen=True):
 
 
 def user_message(text: str) -> UserMessage:
-    """Make a user message from one text."""
     return UserMessage((TextBlock(text),))
 
 
@@ -382,7 +376,6 @@ Block = UserBlock | AssistantBlock
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate the tokens of a text."""
     length = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     return -(-length // CHARACTERS_PER_TOKEN)
 
@@ -410,8 +403,6 @@ def estimate_message_tokens(messages: Iterable[Message]) -> int:
 
 
 class TokenRange(Struct, frozen=True):
-    """Lower and upper bound of a number of tokens."""
-
     minimum: int = 0
     maximum: int = 0
 

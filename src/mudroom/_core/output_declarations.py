@@ -36,12 +36,7 @@ _ANY_VALUE = {"type": list(_TYPES)}
 
 
 class OutputDeclaration(Struct, frozen=True):
-    """The outputs an agent or caller declares, by name.
-
-    Arguments:
-        describes_one_value: true if the caller asks for one value rather than values by name; the
-            only output is then SINGLE_OUTPUT.
-    """
+    """The outputs an agent or caller declares, by name; SINGLE_OUTPUT if it describes one value."""
 
     outputs: dict[str, Output]
     describes_one_value: bool = False
@@ -50,16 +45,12 @@ class OutputDeclaration(Struct, frozen=True):
 def parse_outputs(
     declared: Mapping[str, Any], read_type: Callable[[str, object], Output] | None = None
 ) -> OutputDeclaration:
-    """Read outputs from a JSON Schema or a mapping of names.
+    """Read outputs from a JSON Schema or a mapping of names. Raises ValueError.
 
     In a mapping of names, each value is a description, a JSON Schema or an Output. The mapping is
     taken as a JSON Schema if `type` is a JSON type, a key begins with `$`, `properties` maps names
-    to schemas, or `enum`, `anyOf`, `oneOf` or `allOf` is a list.
-
-    Arguments:
-        read_type: returns the Output for a name and any other value, such as a type.
-
-    Raises ValueError.
+    to schemas, or `enum`, `anyOf`, `oneOf` or `allOf` is a list. `read_type` reads any other value,
+    such as a type.
     """
     if not all(isinstance(name, str) for name in declared):
         raise ValueError("the names must be texts")

@@ -401,7 +401,6 @@ _NEXT = "~"
 
 
 def join_run_id(parent: str, turn: int, position: int | str) -> str:
-    """Return the work id of a tool call."""
     return f"{parent}.{turn}.{position}"
 
 
@@ -433,12 +432,10 @@ def list_above(run_id: str) -> Iterator[str]:
 
 
 def count_above(run_id: str) -> int:
-    """Count a run's ancestors."""
     return run_id.count(".") // 2
 
 
 def is_run_above(run_id: str, other: str) -> bool:
-    """Return whether the first run is an ancestor of the second."""
     return other.startswith(f"{run_id}.")
 
 
@@ -467,11 +464,9 @@ def make_following_id(run_id: str) -> str:
 
 
 def is_next_run(run_id: str) -> bool:
-    """Return whether this is a further run of a child that had run before."""
     return _NEXT in run_id.rpartition(".")[2]
 
 
 def make_sort_key(run_id: str) -> list[tuple[int, str]]:
-    """Return a key that sorts ids by turn and call."""
     parts = re.split(f"[.{_NEXT}]", run_id)
     return [(int(part), "") if part.isdigit() else (0, part) for part in parts]

@@ -152,19 +152,15 @@ class _Reader:
         # JSON inside a text is tried unchanged, and only then are its parts converted as well.
         if self._fits_one(choices, value):
             return value
-        if isinstance(value, str):
-            decoded = decode_json(value)
-            if decoded is not NOT_JSON and self._fits_one(choices, decoded):
-                return decoded
+        decoded: JsonValue = decode_json(value) if isinstance(value, str) else NOT_JSON
+        if decoded is not NOT_JSON and self._fits_one(choices, decoded):
+            return decoded
         for choice in choices:
             read = self._try(choice, value, level)
             if self._fits_one([choice], read):
                 return read
-        if isinstance(value, str):
-            # The check then says what is wrong inside, not that a text is no object.
-            decoded = decode_json(value)
-            return decoded if isinstance(decoded, list | dict) else value
-        return value
+        # The check then says what is wrong inside, not that a text is no object.
+        return decoded if isinstance(decoded, list | dict) else value
 
     def _fits_one(self, choices: Sequence[Mapping[str, Any]], value: JsonValue) -> bool:
         for choice in choices:
@@ -351,7 +347,7 @@ class _Expansion:
 
 
 def _is_property(item: object, key: str) -> bool:
-    return key in ("definitions",) and isinstance(item, Mapping) and "type" in item
+    return key == "definitions" and isinstance(item, Mapping) and "type" in item
 
 
 def resolve_reference(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -366,12 +362,12 @@ def resolve_reference(reference: str, root: Mapping[str, Any]) -> Mapping[str, A
     return cast("Mapping[str, Any]", part) if isinstance(part, Mapping) else {}
 
 
-def _flatten(schema: dict[str, Any]) -> dict[str, Any]:
+def _flatten(schema: Mapping[str, Any]) -> dict[str, Any]:
     merged = {key: value for key, value in schema.items() if key not in _COMBINERS}
     properties = dict(_get_mapping(merged, "properties"))
     required = set(_get_names(merged))
     for keyword in _COMBINERS:
-        choices = [_flatten(item) for item in _list_mappings(schema.get(keyword))]
+        choices = [_flatten(item) for item in _list_schemas(schema.get(keyword))]
         for choice in choices:
             for name, value in _get_mapping(choice, "properties").items():
                 properties.setdefault(name, value)
@@ -395,19 +391,8 @@ def _get_mapping(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def _get_names(schema: Mapping[str, Any]) -> Iterable[str]:
     value = schema.get("required")
-    return (
-        [name for name in cast("list[Any]", value) if isinstance(name, str)]
-        if isinstance(value, list)
-        else []
-    )
-
-
-def _list_mappings(value: object) -> list[dict[str, Any]]:
-    if not isinstance(value, list):
-        return []
-    return [
-        cast("dict[str, Any]", item) for item in cast("list[Any]", value) if isinstance(item, dict)
-    ]
+    names = cast("list[Any]", value) if isinstance(value, list) else []
+    return [name for name in names if isinstance(name, str)]
 
 
 _JSON_TYPES = {

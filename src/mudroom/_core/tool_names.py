@@ -120,11 +120,7 @@ _CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in ali
 
 
 def normalize_tool_name(name: str) -> str:
-    """Return mudroom's name for another program's tool; an unknown name stays unchanged.
-
-    `docs/tools.md` shows the table for Claude Code, Gemini CLI, opencode, Codex, kimi-cli and
-    deepagents.
-    """
+    """Return mudroom's name for another program's tool; an unknown name stays unchanged."""
     lower = name.lower()
     if lower in _ALIASES:
         return lower
@@ -152,18 +148,15 @@ def split_editor_call(name: str, arguments: Mapping[str, Any]) -> tuple[str, dic
 
 
 def make_server_tool_name(server: str, tool: str) -> str:
-    """Name a tool of an MCP server for models, rules and the record."""
     tool = tool if tool == "*" else _ILLEGAL.sub("_", tool)
     return f"{SERVER_PREFIX}{_ILLEGAL.sub('_', server)}__{tool}"
 
 
 def make_server_pattern(server: str) -> str:
-    """Make the pattern that matches all tools of a server."""
     return make_server_tool_name(server, "*")
 
 
 def add_implied_arguments(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the arguments implied by another program's name for the tool."""
     return {**_IMPLIED_ARGUMENTS.get(name.lower(), {}), **arguments}
 
 
@@ -184,14 +177,12 @@ _ALL_CALLS = ("", "*", ":*")
 
 
 class ToolPattern(Struct, frozen=True):
-    """One parsed tool pattern.
+    """One parsed tool pattern, with its text as written.
 
     Arguments:
-        text: the pattern as written.
         tool: mudroom's name for the tool, or a name with `*`.
         written_name: the name as written, since a tool may really be called that.
         calls: text in the brackets, "" for all calls.
-        has_brackets: true if the pattern is about individual calls.
         is_excluded: true if the pattern starts with `!`.
         is_valid: false if the name or a bracket is missing.
     """
@@ -215,10 +206,7 @@ class ToolPattern(Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def parse_tool_pattern(text: str) -> ToolPattern:
-    """Parse one tool pattern.
-
-    Never raises: `is_valid` is false for a pattern that cannot be understood.
-    """
+    """Parse one pattern. Never raises: `is_valid` is false for one that cannot be understood."""
     match = _PATTERN.fullmatch(text.strip())
     if match is None:
         return ToolPattern(text, text, text, is_valid=False)
@@ -238,7 +226,6 @@ def parse_tool_pattern(text: str) -> ToolPattern:
 
 
 def parse_tool_patterns(texts: Iterable[str] | None) -> tuple[ToolPattern, ...]:
-    """Parse an agent's patterns; None has none."""
     return tuple(map(parse_tool_pattern, texts or ()))
 
 

@@ -103,7 +103,6 @@ class ToolResult(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defa
 
 
 def clean_result(result: ToolResult) -> ToolResult:
-    """Make a result safe to record and to send to a model."""
     own = (result.text, result.display, result.spill, result.context)
     texts = (*own, *result.reads, *result.changes)
     if all(map(str.isascii, texts)) and is_clean_json(result.detail):
@@ -127,7 +126,6 @@ def join_reasons(*reasons: str) -> str:
 
 
 def make_result_block(call_id: str, name: str, result: ToolResult) -> ToolResultBlock:
-    """Make the block with a tool call's result as the model reads it."""
     text = f"{result.text}\n\n{result.context}" if result.context else result.text
     return ToolResultBlock(call_id, name, text, result.error, images=result.images)
 
@@ -267,12 +265,11 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
         Raises ValueError if an argument is given twice with different values, or asks for something
         this tool cannot do.
         """
-        aliases = self.argument_aliases
         if None in arguments.values():
             arguments = {
                 key: value
                 for key, value in arguments.items()
-                if value is not None or key not in aliases
+                if value is not None or key not in self.argument_aliases
             }
         renamed = self.rename_arguments(arguments)
         if len(renamed) < len(arguments):

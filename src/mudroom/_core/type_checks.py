@@ -34,12 +34,6 @@ _get_hints = cache(read_hints)
 
 
 def check_type(name: str, value: object, hint: object, where: str = "") -> None:
-    """Raise UsageError if a value does not fit a type hint, including fields of structs.
-
-    Arguments:
-        name: name of the argument.
-        where: class or function it belongs to, for the error.
-    """
     if problem := _find_misfit(name, value, hint):
         remedy = "Pass a value of that type."
         if re.search(r"\bTool\b", problem.partition(" must be ")[2]):

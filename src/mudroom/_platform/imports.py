@@ -1,9 +1,9 @@
-"""Imports a caller's objects by name, and extends the path on which their modules are found."""
+"""Imports objects by name: those of a caller, and those of a door when they are first used."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -17,3 +17,21 @@ def import_object(reference: str) -> Any:  # noqa: ANN401  a module may have any
 def extend_import_path(folders: Iterable[str]) -> None:
     """Append folders to the import path, except those it already has."""
     sys.path.extend(folder for folder in folders if folder not in sys.path)
+
+
+def load_later(module: str, names: Mapping[str, str]) -> Callable[[str], object]:
+    """Make the `__getattr__` of a module whose names are imported when they are first used.
+
+    `names` are in one text for each module, relative to the package, that has them.
+    """
+    owner = sys.modules[module]
+    modules = {name: place for place, together in names.items() for name in together.split()}
+
+    def load(name: str) -> object:
+        if name not in modules:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        value = getattr(import_module(f".{modules[name]}", owner.__package__), name)
+        setattr(owner, name, value)
+        return value
+
+    return load

@@ -87,10 +87,7 @@ def to_anthropic_usage(usage: Usage) -> dict[str, Any]:
 
 
 def to_anthropic_stop_reason(message: AssistantMessage) -> str:
-    """Convert a stop reason to a term of the Messages API.
-
-    If the API has no term for it, this is the provider's own reason.
-    """
+    """Convert a stop reason to a term of the Messages API, or else to the provider's own."""
     return _STOPS.get(message.stop_reason, message.provider_stop_reason or "unknown")
 
 

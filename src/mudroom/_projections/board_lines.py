@@ -28,7 +28,6 @@ def format_task(task: BoardTask) -> str:
 
 
 def format_details(task: BoardTask) -> str:
-    """Format a task with its dependencies, its description and its report."""
     lines = [format_task(task)]
     for label, ids in (("depends on", task.blockers), ("blocks", task.blocks)):
         if ids:
@@ -58,7 +57,6 @@ def format_prompt(task: BoardTask, blockers: Iterable[BoardTask]) -> str:
 
 
 def count_tasks(tasks: Sequence[BoardTask]) -> str:
-    """Count completed and ready tasks: "(1/3 completed, 1 ready)"."""
     done = sum(task.status == "completed" for task in tasks)
     ready = sum(task.is_ready for task in tasks)
     return f"({done}/{len(tasks)} completed, {ready} ready)"
@@ -70,5 +68,4 @@ def format_ready(task_ids: Sequence[int]) -> str:
 
 
 def format_ids(task_ids: Iterable[int]) -> str:
-    """Format ids: "#1, #2"."""
     return ", ".join(f"#{task_id}" for task_id in task_ids)

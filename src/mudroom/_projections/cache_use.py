@@ -65,15 +65,11 @@ class CacheUse(Struct, frozen=True, kw_only=True):
 
 
 class Miss(Struct, frozen=True):
-    """What one request did not read from the cache, in tokens, and why."""
-
     tokens: int
     reason: MissReason
 
 
 class CacheUseFold:
-    """The use of caches by the runs of a session, updated with each event."""
-
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
         self._reporting: set[str] = set()
@@ -111,7 +107,6 @@ class CacheUseFold:
 
     @property
     def use(self) -> CacheUse:
-        """The use of caches by all runs so far."""
         return self._sum(self._runs.values())
 
     def _sum(self, runs: Iterable[_Run]) -> CacheUse:
@@ -152,7 +147,6 @@ _TOLERANCE = 0.05
 
 
 def find_smallest_prompt(model: str) -> int:
-    """Return the tokens of the smallest prompt that the model's provider keeps in its cache."""
     sizes = (size for pattern, size in _SMALLEST_PROMPTS if re.search(pattern, model))
     return next(sizes, _SMALLEST)
 

@@ -37,10 +37,7 @@ _MAX_FOLDER_NAME = 200
 
 
 class ClaudeTranscripts:
-    """Folds a session's events into files; the same events give the same bytes.
-
-    `files`: lines by relative path.
-    """
+    """Folds a session's events into lines by relative path; the same events give the same bytes."""
 
     def __init__(self, session_id: str) -> None:
         self.files: dict[str, list[str]] = {}
@@ -88,20 +85,17 @@ class ClaudeTranscripts:
             case TurnFinished():
                 answer = event.message
                 message = to_anthropic_message(
-                    answer,
-                    answer.model or brief.model,
-                    to_anthropic_stop_reason(answer),
+                    answer, answer.model or brief.model, to_anthropic_stop_reason(answer)
                 )
                 self._add_line(brief, event, "assistant", message=message)
             case ToolCallFinished():
                 text = append_placeholders(event.result.text, event.result.images)
-                block: dict[str, Any] = {
+                block = {
                     "type": "tool_result",
                     "tool_use_id": event.call_id,
                     "content": text,
+                    **({"is_error": True} if event.result.error else {}),
                 }
-                if event.result.error:
-                    block["is_error"] = True
                 message = {"role": "user", "content": [block]}
                 self._add_line(brief, event, "user", message=message, toolUseResult=text)
             case _:
@@ -140,10 +134,7 @@ class ClaudeTranscripts:
 
 
 def make_folder_name(cwd: str) -> str:
-    """Name the folder for a project's transcripts.
-
-    It is the project's path with a dash for each character that is not an ASCII letter or digit.
-    """
+    """Name the folder for a project's transcripts: its path, with dashes for special characters."""
     name = re.sub(r"[^a-zA-Z0-9]", "-", cwd)
     if len(name) <= _MAX_FOLDER_NAME:
         return name
@@ -152,7 +143,6 @@ def make_folder_name(cwd: str) -> str:
 
 
 def _encode_prompt(brief: Brief) -> str | list[dict[str, Any]]:
-    """Write the prompt as text, or as blocks if it was given as blocks."""
     if not brief.content:
         return brief.prompt
     return [
@@ -216,7 +206,6 @@ def get_claude_name(tool: str) -> str:
 
 
 def get_path_argument(tool: str) -> str:
-    """Find the argument that is a path, "" for none."""
     return _PATHS.get(normalize_tool_name(tool), "")
 
 

@@ -33,12 +33,7 @@ from .transcript import ConversationContext, list_rules
 
 
 class ContextReceipt(Struct, frozen=True):
-    """What the model still knows of a conversation.
-
-    Arguments:
-        compacted: the last compaction, without its messages; None if there was none.
-        cleared: results cleared since then.
-    """
+    """What the model still knows of a conversation, and how many results were cleared since."""
 
     compacted: Compacted | None = None
     cleared: int = 0
@@ -75,7 +70,6 @@ class ContextReceipts:
             self._runs.setdefault(event.run, _Run()).texts.append(event.text)
 
     def rewind(self, run_id: str) -> None:
-        """Go back to the state before a root run."""
         self._latest = self._runs[run_id].continues
 
     def list_rules(self, *more: str) -> list[str]:
@@ -84,7 +78,6 @@ class ContextReceipts:
         return list_rules([*texts, *more])
 
     def _walk(self, run_id: str) -> list[_Run]:
-        """List the runs of the conversation up to this one, oldest first."""
         runs: list[_Run] = []
         while run_id in self._runs:
             runs.insert(0, self._runs[run_id])
@@ -92,11 +85,7 @@ class ContextReceipts:
         return runs
 
     def find(self, run: str = "", turn: int = 0) -> ContextReceipt:
-        """Find the receipt at the request of a turn; by default at the next request.
-
-        Arguments:
-            run: id of a run. turn: one of its turns.
-        """
+        """Find the receipt at the request of a turn; by default at the next request."""
         receipt = ContextReceipt()
         runs = self._walk(run or self._latest)
         for edit in (edit for each in runs for edit in each.edits):
@@ -110,10 +99,7 @@ class ContextReceipts:
 
 
 def parse_turn_name(name: str) -> tuple[str, int]:
-    """Split a turn's name into run id and number: "1.3.2.5" is turn 5 of run "1.3.2".
-
-    Raises UsageError.
-    """
+    """Split a turn's name: "1.3.2.5" is turn 5 of run "1.3.2". Raises UsageError."""
     run, _, turn = name.rpartition(".")
     if not run or not turn.isdecimal():
         raise UsageError(
@@ -160,11 +146,7 @@ def describe_receipt(receipt: ContextReceipt) -> list[tuple[str, str]]:
 
 
 class ContextShares:
-    """The shares of a conversation's context, updated with each event of all runs.
-
-    It keeps the messages of root runs, their system prompts and tools, and the ids of their calls
-    that started children.
-    """
+    """The shares of a conversation's context, updated with each event of all runs."""
 
     def __init__(self) -> None:
         self._conversation = ConversationContext()
@@ -189,11 +171,9 @@ class ContextShares:
                 self._head_of_run[event.run] = head.id
 
     def rewind(self, run_id: str) -> None:
-        """Go back to the state before a root run."""
         self._conversation.rewind(run_id)
 
     def measure(self) -> list[tuple[str, int]]:
-        """Estimate the tokens of each part that is not empty."""
         run = self._conversation.latest_run
         head = self._heads.get(self._head_of_run.get(run, ""))
         shares = {

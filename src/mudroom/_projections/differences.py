@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from stat import S_IXUSR
 from typing import TypeVar
 
@@ -21,11 +22,8 @@ _CONTEXT = 2
 def diff_texts(before: str, after: str, *, first_line: int = 1) -> list[PreviewLine]:
     """List the changed lines with their numbers, and two unchanged lines around them.
 
-    Removed lines have their old number, all others their new number.
-
-    Arguments:
-        first_line: number of the first line of both texts; 0 if it is not known, for lines without
-            numbers.
+    Removed lines have their old number, all others their new number. If `first_line` is 0, lines
+    have no numbers.
     """
     old = before.splitlines()
     new = after.splitlines()
@@ -43,13 +41,8 @@ def diff_texts(before: str, after: str, *, first_line: int = 1) -> list[PreviewL
 
 
 def _count_equal(old: Sequence[str], new: Sequence[str]) -> int:
-    """Count the lines that are equal at the start."""
-    count = 0
-    for before, after in zip(old, new, strict=False):
-        if before != after:
-            break
-        count += 1
-    return count
+    pairs = zip(old, new, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _compare_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, int, str]]:
@@ -82,7 +75,6 @@ class FileChange(Struct, frozen=True):
     """A file that tools changed.
 
     Arguments:
-        path: relative to the workspace.
         before, after: sha256 before the first and after the last write, "" for no file.
         old_mode: permission bits before the first write; None if they are not known.
         executable: true if its owner could execute it after the last write; None if that is not
@@ -124,11 +116,7 @@ class FileChanges:
             self._observed.extend((number, path) for path in event.result.observed_changes)
 
     def list_changes(self, first: int = 0, last: int | None = None) -> list[FileChange]:
-        """List the files that tools changed, each once.
-
-        Arguments:
-            first, last: numbers of the first and the last prompt; default: all.
-        """
+        """List the files that tools changed in these prompts, each once."""
         changes: dict[str, FileChange] = {}
         by_commands = set(_select(self._observed, first, last))
         for event in _select(self._writes, first, last):

@@ -114,7 +114,6 @@ def _mark(match: re.Match[str]) -> str:
 
 
 def is_quoted(text: str) -> bool:
-    """Tell if a text has marks of `quote`."""
     return _QUOTED.search(text) is not None
 
 
@@ -153,7 +152,6 @@ def wrap(tag: str, text: str, **attributes: str) -> str:
 
 
 def guard_end(tag: str, text: str) -> str:
-    """Keep a text from closing a tag."""
     if "</" not in text:
         return text
     return re.sub(rf"(</[ \t]*)(?={tag}\b)", r"\1quoted-", text, flags=re.IGNORECASE)

@@ -73,8 +73,6 @@ class Ledger(Struct, frozen=True, kw_only=True):
 
 
 class TextSum:
-    """Lines and bytes of texts."""
-
     def __init__(self) -> None:
         self.lines = 0
         self.bytes = 0
@@ -88,7 +86,6 @@ class TextSum:
 
     @property
     def tokens(self) -> int:
-        """Estimated tokens."""
         return round(self.bytes / CHARACTERS_PER_TOKEN)
 
 
@@ -208,12 +205,10 @@ class PromptLedgers:
 
     @property
     def session(self) -> Ledger:
-        """The ledger of all events so far."""
         return self._session.ledger
 
     @property
     def prompt(self) -> Ledger:
-        """The ledger of the events since the last prompt."""
         return self._prompt.ledger
 
 
@@ -236,7 +231,6 @@ def describe_ledger(ledger: Ledger) -> str:
 
 
 def describe_hook_text(ledger: Ledger) -> str:
-    """Describe how much text hooks added to contexts."""
     return f"{format_size(ledger.hook_bytes)} of text (~{_round_tokens(ledger.hook_tokens)} tokens)"
 
 

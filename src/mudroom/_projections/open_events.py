@@ -35,7 +35,7 @@ class PastAmounts:
     """What recorded runs have spent.
 
     Attributes:
-        usd: known costs. is_price_known: false if the price of an answer is not known.
+        is_price_known: false if the price of an answer is not known.
         estimate: tokens and price of answers that were cut off.
         turns: turns of root runs. children: runs below them.
     """
@@ -84,11 +84,7 @@ class PastAmounts:
 
 
 class WorkedTime:
-    """The time in which a recorded run worked.
-
-    Attributes:
-        seconds: how many so far.
-    """
+    """The seconds in which a recorded run worked."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -111,19 +107,16 @@ class WorkedTime:
 
 
 class OpenEvents:
-    """The events of a recorded session, without those of tasks that have ended.
+    """The events of a recorded session; if it drops tasks, without those of tasks that have ended.
 
     A task that later runs may need is kept: it has named children, or work of its own.
-
-    Arguments:
-        drops_tasks: false keeps all events.
 
     Attributes:
         count: events read so far.
         task_count: highest number of a root run that was left out.
-        heads: their events with a system prompt, which later runs refer to.
-        starts: one of their starts for each selection of tools.
-        amounts: what they spent. time: in which any run worked.
+        heads: events left out with a system prompt, which later runs refer to.
+        starts: one start left out for each selection of tools.
+        amounts: what the runs left out have spent. time: in which any run worked.
     """
 
     def __init__(self, compute_price: ComputePrice, *, drops_tasks: bool) -> None:
@@ -140,7 +133,6 @@ class OpenEvents:
 
     @property
     def events(self) -> list[StoredEvent]:
-        """The events that were not left out, in order."""
         return list(self._events.values())
 
     def apply(self, event: StoredEvent) -> None:
@@ -180,17 +172,11 @@ class OpenEvents:
             if isinstance(event, RunStarted | RunResumed) and event.head and event.head.system:
                 self.heads.append(event)
             if isinstance(event, RunStarted):
-                self.starts.setdefault(_get_selection(event), event)
+                self.starts.setdefault((event.brief.agent.tools, event.brief.tools), event)
         self.amounts.add(amounts)
 
 
-def _get_selection(start: RunStarted) -> object:
-    """Look up the tools that a run was offered, and those that its agent names."""
-    return start.brief.agent.tools, start.brief.tools
-
-
 def _count_no_price(model: str, usage: Usage) -> float:
-    """Price an answer at 0.0, because its costs are counted already."""
     return 0.0
 
 

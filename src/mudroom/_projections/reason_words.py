@@ -8,12 +8,7 @@ from .._core.runs import Reason, Report
 
 
 class ReasonWords(NamedTuple):
-    """The words for one reason.
-
-    Arguments:
-        outcome: stands alone, as in a list.
-        predicate: stands after the name of a run.
-    """
+    """The words for one reason: alone, as in a list, and after the name of a run."""
 
     outcome: str
     predicate: str

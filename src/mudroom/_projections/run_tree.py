@@ -223,10 +223,6 @@ def _apply_retried(run: RunView, event: ModelCallRetried) -> None:
     run.pending_retry = event
 
 
-def _apply_turn_finished(run: RunView, _: TurnFinished) -> None:
-    _discard_stream(run)
-
-
 def _apply_turn_failed(run: RunView, event: TurnFailed) -> None:
     _discard_stream(run)
     run.error = sanitize_line(event.error, TAIL_LENGTH)
@@ -268,10 +264,6 @@ def _apply_message_sent(run: RunView, event: MessageSent) -> None:
     run.unread[event.message.id] = event.message
 
 
-def _apply_message_delivered(run: RunView, event: MessageDelivered) -> None:
-    run.unread.pop(event.message_id, None)
-
-
 def _apply_resumed(run: RunView, _: RunResumed) -> None:
     run.commands = {}
 
@@ -291,17 +283,17 @@ def _apply_run_finished(run: RunView, event: RunFinished) -> None:
     run.error = sanitize_line(event.report.error, TAIL_LENGTH) or run.error
 
 
-_HANDLERS: dict[type[Any], Callable[[RunView, Any], None]] = {
+_HANDLERS: dict[type[Any], Callable[[RunView, Any], object]] = {
     RunWaiting: _apply_waiting,
     TurnStarted: _apply_turn_started,
     Delta: _apply_delta,
     ModelCallRetried: _apply_retried,
-    TurnFinished: _apply_turn_finished,
+    TurnFinished: lambda run, _: _discard_stream(run),
     TurnFailed: _apply_turn_failed,
     ToolCallStarted: _apply_call_started,
     ToolCallFinished: _apply_call_finished,
     MessageSent: _apply_message_sent,
-    MessageDelivered: _apply_message_delivered,
+    MessageDelivered: lambda run, event: run.unread.pop(event.message_id, None),
     RunResumed: _apply_resumed,
     RunFinished: _apply_run_finished,
 }
@@ -319,7 +311,6 @@ def list_teammates(tree: RunTree) -> list[Teammate]:
 
 
 def list_names(tree: RunTree) -> list[str]:
-    """List the names of those named children that can work."""
     teammates = list_teammates(tree)
     return [each.name for each in teammates if not (each.is_replaced or each.is_stopped)]
 
@@ -382,11 +373,7 @@ class OpenWork(Struct, frozen=True, kw_only=True):
 
 
 def list_open_work(tree: RunTree, *, now: float) -> list[OpenWork]:
-    """List the runs and commands that have not ended, each after the run that started it.
-
-    Arguments:
-        now: time in seconds since 1970.
-    """
+    """List the runs and commands that have not ended, each after the run that started it."""
     work: list[OpenWork] = []
     for run in tree.walk():
         if run.report:
@@ -408,7 +395,6 @@ def list_open_work(tree: RunTree, *, now: float) -> list[OpenWork]:
 
 
 def describe_work(work: Iterable[OpenWork]) -> str:
-    """Count the children and commands, such as "2 children and 1 command", or ""."""
     kinds = [each.kind for each in work]
     runs = kinds.count("run")
     commands = kinds.count("command")

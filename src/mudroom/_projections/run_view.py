@@ -26,11 +26,9 @@ class RunState(StrEnum):
 
 
 class CommandView(Struct, frozen=True):
-    """A command that works.
+    """A command that works. The id of one in the background is the place of its call.
 
-    Arguments:
-        id: id of its call; of a background command, the place of its call.
-        output: path of the file with its output, "" while a call waits for it.
+    `output` is the path of the file with its output, "" while a call waits for it.
     """
 
     id: str

@@ -11,12 +11,8 @@ from typing import Any, TypeVar, cast
 from msgspec.structs import replace
 
 from .._core.events import AnyEvent, PermissionDecided, ToolCallStarted, TurnFinished
-from .._core.messages import (
-    AssistantBlock,
-    AssistantMessage,
-    TextBlock,
-    ToolCallBlock,
-)
+from .._core.json_values import map_texts
+from .._core.messages import AssistantBlock, AssistantMessage, TextBlock, ToolCallBlock
 from .._core.tools import Tool
 from .._platform.patterns import compile_later
 
@@ -138,11 +134,7 @@ def make_call_title(arguments: Mapping[str, Any], tool: Tool | None = None) -> s
 
 
 def describe_call(call: ToolCallBlock, title: str = "") -> str:
-    """Describe a tool call in one line by the tool and its title: "read src/x.py".
-
-    Arguments:
-        title: as recorded; "" in records from earlier versions.
-    """
+    """Describe a tool call in one line: "read src/x.py". Earlier versions recorded no title."""
     return sanitize_line(f"{call.name} {title or make_call_title(call.arguments)}")
 
 
@@ -153,9 +145,7 @@ def redact_answer(
 ) -> AssistantMessage:
     """Remove secrets from an answer; one without any comes back as the same object.
 
-    Arguments:
-        redact: removes secrets from a text.
-        keeps: tells which blocks must stay as they are.
+    `keeps` tells which blocks must stay as they are.
     """
     blocks = answer.content
     if not _has_secret(blocks, redact):
@@ -181,7 +171,6 @@ def _has_secret(blocks: Iterable[AssistantBlock], redact: Callable[[str], str]) 
 
 
 def _add_texts(value: object, texts: list[str]) -> None:
-    """Append the texts in a JSON value to a list, its keys included."""
     if isinstance(value, str):
         texts.append(value)
     elif isinstance(value, dict):
@@ -208,24 +197,13 @@ def _join_split_secrets(
 
 def _redact_block(block: AssistantBlock, redact: Callable[[str], str]) -> AssistantBlock:
     if isinstance(block, ToolCallBlock):
-        arguments = cast("dict[str, Any]", _redact_value(block.arguments, redact))
+        arguments = cast("dict[str, Any]", map_texts(block.arguments, redact, keys=True))
         malformed = redact(block.malformed)
         if arguments == block.arguments and malformed == block.malformed:
             return block
         return replace(block, arguments=arguments, malformed=malformed)
     text = redact(block.text)
     return block if text == block.text else replace(block, text=text)
-
-
-def _redact_value(value: object, redact: Callable[[str], str]) -> object:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        items = cast("dict[str, object]", value).items()
-        return {redact(key): _redact_value(item, redact) for key, item in items}
-    if isinstance(value, list | tuple):
-        return [_redact_value(item, redact) for item in cast("Sequence[object]", value)]
-    return value
 
 
 def redact_event(event: E, redact: Callable[[str], str]) -> E:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from typing import ClassVar
 
 import msgspec
@@ -30,9 +30,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     Arguments:
         when: time of the last write, seconds since 1970.
         size: bytes on disk.
-        name: given by the user, "" for none.
-        folder: working folder.
-        model, prompt: model string and prompt of the first root run.
+        model, prompt: of the first root run.
         reason: why the last root run ended; "" if it has not finished.
         prompts: number of root runs.
         children: number of child runs.
@@ -73,12 +71,10 @@ class SummaryState(Struct):
 
     Attributes:
         position: position of the last event; set by its caller.
-        reason: why the last root run ended; "" if it has not finished.
         open_roots: root runs without an end, each with the tokens of its finished runs by run id;
             a run's tokens include those of the runs below it.
-        tokens: tokens of finished root runs.
+        tokens, seconds: sums of the finished root runs.
         usd: sum of the known costs of finished root runs. priced: how many costs that are.
-        seconds: sum of the durations of finished root runs.
         size: number of runs in `open_roots`.
     """
 
@@ -108,7 +104,6 @@ class SummaryState(Struct):
             self._finish(clean_text(event.run), event.report)
 
     def _finish(self, run: str, report: Report) -> None:
-        """Count a run's tokens; once a root run has finished, only the sums stay."""
         if run in self.open_roots:
             # This report includes the tokens of the runs below, so theirs are forgotten.
             self.size -= 1 + len(self.open_roots.pop(run))
@@ -145,12 +140,11 @@ class SummaryState(Struct):
             self.open_roots[root] = {
                 run: tokens
                 for run, tokens in finished.items()
-                if not _has_finished_ancestor(run, finished)
+                if not any(above in finished for above in list_above(run))
             }
         self.size = sum(1 + len(below) for below in self.open_roots.values())
 
     def complete(self, summary: SessionSummary, *, is_live: bool) -> SessionSummary:
-        """Complete a summary that has id, time, size and name."""
         self.drop_counted_runs()
         return replace(
             summary,
@@ -204,21 +198,14 @@ def summarize_session(
     is_live: bool = False,
     state: SummaryState | None = None,
 ) -> SessionSummary:
-    """Complete a summary from the session's events.
+    """Complete a summary, which has id, time, size and name, from the session's events.
 
-    Arguments:
-        summary: id, time, size and name, which events do not have.
-        is_live: a process is writing the session.
-        state: state after earlier events, which `events` leaves out.
+    `events` leaves out those that are in `state`.
     """
     state = state or SummaryState()
     for event in events:
         state.apply(event)
     return state.complete(summary, is_live=is_live)
-
-
-def _has_finished_ancestor(run: str, finished: Container[str]) -> bool:
-    return any(above in finished for above in list_above(run))
 
 
 # So many events must lie between two saved states. A list of sessions reads about as many of each

@@ -56,15 +56,11 @@ _DELTA_SUBTYPES = {"progress": "tool_progress", "waiting": "limit_wait"}
 
 
 class _ModelUse(Struct):
-    """The requests to one model, and the name that its prices are listed under."""
-
     priced_as: str = ""
     requests: list[Usage] = field(default_factory=list[Usage])
 
 
 class _Run:
-    """What a run's later lines need to know."""
-
     def __init__(self, brief: Brief, at: float) -> None:
         self.brief = brief
         self.started_at = at
@@ -79,8 +75,6 @@ class _Run:
 
 
 class ListedServers(Protocol):
-    """The MCP servers of a session."""
-
     @property
     def servers(self) -> Sequence[ServerStatus]: ...
 
@@ -249,7 +243,16 @@ class StreamJson:
         self, run: _Run, event: ModelCallRetried | Delta | MessageSent
     ) -> Iterator[dict[str, Any]]:
         if isinstance(event, ModelCallRetried):
-            yield self._make_retry_line(run, event)
+            yield self._make_line(
+                "system",
+                subtype="api_retry",
+                attempt=event.attempt,
+                max_retries=None,
+                retry_delay_ms=round(event.delay * 1000),
+                error_status=event.status or None,
+                error=event.error,
+                **_make_place_fields(run),
+            )
         elif isinstance(event, MessageSent):
             call_id = run.commands.pop(event.message.sender, "")
             if fields := make_end_fields(event, call_id):
@@ -318,13 +321,14 @@ class StreamJson:
         if brief.depth == 0:
             return
         run.is_in_background = self._is_in_background(brief)
-        task = {
-            "description": _describe(brief),
-            "task_type": "local_agent",
-            "is_backgrounded": run.is_in_background,
-            "prompt": brief.prompt,
-        }
-        yield self._make_task_line(run, "task_started", **task)
+        yield self._make_task_line(
+            run,
+            "task_started",
+            description=_describe(brief),
+            task_type="local_agent",
+            is_backgrounded=run.is_in_background,
+            prompt=brief.prompt,
+        )
         yield self._make_user_line(run, [{"type": "text", "text": brief.prompt}])
 
     def _is_in_background(self, brief: Brief) -> bool:
@@ -349,7 +353,6 @@ class StreamJson:
         return self._make_line("assistant", message=content, **_make_place_fields(run))
 
     def _list_denials(self, run: _Run, event: PermissionDecided) -> Iterator[dict[str, Any]]:
-        """Yield the last line's entry for each denied call, with the fields `why` and `rule`."""
         for call in run.calls:
             if call.id == event.call_id:
                 yield {
@@ -363,14 +366,13 @@ class StreamJson:
 
     def _make_result_lines(self, run: _Run, event: ToolCallFinished) -> Iterator[dict[str, Any]]:
         run.tool_count += 1
-        block: dict[str, Any] = {
+        block = {
             "type": "tool_result",
             "tool_use_id": event.call_id,
             "content": append_placeholders(event.result.text, event.result.images),
+            **({"is_error": True} if event.result.error else {}),
         }
-        yield self._make_user_line(
-            run, [block | ({"is_error": True} if event.result.error else {})]
-        )
+        yield self._make_user_line(run, [block])
         if fields := make_start_fields(event):
             run.commands[fields["task_id"]] = event.call_id
             yield self._make_line("system", **fields, **_make_place_fields(run))
@@ -379,12 +381,11 @@ class StreamJson:
             child.is_in_background = True
             yield self._make_task_line(child, "task_updated", patch={"is_backgrounded": True})
         if run.brief.depth:
-            usage = _encode_task_usage(run, run.usage, event.at)
             yield self._make_task_line(
                 run,
                 "task_progress",
                 description=_describe(run.brief),
-                usage=usage,
+                usage=_encode_task_usage(run, run.usage, event.at),
                 last_tool_name=event.name,
             )
 
@@ -392,37 +393,29 @@ class StreamJson:
         """Yield the ends of a run's commands, which do not outlive it, and the end of a child."""
         run.has_ended = True
         for command, call_id in run.commands.items():
-            fields = make_stop_fields(command, call_id)
-            yield self._make_line("system", **fields, **_make_place_fields(run))
+            yield self._make_line(
+                "system",
+                subtype="task_notification",
+                task_id=command,
+                tool_use_id=call_id,
+                status="stopped",
+                summary="The end of its run stopped it.",
+                output_file="",
+                **_make_place_fields(run),
+            )
         if run.brief.depth:
-            self._reports.append(event.report)
-            yield self._make_notification(run, event)
-
-    def _make_notification(self, run: _Run, event: RunFinished) -> dict[str, Any]:
-        report = event.report
-        return self._make_task_line(
-            run,
-            "task_notification",
-            status=_STATUS.get(report.reason, "failed"),
-            summary=report.text or report.error,
-            output_file=report.spill,
-            usage=_encode_task_usage(run, report.usage, event.at),
-            reason=report.reason.value,
-            is_backgrounded=run.is_in_background,
-        )
-
-    def _make_retry_line(self, run: _Run, event: ModelCallRetried) -> dict[str, Any]:
-        delay = round(event.delay * 1000)
-        cause = {"error_status": event.status or None, "error": event.error}
-        return self._make_line(
-            "system",
-            subtype="api_retry",
-            attempt=event.attempt,
-            max_retries=None,
-            retry_delay_ms=delay,
-            **cause,
-            **_make_place_fields(run),
-        )
+            report = event.report
+            self._reports.append(report)
+            yield self._make_task_line(
+                run,
+                "task_notification",
+                status=_STATUS.get(report.reason, "failed"),
+                summary=report.text or report.error,
+                output_file=report.spill,
+                usage=_encode_task_usage(run, report.usage, event.at),
+                reason=report.reason.value,
+                is_backgrounded=run.is_in_background,
+            )
 
     def _make_user_line(
         self, run: _Run, content: list[dict[str, Any]], **more: object
@@ -464,7 +457,6 @@ def _make_place_fields(run: _Run) -> dict[str, Any]:
 
 
 def _describe(brief: Brief) -> str:
-    """Describe a child; for a named one, its name comes first."""
     return ": ".join(filter(None, (brief.name, brief.description)))
 
 
@@ -504,9 +496,6 @@ def _encode_task_usage(run: _Run, usage: Usage, now: float) -> dict[str, Any]:
     }
 
 
-_TASK_TYPE = "local_bash"
-
-
 def make_start_fields(event: ToolCallFinished) -> dict[str, Any] | None:
     """Make the fields of `task_started`, if the call started a background command."""
     command = event.result.detail.get("command")
@@ -516,7 +505,7 @@ def make_start_fields(event: ToolCallFinished) -> dict[str, Any] | None:
         "subtype": "task_started",
         "task_id": command,
         "tool_use_id": event.call_id,
-        "task_type": _TASK_TYPE,
+        "task_type": "local_bash",
         "is_backgrounded": True,
     }
 
@@ -533,16 +522,4 @@ def make_end_fields(event: MessageSent, call_id: str) -> dict[str, Any] | None:
         "status": message.text.partition("<status>")[2].partition("</status>")[0],
         "summary": message.text,
         "output_file": event.result.spill,
-    }
-
-
-def make_stop_fields(command: str, call_id: str) -> dict[str, Any]:
-    """Make the fields of `task_notification` for a command that stopped because its run ended."""
-    return {
-        "subtype": "task_notification",
-        "task_id": command,
-        "tool_use_id": call_id,
-        "status": "stopped",
-        "summary": "The end of its run stopped it.",
-        "output_file": "",
     }

@@ -62,7 +62,7 @@ class Teammate(Struct, kw_only=True, eq=False):
         started_at, last_event_at: seconds since 1970.
         reports: of its runs that have ended, by run id.
         unread: messages that none of its runs has read, by id.
-        shutdown: the request to stop that is open, and `shutdown_at` its time.
+        shutdown: the request to stop that is open.
         turns_after_shutdown: answers after it read that request.
         has_refused: true if it has refused a request to stop; it may do so once.
         stopped_in: runs of the parent in which it was stopped.
@@ -96,7 +96,6 @@ class Teammate(Struct, kw_only=True, eq=False):
 
     @property
     def is_replaced(self) -> bool:
-        """Whether a newer child has the name."""
         return bool(self.replaced_in)
 
     @property
@@ -106,12 +105,10 @@ class Teammate(Struct, kw_only=True, eq=False):
 
     @property
     def first_run(self) -> str:
-        """The id of its first run, which no other child has."""
         return self.briefs[0].run_id
 
     @property
     def run_id(self) -> str:
-        """The id of its last run."""
         return self.briefs[-1].run_id
 
     @property
@@ -120,7 +117,6 @@ class Teammate(Struct, kw_only=True, eq=False):
 
     @property
     def state(self) -> TeammateState:
-        """The state after the last event."""
         if self.report is None:
             return TeammateState.WORKING
         if self.is_stopped:
@@ -159,14 +155,10 @@ class Roster:
             handler(event)
 
     def has_message(self, message_id: str) -> bool:
-        """Tell if a message to a named child has this id."""
         return message_id in self._parents
 
     def get_last_brief(self, parent: str, teammate: Teammate) -> Brief:
-        """Look up the brief of a named child's last run, in the conversation of a run.
-
-        Runs that a rewind removed do not count.
-        """
+        """Find the brief of a named child's last run, among the runs that no rewind removed."""
         parents = self.list_conversation(parent)
         return next(each for each in reversed(teammate.briefs) if each.parent in parents)
 
@@ -175,34 +167,26 @@ class Roster:
         return self._numbers.get(run_id, 1)
 
     def list_unread(self, parent: str, teammate: Teammate) -> list[InboxMessage]:
-        """List the messages in a run's conversation that a named child has not read."""
         parents = self.list_conversation(parent)
         return [each for each in teammate.unread.values() if self._parents[each.id] in parents]
 
     def is_stopped(self, parent: str, teammate: Teammate) -> bool:
-        """Tell if a named child was stopped in a run's conversation."""
         return not self.list_conversation(parent).isdisjoint(teammate.stopped_in)
 
     def has_due_message(self, parent: str, teammate: Teammate) -> bool:
-        """Tell if unread messages to a named child start it, in a run of its parent.
-
-        They were sent during this run, or between two prompts before it.
-        """
+        """Tell if a message of this run, or of the time between two prompts, is unread."""
         return any(
             self._parents[message.id] == parent or message.id in self._between_prompts
             for message in self.list_unread(parent, teammate)
         )
 
     def get(self, run_id: str) -> Teammate | None:
-        """Look up the named child that a run belongs to."""
         return self._by_run.get(run_id)
 
     def find(self, parent: str, name: str) -> Teammate | None:
-        """Find a named child of a run, or of the runs that it continues; the newest one.
+        """Find the newest named child of a run, or of the runs that it continues.
 
-        Arguments:
-            name: its name in any spelling that `normalize_name` knows, or the id of one of its
-                runs.
+        The name may be spelt as `normalize_name` allows, or be the id of one of the child's runs.
         """
         name = normalize_name(name)
         parents = self.list_conversation(parent)
@@ -223,15 +207,11 @@ class Roster:
         ]
 
     def list_current(self, parent: str) -> list[Teammate]:
-        """List the same children as their conversation has them now.
-
-        These are copies, without the runs, messages and stops that a rewind removed.
-        """
+        """List the same children, without the runs, messages and stops that a rewind removed."""
         parents = self.list_conversation(parent)
         return list(self._select(lambda run_id: run_id in parents))
 
     def list_current_of_roots(self, *roots: str) -> list[Teammate]:
-        """List the named children of root runs and of those they continue, as they are now."""
         kept = {run_id for root in roots for run_id in self.list_conversation(root)}
         return list(self._select(lambda run_id: find_root_id(run_id) in kept))
 

@@ -14,19 +14,13 @@ _SAMPLED = 1
 
 
 class SpanContext(Struct, frozen=True):
-    """A span as W3C Trace Context names it.
-
-    Arguments:
-        trace_id: 128 bits. span_id: 64 bits.
-        is_sampled: true if the span is recorded.
-    """
+    """A span as W3C Trace Context names it: ids of 128 and 64 bits."""
 
     trace_id: int
     span_id: int
     is_sampled: bool = True
 
     def __str__(self) -> str:
-        """Format the header `traceparent`."""
         return f"00-{self.trace_id:032x}-{self.span_id:016x}-{int(self.is_sampled):02x}"
 
 
@@ -45,22 +39,16 @@ class TraceIds(Struct, frozen=True, omit_defaults=True):
     """Ids of the spans of a session.
 
     There is one trace for each root run. If another program started the session inside a span of
-    its own, the root runs are children of that span, in its trace.
-
-    Arguments:
-        session: session id.
-        traceparent: span of the program that started the session, "" for none.
+    its own (`traceparent`), the root runs are children of that span, in its trace.
     """
 
     session: str
     traceparent: str = ""
 
     def find_outer_span(self) -> SpanContext | None:
-        """Find the span of the program that started the session, if there is one."""
         return parse_traceparent(self.traceparent)
 
     def make_trace_id(self, run_id: str) -> int:
-        """Make the id of the trace that has a run's spans."""
         if outer := self.find_outer_span():
             return outer.trace_id
         return self._hash(16, "trace", find_root_id(run_id))
@@ -77,13 +65,11 @@ class TraceIds(Struct, frozen=True, omit_defaults=True):
         return self._hash(8, "call", run_id, call_id)
 
     def make_call_traceparent(self, run_id: str, call_id: str) -> str:
-        """Make the header `traceparent` for what a tool call sends or starts."""
         outer = self.find_outer_span()
         span_id = self.make_call_span_id(run_id, call_id)
         is_sampled = outer is None or outer.is_sampled
         return str(SpanContext(self.make_trace_id(run_id), span_id, is_sampled))
 
     def _hash(self, size: int, *names: str) -> int:
-        """Make a number of `size` bytes other than 0."""
         text = "\0".join((self.session, *names)).encode("utf-8", "surrogatepass")
         return int.from_bytes(hashlib.blake2b(text, digest_size=size).digest()) or 1

@@ -79,7 +79,6 @@ class TranscriptBuilder:
         self._waits_for_answer = False
 
     def apply(self, event: StoredEvent) -> None:
-        """Add the run's next event."""
         if type(event) is RunStarted and not self._has_started:
             self._has_started = True
             self._messages.extend(event.brief.history)
@@ -100,7 +99,6 @@ class TranscriptBuilder:
             self._reopen_last_request()
 
     def build(self) -> tuple[Message, ...]:
-        """Build the messages so far; more events may follow."""
         waiting = self._make_waiting_message()
         return (*self._messages, waiting) if waiting else tuple(self._messages)
 
@@ -169,7 +167,6 @@ class Cleared(Struct, frozen=True):
     arguments: Mapping[str, dict[str, Any]] = {}
 
     def add(self, later: Cleared | ResultsCleared) -> Cleared:
-        """Combine these parts with later ones."""
         return Cleared({**self.texts, **later.texts}, {**self.arguments, **later.arguments})
 
     def clear_messages(self, messages: Iterable[Message]) -> tuple[Message, ...]:
@@ -200,9 +197,7 @@ class Cleared(Struct, frozen=True):
 class ContextBuilder(TranscriptBuilder):
     """The messages of one run as its model sees them, rebuilt while its events arrive.
 
-    Attributes:
-        cleared: the cleared parts.
-        is_compacted: true if the messages replace those of the runs that this one continues.
+    If it is compacted, they replace those of the runs that this one continues.
     """
 
     def __init__(self) -> None:
@@ -226,13 +221,10 @@ class ContextBuilder(TranscriptBuilder):
 
 
 def is_left_out(brief: Brief, report: Report | None, messages: Sequence[Message]) -> bool:
-    """Tell if the last run of a conversation adds nothing to it.
+    """Tell if the last run of a conversation, which may be at work, adds nothing to it.
 
     Such a run is a compaction that wrote no summary, or a prompt that no model has read, such as
     one that a hook refused.
-
-    Arguments:
-        report: None if the run has not ended.
     """
     if not messages or (brief.is_compaction and not has_summary(report)):
         return True
@@ -240,13 +232,7 @@ def is_left_out(brief: Brief, report: Report | None, messages: Sequence[Message]
 
 
 class ConversationContext:
-    """The messages of a conversation as its model sees them, updated with each event of all runs.
-
-    Those of a prompt that is still at work are among them.
-
-    Attributes:
-        latest_run: id of the conversation's last root run; "" before the first.
-    """
+    """The messages of a conversation, a prompt at work included, as its model sees them."""
 
     def __init__(self) -> None:
         self.latest_run = ""
@@ -263,15 +249,12 @@ class ConversationContext:
             self.latest_run = event.latest_run
         if (builder := self._builders.get(event.run)) and not isinstance(event, Delta):
             builder.apply(event)
-            if type(event) is RunFinished:
-                self._end_run(self._briefs[event.run], event.report, builder)
-
-    def _end_run(self, brief: Brief, report: Report, builder: ContextBuilder) -> None:
-        if self.latest_run == brief.run_id and is_left_out(brief, report, builder.build()):
-            self.latest_run = brief.continues
+            if type(event) is RunFinished and self.latest_run == event.run:
+                brief = self._briefs[event.run]
+                if is_left_out(brief, event.report, builder.build()):
+                    self.latest_run = brief.continues
 
     def rewind(self, run_id: str) -> None:
-        """Go back to the state before a root run."""
         self.latest_run = self._briefs[run_id].continues
 
     def list_messages(self) -> tuple[Message, ...]:

@@ -15,11 +15,7 @@ FOUND = "found:"
 
 
 def make_provider_block(kind: str, data: object, text: str) -> ProviderBlock:
-    """Make a provider's block.
-
-    Arguments:
-        data: the block as the provider has it. text: what users read.
-    """
+    """Make a provider's block; `text` is what users read."""
     encoded = msgspec.json.encode(clean_json(data)).decode()
     return ProviderBlock(kind, encoded, clean_text(text).replace("\0", ""))
 
@@ -30,11 +26,7 @@ def describe_sources(sources: Iterable[tuple[str, str]]) -> str:
 
 
 def read_anthropic_step(raw: Mapping[str, Any]) -> ProviderBlock:
-    """Read the block of a search, of another step on the server, or of its result.
-
-    Arguments:
-        raw: a block of the Messages API.
-    """
+    """Read a block of the Messages API: a search, another step on the server, or its result."""
     kind = str(raw.get("type", ""))
     is_result = kind.endswith("_result")
     value: object = raw.get("content") if is_result else raw.get("input")
@@ -59,11 +51,7 @@ def get_search_action(value: object) -> dict[str, Any]:
 
 
 def read_responses_search(item: Mapping[str, Any]) -> ProviderBlock:
-    """Read the block of a search, or of a page that the model opened.
-
-    Arguments:
-        item: a `web_search_call` of the Responses API.
-    """
+    """Read a `web_search_call` of the Responses API: a search, or a page that was opened."""
     names = ("type", "id", "status", "action")
     action = get_search_action(item.get("action"))
     queries = "; ".join(map(str, action.get("queries") or ()))

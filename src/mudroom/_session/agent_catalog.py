@@ -45,10 +45,8 @@ class AgentCatalog(Struct, frozen=True, kw_only=True):
 
     Arguments:
         root_agent: agent that runs the prompts, with its output style.
-        output_style: name of this style, "default" if none was wanted, "" if none was chosen.
-        agents: agents that run tasks, by name.
-        context_texts: text of the context files for system prompts, by value of
-            `Agent.context_files`.
+        output_style: "default" if none was wanted, "" if none was chosen.
+        context_texts: text of the context files, by value of `Agent.context_files`.
     """
 
     root_agent: Agent
@@ -68,18 +66,13 @@ def load_catalog(
 ) -> AgentCatalog:
     """Collect the agents; a later source replaces an agent of the same name.
 
-    Arguments:
-        folder: the project's folder. user_home: the user's home; "" leaves it out.
-        explain_unavailable: takes a model string, returns why the model cannot be used here, "" if
-            it can.
-        notices: messages for the user are added here.
-
-    Raises UnknownName for the root agent and its output style.
+    A `user_home` of "" is left out. `explain_unavailable` takes a model string and says why the
+    model cannot be used here, "" if it can. Raises UnknownName for the root agent and its style.
     """
     catalog = _collect_agents(options, folder, user_home, explain_unavailable, notices)
-    if not options.integrations.output_style:
-        return catalog
-    return _apply_style(catalog, options, folder, user_home, notices)
+    if options.integrations.output_style:
+        return _apply_style(catalog, options, folder, user_home, notices)
+    return catalog
 
 
 def _apply_style(
@@ -89,33 +82,29 @@ def _apply_style(
     user_home: str,
     notices: list[Notice],
 ) -> AgentCatalog:
-    """Give the root agent its output style. Raises UnknownName."""
-    name, origin = (
-        options.integrations.output_style,
-        options.integrations.origins.get("output_style", ""),
-    )
+    integrations = options.integrations
+    name = integrations.output_style
     if agent_files.fold_name(name) == agent_files.NO_STYLE:
         return replace(catalog, output_style=agent_files.NO_STYLE)
     styles: Mapping[str, agent_files.OutputStyle] = {}
-    remedy = ""
-    if options.integrations.agent_files:
-        places = find_places(options.integrations.agent_files, folder, user_home)
+    remedy = "Styles are files: pass Integrations(agent_files=True)."
+    if integrations.agent_files:
+        places = find_places(integrations.agent_files, folder, user_home)
         loaded = agent_files.load_output_styles(
             places.folder,
             user_home=places.user_home,
-            plugins=options.integrations.plugins,
-            trusts_folder=options.integrations.trusted,
+            plugins=integrations.plugins,
+            trusts_folder=integrations.trusted,
         )
         styles = loaded.by_name
         remedy = loaded.explain_untrusted(name)
-    else:
-        remedy = "Styles are files: pass Integrations(agent_files=True)."
     style = agent_files.find_style(styles, name)
     if style is None:
         known = (agent_files.NO_STYLE, *styles)
         where = "output_style, in a program Integrations(output_style=...)"
         error = UnknownName("output style", name, known, where=where, remedy=remedy)
         # A settings file or an old record may name a style that this folder does not have.
+        origin = integrations.origins.get("output_style")
         if not origin:
             raise error
         notices.append(Notice("unused", f"{origin}: output style not used: {error}"))
@@ -133,7 +122,6 @@ def _collect_agents(
     explain_unavailable: Callable[[str], str],
     notices: list[Notice],
 ) -> AgentCatalog:
-    """Collect the agents as `load_catalog` does, without an output style."""
     builtin = [agent_files.load_builtin_agent(name) for name in agent_files.BUILTIN_AGENTS]
     if not options.integrations.agent_files:
         agents = {agent.name: agent for agent in (*builtin, *options.agents)}
@@ -186,10 +174,7 @@ def find_agent(name: str, agents: Mapping[str, Agent], *, where: str = "") -> Ag
 
 
 def parse_child_models(rules: str | Mapping[str, str]) -> dict[str, str]:
-    """Map agent names to model strings; "*" stands for all other agents.
-
-    A model string without a rule is the model of all agents. Raises UsageError.
-    """
+    """Map agent names to model strings; "*" is all other agents. A text without "=" is for all."""
     models: dict[str, str] = {}
     folded_names: set[str] = set()
     for agent, model in _split_rules(rules) if isinstance(rules, str) else rules.items():
@@ -221,17 +206,13 @@ def _split_rules(rules: str) -> Iterator[tuple[str, str]]:
 def resolve_child_models(
     rules: str | Mapping[str, str],
     agents: Mapping[str, Agent],
-    origin: str = "",
-    notices: list[Notice] | None = None,
+    origin: str,
+    notices: list[Notice] | None,
 ) -> dict[str, str]:
     """Map the names of existing agents to model strings; "" is the parent's model.
 
-    Arguments:
-        origin: the settings file or variable with the rules, "" for none. A rule for an agent that
-            this folder does not have is then left out, because the rules apply in all folders.
-        notices: one is added for each rule that is left out.
-
-    Raises UsageError, and UnknownName for an agent if there is no origin.
+    A rule for an agent that this folder does not have raises UnknownName, unless it has an origin,
+    such as a settings file: the rules of those apply in all folders, so it is left out.
     """
     models: dict[str, str] = {}
     for name, model in parse_child_models(rules).items():
@@ -260,10 +241,9 @@ def _find_root_agent(
         return find_agent(requested, agents)
     except UnknownName:
         # The file of an agent that cannot be used has no name but its own.
+        wanted = agent_files.fold_name(requested)
         for fault in diagnostics:
-            is_named = agent_files.fold_name(Path(fault.path).stem) == agent_files.fold_name(
-                requested
-            )
+            is_named = agent_files.fold_name(Path(fault.path).stem) == wanted
             if is_named and fault.severity is agent_files.Severity.ERROR:
                 raise UnknownName("agent", requested, agents, remedy=str(fault)) from None
         raise
@@ -272,8 +252,7 @@ def _find_root_agent(
 def restrict_untrusted(agent: Agent, personal: Collection[str] | None) -> Agent:
     """Limit an agent of an untrusted folder to reading and to its parent's model.
 
-    Arguments:
-        personal: names of agents from the user's own files; None if the folder is trusted.
+    `personal`: names of agents from the user's own files; None if the folder is trusted.
     """
     if personal is None or agent.name in personal:
         return agent
@@ -283,7 +262,6 @@ def restrict_untrusted(agent: Agent, personal: Collection[str] | None) -> Agent:
 def _use_available_model(
     agent: Agent, explain_unavailable: Callable[[str], str], notices: list[Notice]
 ) -> Agent:
-    """Replace a model that cannot be used here by the parent's."""
     if agent.model == "inherit":
         return agent
     reason = explain_unavailable(agent.model)
@@ -300,7 +278,6 @@ def _use_available_model(
 def _describe_files(
     loaded: agent_files.LoadedAgents, context: agent_files.ContextFiles, *, trusted: bool
 ) -> Iterator[Notice]:
-    """Describe the agents that the project brought, and faulty files."""
     from_project = [name for name in loaded.paths if name not in loaded.personal_names]
     if from_project:
         text = f"using agents of this folder: {', '.join(from_project)}"
@@ -329,7 +306,6 @@ def _describe_files(
 def _describe_missing_servers(
     declared: Iterable[agent_files.DeclaredServer], options: SessionOptions
 ) -> Iterator[Notice]:
-    """Yield a notice for each server of an agent file that the session does not use."""
     used = {(server.agent, server.name) for server in options.integrations.mcp_servers}
     for server in declared:
         if (server.agent, server.name) not in used:

@@ -36,11 +36,6 @@ class BriefMaker:
     def continue_conversation(
         self, prompt: PromptContent, agent: Agent, budget: Budget, model: str = ""
     ) -> Brief:
-        """Make the brief of the next prompt of the conversation.
-
-        Arguments:
-            model: model string for this prompt only, "" for the session's.
-        """
         return self.make_brief(
             prompt,
             agent,
@@ -63,7 +58,6 @@ class BriefMaker:
         confirm_check: bool = False,
         key: str = "",
     ) -> Brief:
-        """Make the brief of a task beside the conversation; see `Session.task`."""
         check_type("budget", budget, Budget | None, "task")
         check_type("model", model, str | None, "task")
         check_type("description", description, str, "task")
@@ -90,11 +84,6 @@ class BriefMaker:
         depth: int = 0,
         **more: Any,
     ) -> Brief:
-        """Make a brief.
-
-        Arguments:
-            more: other fields of the brief.
-        """
         self._check_images(prompt, model)
         # `run_brief` limits it again; here its depth decides which tools the run has.
         budget = self._meter.limit_budget(budget, depth)
@@ -113,7 +102,6 @@ class BriefMaker:
         )
 
     def _choose_tools(self, agent: Agent, budget: Budget, *, is_root: bool) -> tuple[str, ...]:
-        """Return the tools that an agent selects, and the patterns of the servers it may use."""
         services = self._resources.services
         tools = narrow_tools(
             services.toolbox, agent.tools, may_have_children=bool(budget.depth), is_root=is_root
@@ -122,7 +110,6 @@ class BriefMaker:
         return (*tools, *narrow_server_patterns(servers, agent.tools))
 
     def _check_images(self, prompt: PromptContent, model: str) -> None:
-        """Raise UsageError if a prompt has an image that no model of the string takes."""
         has_image = any(isinstance(block, ImageBlock) for block in prompt.blocks)
         if has_image and (refusal := self._resources.models.explain_refused_images(model)):
             raise UsageError(
@@ -131,7 +118,7 @@ class BriefMaker:
             )
 
     def resolve_model(self, agent: Agent, requested: str | None = None) -> str:
-        """Return the model string of a run. `requested`: replaces the agent's model."""
+        """Return the model string of a run; `requested` replaces the agent's model."""
         name = agent.model if requested is None else requested
         if name != "inherit":
             return self._resources.models.get_model(name).name

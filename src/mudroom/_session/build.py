@@ -52,10 +52,10 @@ from .open_adapters import (
     explain_missing_search,
     make_board_tools,
     make_isolated_opener,
+    make_servers,
     make_web_tools,
     open_board,
     open_journal,
-    open_servers,
     open_store,
     open_tracing,
     open_versions,
@@ -70,12 +70,7 @@ if TYPE_CHECKING:
 
 
 class SessionResources(Struct, frozen=True, kw_only=True):
-    """Everything that an open session uses and must close.
-
-    Arguments:
-        model: model string of the root agent. output_style: its style, "" if none was chosen.
-        notices: messages for the user about the chosen model, sandbox and agents.
-    """
+    """Everything that an open session uses and must close."""
 
     services: SessionServices
     board: SessionBoard | None
@@ -98,7 +93,6 @@ class SessionResources(Struct, frozen=True, kw_only=True):
         return self.board.name if self.board and self.board_offer == "all" else ""
 
     async def close(self) -> None:
-        """End worker processes and servers; close tool sources, board, sandbox and journal."""
         # First what still starts runs and records events, last what they need.
         await self.worker.close()
         await self.tool_sources.close()
@@ -124,12 +118,8 @@ async def open_resources(
 ) -> SessionResources:
     """Choose and open everything a session uses. If it raises, nothing stays open.
 
-    Arguments:
-        watchers: called with each event of the runs; may be changed later.
-        past_events: events of interrupted runs, by run id; filled before the first run.
-        allows_offline: use the offline model if the model is "auto" and none is found.
-
-    Raises UsageError or JournalError.
+    `watchers` may change later; `past_events`, of interrupted runs by run id, is filled before the
+    first run. Raises UsageError or JournalError.
     """
     builder = _Builder(options, allows_offline=allows_offline)
     async with builder.undo:
@@ -155,7 +145,13 @@ class _Builder:
             takes_images=options.model_options.takes_images,
         )
         self._notices: list[Notice] = []
-        self._servers = open_servers(options, self._folder, self._home, self._environ)
+        self._servers = make_servers(
+            options.integrations.mcp_servers,
+            options.permissions,
+            self._folder,
+            self._home,
+            self._environ,
+        )
         self.undo = AsyncExitStack()
         self.undo.push_async_callback(self._models.close)
         if self._servers:
@@ -292,7 +288,6 @@ class _Builder:
     def _collect_tools(
         self, catalog: AgentCatalog, shared: Environment, limits: ListingLimits
     ) -> dict[str, Tool]:
-        """Collect the session's tools, without those that a rule denies."""
         options = self._options
         own = (
             *make_web_tools(options.permissions, allow_net=options.allow_net),
@@ -312,7 +307,6 @@ class _Builder:
         return {name: tool for name, tool in tools.items() if not denies(name)}
 
     def _choose_listing_limits(self, model: str) -> ListingLimits:
-        """Return what descriptions may list for the root agent's model."""
         window = getattr(self._models.get_model(model), "context_window", 0)
         models = providers.list_usable_models(self._environ)
         return ListingLimits(count_listed_characters(window), tuple(models))
@@ -339,7 +333,6 @@ class _Builder:
         return "offline"
 
     async def _choose_child_models(self, agents: Mapping[str, Agent]) -> dict[str, str]:
-        """Map agent names to the model strings of children; see `SessionServices.child_models`."""
         options = self._options
         models = resolve_child_models(
             options.children.model,
@@ -355,7 +348,6 @@ class _Builder:
     def _open_environments(
         self, readable: tuple[str, ...], spill_folder: str
     ) -> SessionEnvironments:
-        """Open the session's environment. Arguments: see EnvironmentFactory."""
         options = self._options
         factory = EnvironmentFactory(
             permissions=options.permissions,
@@ -410,7 +402,6 @@ class DenyAllApprover:
     """The port Approver when there is no one to ask."""
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
-        """Refuse at once."""
         return ApprovalDecision(False, "no user is present to confirm it")
 
 
@@ -440,7 +431,6 @@ class SessionJournal:
         return not self._held or type(self._held[-1]) is not SessionOpened
 
     def hold(self, opening: SessionOpened) -> None:
-        """Store the opening with the next event."""
         self._held.append(opening)
 
     def append_soon(self, event: StoredEvent) -> None:
@@ -457,7 +447,6 @@ class SessionJournal:
         self._flushing = asyncio.get_running_loop().create_task(self._flush())
 
     def append(self, *events: StoredEvent) -> CoroutineType[Any, Any, int]:
-        """Append these events after those held back. Raises JournalError."""
         if self.is_sealed:
             raise _make_pause_error()
         if self.observe is not None:
@@ -493,7 +482,7 @@ class SessionJournal:
         return self._journal.follow(after)
 
     async def close(self) -> None:
-        """Close the journal. An opening without further events is not stored."""
+        # An opening without further events is not stored.
         await self._flush()
         await self._journal.close()
 

@@ -36,35 +36,25 @@ PositiveFloat = Annotated[float, Meta(gt=0, le=1e12)]
 class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of one command line. Fields that `SessionOptions` also has become session options.
 
-    A settings file has the options of a group one by one, under their flat names.
+    A settings file has the options of a group one by one, under their flat names. A limit that is
+    None means no limit.
 
     Arguments:
-        model: model string, or "auto" for the first provider that has a key.
-        max_turns: maximum number of model calls for a prompt; None means no limit.
-        max_minutes, max_tokens, max_budget_usd: limits of a prompt and of all runs below it. None
-            means no limit. max_tokens counts input and output together.
+        max_minutes, max_tokens, max_budget_usd: limits of a prompt and of all runs below it.
+            max_tokens counts input and output together.
         agent: name of the agent that runs the prompts; "" is the built-in one.
         agents: more agents, as JSON.
         json_schema: JSON Schema of the answer, as JSON or as a path.
-        output_format: one of OUTPUT_FORMATS.
-        color: one of COLORS.
-        screen: one of SCREENS. "plain" never moves the cursor, for screen readers.
-        theme: one of THEMES; "auto" asks the terminal for its background.
-        vi_keys: edit the input line with the keys of vi.
-        notifications: one of NOTIFICATIONS: how the terminal is notified of a question or an end.
+        screen: "plain" never moves the cursor, for screen readers.
+        theme: "auto" asks the terminal for its background.
         notify_after: seconds of work before the terminal is notified of a question or an end.
         terminal_title: show the folder and the state in the terminal's title.
         status_line: command that prints the line below the prompt; "" for the built-in line.
         store: address of a PostgreSQL database for the sessions; None keeps them in files.
-        sandbox: one of SANDBOX_MODES.
-        worker: as for a session, but a text.
-        output_style: name of the output style of the agent that runs the prompts; "default" for
-            none.
-        permission_mode: one of PERMISSION_MODES; "" uses the mode of the settings files.
+        permission_mode: "" uses the mode of the settings files.
         allowed_tools, disallowed_tools: rules, separated by commas.
         trust: trust the files of this folder in this session only.
         plugin_dirs: folders of plugins, separated as in PATH.
-        trace: export traces of sessions with OpenTelemetry.
         annotate: write what GitHub Actions shows of a step: annotations to stderr, and a summary to
             the file of GITHUB_STEP_SUMMARY.
         strict_merges: the exit code tells that work of children did not land.
@@ -113,11 +103,9 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         return "" if origin == "flag" else origin
 
     def get(self, name: str) -> Any:  # noqa: ANN401  of the setting
-        """Return the value of a setting."""
         return list_places(Settings)[name].read(self)
 
     def to_options(self) -> dict[str, Any]:
-        """Return the settings that are session options of the same name and type."""
         names = (*SharedOptions.__struct_fields__, *_OPTION_NAMES)
         return {name: getattr(self, name) for name in names}
 
@@ -179,11 +167,7 @@ Setting = tuple[str, Any, str]
 
 
 def load_settings(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
-    """Merge all sources of settings.
-
-    Arguments:
-        cwd: the project folder, which may contain PROJECT_FILE.
-        flags: values from the command line by name; None means not given.
+    """Merge all sources of settings. A flag that is None was not given.
 
     Raises UsageError, which names the file or variable, the line, the key and the nearest known
     key.
@@ -239,10 +223,7 @@ def write_setting(path: Path, name: str, value: str) -> None:
 
 
 def find_home(environ: Mapping[str, str]) -> str:
-    """Return the folder of sessions, input history and trusted folders.
-
-    This is $MUDROOM_HOME, else mudroom's folder in the user's state folder.
-    """
+    """Return the folder of sessions, input history and trusted folders."""
     return _read_home_variable(environ) or _find_user_folder(
         environ, "XDG_STATE_HOME", ".local/state", "user_state_dir"
     )
@@ -258,22 +239,17 @@ def _read_home_variable(environ: Mapping[str, str]) -> str:
 
 
 def load_home(environ: Mapping[str, str]) -> str:
-    """Return the setting `home`. Raises UsageError for a wrong user file."""
     settings = _read_file(find_user_file(environ), SETTING_NAMES)
     return next((value for name, value, _ in settings if name == "home"), find_home(environ))
 
 
 def load_store(environ: Mapping[str, str]) -> str:
-    """Return the setting `store` of the environment or the user file, "" for neither.
-
-    Raises UsageError for a wrong user file.
-    """
+    """Return the setting `store` of the environment or the user file, "" for neither."""
     settings = [*_read_file(find_user_file(environ), SETTING_NAMES), *_read_environment(environ)]
     return next((value for name, value, _ in reversed(settings) if name == "store"), "")
 
 
 def find_user_file(environ: Mapping[str, str]) -> Path:
-    """Return the path of the user's settings file, in $MUDROOM_HOME or the configuration folder."""
     folder = _read_home_variable(environ) or _find_user_folder(
         environ, "XDG_CONFIG_HOME", ".config", "user_config_dir"
     )
@@ -283,12 +259,9 @@ def find_user_file(environ: Mapping[str, str]) -> Path:
 def _find_user_folder(
     environ: Mapping[str, str], variable: str, below_home: str, function: str
 ) -> str:
-    """Return mudroom's folder of one kind.
+    """Return mudroom's folder in that of the variable, else in `below_home` of a Linux user.
 
-    Arguments:
-        variable: environment variable that names the parent folder.
-        below_home: parent folder on Linux without that variable, relative to HOME.
-        function: name of the platformdirs function for other systems.
+    `function` of platformdirs names the folder on other systems.
     """
     if base := environ.get(variable):
         return os.path.join(base, "mudroom")
@@ -350,7 +323,6 @@ def _read_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
 
 
 def list_variables() -> list[str]:
-    """List the environment variables of the settings and the others that mudroom reads."""
     return [*" ".join(_VARIABLES.values()).split(), *_OTHER_VARIABLES]
 
 
@@ -395,11 +367,7 @@ _TYPES = {name: place.field.type for name, place in list_places(Settings).items(
 
 
 def validate_value(key: str, value: object, origin: str, *, is_text: bool = False) -> object:
-    """Convert a value to the type of its setting. Raises UsageError.
-
-    Arguments:
-        is_text: true if the source has only text, such as a flag or a variable.
-    """
+    """Convert a value to the type of its setting. `is_text`: the source has only text."""
     if isinstance(value, str):
         value = value.strip()
     kind = _find_kind(_TYPES[key])
@@ -408,12 +376,10 @@ def validate_value(key: str, value: object, origin: str, *, is_text: bool = Fals
         checked = msgspec.convert(value, _TYPES[key], strict=is_strict)
     except msgspec.ValidationError:
         checked = None
-    rules = None
     if isinstance(checked, Mapping):
-        rules = _strip_rules(cast("Mapping[str, str]", checked))
+        if rules := _strip_rules(cast("Mapping[str, str]", checked)):
+            return rules
         checked = None
-    if rules is not None:
-        return rules
     if checked is None:
         is_percent = key in ("clear_at", "compact_at")
         expected = _PERCENT if is_percent else _EXPECTED[kind] + _TABLES.get(key, "")
@@ -429,12 +395,12 @@ def validate_value(key: str, value: object, origin: str, *, is_text: bool = Fals
     return os.path.abspath(os.path.expanduser(checked)) if key == "home" else checked
 
 
-def _strip_rules(rules: Mapping[str, str]) -> dict[str, str] | None:
-    """Strip a table of rules; None if it is empty or a text in it is blank."""
+def _strip_rules(rules: Mapping[str, str]) -> dict[str, str]:
+    """Strip a table of rules; none are left if a text in it is blank."""
     stripped = {agent.strip(): model.strip() for agent, model in rules.items()}
     # Two names that differ only in blanks would lose a rule.
     is_whole = len(stripped) == len(rules) and all(map(all, stripped.items()))
-    return stripped if stripped and is_whole else None
+    return stripped if is_whole else {}
 
 
 def _find_kind(annotation: object) -> type:

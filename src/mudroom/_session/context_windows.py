@@ -36,11 +36,10 @@ class ContextWindows:
     """Context windows in tokens, by model string.
 
     Arguments:
-        setting: window that the user set for all models, None for none. It wins over windows
-            of earlier sessions.
+        setting: window that the user set for all models. It wins over `kept`.
         kept: windows that refusals taught earlier sessions.
-        find_listed: returns the window of a model in the table of prices, 0 if that has none or
-            is not loaded.
+        find_listed: returns the window of a model in the table of prices, 0 if it has none or is
+            not loaded.
     """
 
     def __init__(
@@ -57,10 +56,7 @@ class ContextWindows:
         self._find_listed = find_listed
 
     def find(self, name: str) -> int:
-        """Return the window of a model, 0 if no fast source knows it.
-
-        For a model string with commas, this is the smallest window.
-        """
+        """Return a model's window, the smallest of several; 0 if no fast source knows it."""
         known = [self._setting or 0] if self._setting else map(self._find_one, _split(name))
         return min(filter(None, [*known, self._learnt.get(name, 0)]), default=0)
 
@@ -86,11 +82,7 @@ class ContextWindows:
     def learn(self, name: str, size: int, refusal: str) -> int:
         """Learn a model's window from its refusal of a request as too long.
 
-        Returns what fits, in tokens by the estimate that made the size.
-
-        Arguments:
-            size: about how many tokens the request had.
-            refusal: the error text; it may state the window.
+        Returns how many tokens fit, by the estimate that made `size`, the tokens of the request.
         """
         from .._adapters.models.refusals.overflow import (
             find_stated_sizes,  # only a refusal needs it
@@ -114,12 +106,6 @@ class ContextWindows:
 def make_context_policy(
     models: ModelRegistry, options: Compaction, home: str, prices: PriceFile
 ) -> ContextPolicy:
-    """Tell the engine when to shorten conversations, as the options say.
-
-    Arguments:
-        home: mudroom's state folder.
-        prices: the file with what the table of prices says of the models in use.
-    """
     windows = ContextWindows(
         models, options.context_window, LearntWindows(home), prices.find_window
     )
@@ -149,24 +135,12 @@ _SECONDS_PER_DAY = 86_400
 
 
 class LearntWindow(Struct, frozen=True):
-    """A window that a refusal taught.
-
-    Arguments:
-        tokens: the window.
-        at: seconds since 1970.
-    """
-
     tokens: int
     at: float
 
 
 class LearntWindows:
-    """Windows by model string and base URL, in a file that several processes may share.
-
-    Arguments:
-        home: mudroom's state folder; "" keeps nothing.
-        now: returns seconds since 1970.
-    """
+    """Windows by model string and base URL, in a file that processes share; none without a home."""
 
     def __init__(self, home: str, now: Callable[[], float] = time.time) -> None:
         self.path = Path(home, FILE_NAME)

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping
 
 from .._core.events import TeamMessageSent
-from .._core.ports import RunHandle
+from .._core.ports import RunHandle, SessionServers
 from .._core.ports.servers import ServerPrompt, ServerResource, ServerStatus
 from .._core.runs import InboxMessage, find_parent_id
 from .._core.tools import Tool
@@ -84,7 +84,10 @@ class RunControls:
         sent = InboxMessage(uuid.uuid4().hex, message, approve=approve)
         runner = self._require_open()
         services = runner.resources.services
-        if await send_between_prompts(services, runner.latest_run, run_id, sent):
+        if event := _make_event(services, runner.latest_run, run_id, sent):
+            services.teams.observe(event)
+            await services.journal.append(event)
+            services.watchers.show(event)
             return True
         if approve is not None:
             return False
@@ -176,33 +179,18 @@ class RunControls:
         return teams.find_run_id(name)
 
     def _find_parent(self, work_id: str) -> RunHandle | None:
-        """Return the handle of the run that started a child or a command, if it works."""
         parent = find_parent_id(work_id)
         return self._find_run(parent) if parent else None
-
-
-async def send_between_prompts(
-    services: SessionServices, latest_run: str, name: str, message: InboxMessage
-) -> bool:
-    """Store a message to an idle child, which works again with it at the next prompt.
-
-    Returns False if no child of the conversation has the name, or if it cannot read the message.
-
-    Arguments:
-        latest_run: id of the last prompt. name: of the child, or id of one of its runs.
-    """
-    event = _make_event(services, latest_run, name, message)
-    if event is None:
-        return False
-    services.teams.observe(event)
-    await services.journal.append(event)
-    services.watchers.show(event)
-    return True
 
 
 def _make_event(
     services: SessionServices, latest_run: str, name: str, message: InboxMessage
 ) -> TeamMessageSent | None:
+    """Make the event of a message to an idle child, which works with it at the next prompt.
+
+    `name` is that of the child, or the id of one of its runs. Returns None if no child of the
+    conversation has it, or if the child cannot read the message.
+    """
     roster = services.teams.roster
     wanted = roster.find(latest_run, name)
     for mate in roster.list_current(latest_run):
@@ -239,6 +227,17 @@ class McpControls:
         self._require_open = require_open
 
     @property
+    def _servers(self) -> SessionServers | None:
+        return self._require_open().resources.mcp_servers
+
+    def _require_servers(self, kind: str, name: str) -> SessionServers:
+        """Return the servers. Raises UnknownName, for what is looked for, if there are none."""
+        servers = self._servers
+        if servers is None:
+            raise UnknownName(kind, name, ())
+        return servers
+
+    @property
     def servers(self) -> tuple[ServerStatus, ...]:
         """The session's MCP servers with their states. A server starts when a run needs it.
 
@@ -246,8 +245,7 @@ class McpControls:
             for status in session.mcp.servers:
                 print(status.name, status.state, status.reason)
         """
-        servers = self._require_open().resources.mcp_servers
-        return tuple(servers.list_states()) if servers else ()
+        return tuple(self._servers.list_states()) if self._servers else ()
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -257,8 +255,7 @@ class McpControls:
             for tool in session.mcp.tools:
                 print(tool.name, tool.description)
         """
-        servers = self._require_open().resources.mcp_servers
-        return tuple(servers.tools.values()) if servers else ()
+        return tuple(self._servers.tools.values()) if self._servers else ()
 
     @property
     def prompts(self) -> tuple[ServerPrompt, ...]:
@@ -268,8 +265,7 @@ class McpControls:
             for prompt in session.mcp.prompts:
                 print(prompt.name, prompt.arguments)
         """
-        servers = self._require_open().resources.mcp_servers
-        return tuple(servers.list_prompts()) if servers else ()
+        return tuple(self._servers.list_prompts()) if self._servers else ()
 
     @property
     def resources(self) -> tuple[ServerResource, ...]:
@@ -279,8 +275,7 @@ class McpControls:
             for resource in session.mcp.resources:
                 print(resource.server, resource.uri)
         """
-        servers = self._require_open().resources.mcp_servers
-        return tuple(servers.list_resources()) if servers else ()
+        return tuple(self._servers.list_resources()) if self._servers else ()
 
     async def find_prompt(self, name: str) -> ServerPrompt:
         """Return a prompt of an MCP server; start the server if its prompts are not known yet.
@@ -294,10 +289,7 @@ class McpControls:
             print((await session.mcp.find_prompt("mcp__docs__summarize")).required)
         """
         check_type("name", name, str, "find_prompt")
-        servers = self._require_open().resources.mcp_servers
-        if servers is None:
-            raise UnknownName("prompt", name, ())
-        return await servers.find_prompt(name)
+        return await self._require_servers("prompt", name).find_prompt(name)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> str:
         """Return the text of a prompt of an MCP server; start the server if it does not run.
@@ -312,10 +304,7 @@ class McpControls:
             await session.run(text)
         """
         check_type("name", name, str, "get_prompt")
-        servers = self._require_open().resources.mcp_servers
-        if servers is None:
-            raise UnknownName("prompt", name, ())
-        return await servers.get_prompt(name, arguments or {})
+        return await self._require_servers("prompt", name).get_prompt(name, arguments or {})
 
     async def read_resource(self, server: str, uri: str) -> str:
         """Return the text of a resource of an MCP server; start the server if it does not run.
@@ -331,10 +320,7 @@ class McpControls:
         """
         check_type("server", server, str, "read_resource")
         check_type("uri", uri, str, "read_resource")
-        servers = self._require_open().resources.mcp_servers
-        if servers is None:
-            raise UnknownName("MCP server", server, ())
-        return await servers.read_resource(server, uri)
+        return await self._require_servers("MCP server", server).read_resource(server, uri)
 
     async def restart(self, name: str) -> None:
         """End an MCP server and start it again, also one that failed. Its open calls fail.
@@ -345,8 +331,8 @@ class McpControls:
             await session.mcp.restart("git")
         """
         check_type("name", name, str, "restart")
-        servers = self._require_open().resources.mcp_servers
-        known = [status.name for status in servers.list_states()] if servers else []
-        if servers is None or name not in known:
+        servers = self._require_servers("MCP server", name)
+        known = [status.name for status in servers.list_states()]
+        if name not in known:
             raise UnknownName("MCP server", name, known)
         await servers.restart(name)

@@ -22,7 +22,6 @@ class ConversationRun(Struct, frozen=True):
     Arguments:
         continues: id of the root run before it; "" for the first.
         is_compacted: true if its messages replace those of the runs before it.
-        messages: its prompt, answers and tool results, as the model sees them.
         cleared: its cleared parts, and those of runs before it that it cleared.
     """
 
@@ -51,7 +50,6 @@ class ConversationState:
         self._context = ContextBuilder()
 
     def load(self, events: Iterable[StoredEvent]) -> None:
-        """Continue a recorded session, from all its events."""
         events = list(events)
         by_run = group_by_run(events)
         roots = [run for run in by_run if not is_child_id(run)]
@@ -78,7 +76,6 @@ class ConversationState:
 
     @property
     def unfinished_runs(self) -> tuple[str, ...]:
-        """Ids of the root runs that a crash interrupted."""
         return tuple(
             run
             for run, events in self.unfinished_events.items()
@@ -87,7 +84,6 @@ class ConversationState:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation so far, as the next prompt continues it."""
         return self._list_messages_until(self.latest_run)
 
     def get_brief_to_resume(self, run_id: str) -> Brief:
@@ -108,28 +104,21 @@ class ConversationState:
             self._context.apply(event)
 
     def observe(self, event: StoredEvent) -> None:
-        """Add an event of the current run. Events of other runs are ignored."""
         if event.run == self._current_run:
             self._context.apply(event)
 
     def finish_run(self, brief: Brief, report: Report | None) -> None:
-        """Add the messages of a root run that ended.
-
-        Arguments:
-            report: None if an exception ended the run.
-        """
+        """Add the messages of a root run that ended; without a report, an exception ended it."""
         self._current_run = ""
         if brief.depth == 0:
             self._add_run(brief, report, self._context)
 
     def rewind(self, run_id: str) -> None:
-        """Return to the state before a root run. Raises UnknownName."""
         if run_id not in self._runs:
             raise UnknownName("run of the conversation", run_id, self._runs)
         self.latest_run = self._runs[run_id].continues
 
     def _add_run(self, brief: Brief, report: Report | None, context: ContextBuilder) -> None:
-        """Add a run to the conversation, unless it is left out."""
         messages = context.build()
         is_compacted = brief.is_compaction or context.is_compacted
         self._runs[brief.run_id] = ConversationRun(

@@ -50,11 +50,6 @@ OpenTree = Callable[[str], AsyncContext[Sandbox]]
 def open_workspace(
     folder: str, *readable: str, spill_folder: str = "", copied_from: str = ""
 ) -> Workspace:
-    """Open a folder as a workspace.
-
-    Arguments:
-        readable: folders outside it. spill_folder, copied_from: see SharedWorkspace.
-    """
     from .._adapters.workspaces.shared import SharedWorkspace
 
     return SharedWorkspace(
@@ -77,14 +72,6 @@ class FolderView(Struct, frozen=True):
 
 
 class EnvironmentFactory(Struct, frozen=True, kw_only=True):
-    """Opens folders with the options of a session.
-
-    Arguments:
-        home: mudroom's state folder. user_home: the user's home.
-        sandbox: see `SessionOptions.sandbox`. can_ask: true if a user can approve commands.
-        readable: folders outside the workspace that may be read. spill_folder: see SharedWorkspace.
-    """
-
     permissions: Permissions
     home: str
     user_home: str
@@ -103,13 +90,6 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
         workspace: Workspace | None = None,
         view: FolderView | None = None,
     ) -> Environment:
-        """Open a folder.
-
-        Arguments:
-            notices: messages for the user are added here.
-            workspace: the caller's own workspace, in place of the folder.
-            view: the folder stands for another one.
-        """
         sandbox = self.sandbox
         if isinstance(sandbox, str):
             sandbox = self._open_sandbox(sandbox, folder, notices, view)
@@ -157,7 +137,6 @@ class Opening(Struct, frozen=True):
     """The opening of one run's environment.
 
     Arguments:
-        spec: what the run needs. factory: opens folders with the options of the session.
         stack: closes all that was opened, when the run ends.
         stop: set when nobody waits for the files any more.
     """
@@ -169,13 +148,9 @@ class Opening(Struct, frozen=True):
 
 
 class SessionEnvironments:
-    """The port Environments for one session.
+    """The port Environments for one session. The owner of `shared` closes it.
 
-    Arguments:
-        shared: the session's environment; its owner closes it.
-        factory: opens the environments of copies and of isolated workspaces. None: the session only
-            has the shared one.
-        open_isolated: returns the isolated workspaces; None if the session has none.
+    Without a factory there is only the shared environment, without `open_isolated` no isolated one.
     """
 
     sees_folder = True
@@ -191,7 +166,6 @@ class SessionEnvironments:
         self.shared = self._add_trees(shared)
 
     def _add_trees(self, environment: Environment) -> Environment:
-        """Add the environment's files as trees, if the session can isolate runs."""
         if self._open_workspaces is None:
             return environment
         owner = environment.spec.owner
@@ -226,7 +200,6 @@ class SessionEnvironments:
             return self._prepare(opening)
 
     def _prepare(self, opening: Opening) -> Environment:
-        """Make the files of a run if the spec asks for new ones, and open the environment."""
         is_isolated = bool(opening.spec.owner)
         environment = self._open_isolated(opening) if is_isolated else self._open_copy(opening)
         opening.stack.callback(environment.sandbox.close)
@@ -282,7 +255,7 @@ class SessionEnvironments:
     def _open_as(
         self, spec: WorkspaceSpec, folder: IsolatedFolder, factory: EnvironmentFactory
     ) -> Environment:
-        """Open a folder that stands for the session's. `spec`: of runs that share it."""
+        """Open a folder for the runs of `spec` that stands for the session's."""
         shown_at = self.original if self._has_same_path else ""
         view = FolderView(self.original, shown_at, folder.read_only)
         environment = factory.open(folder.files.folder, [], spec=spec, view=view)
@@ -290,7 +263,6 @@ class SessionEnvironments:
 
     @asynccontextmanager
     async def _open_tree(self, tree: str) -> AsyncGenerator[Sandbox]:
-        """Open a sandbox with the files of a tree, which are removed when it closes."""
         stack = ExitStack()
         try:
             stop = threading.Event()
@@ -315,11 +287,6 @@ class NodeEnvironments(SessionEnvironments):
     """The port Environments on a machine that does not see the session's folder.
 
     Its shared environment has no files: a run begins with the files of a tree.
-
-    Arguments:
-        factory: opens folders with the options of the session.
-        folder: path of the folder on the session's machine.
-        workspaces: the files that this machine has.
     """
 
     sees_folder = False
@@ -336,25 +303,23 @@ class NodeEnvironments(SessionEnvironments):
 
     @property
     def original(self) -> str:
-        """Path of the folder on the session's machine."""
         return self._folder
 
     def _prepare(self, opening: Opening) -> Environment:
-        """Fetch the files of a run and open its environment."""
         spec = opening.spec
         if spec.is_snapshot:
             environment = self._open_snapshot(opening)
-            opening.stack.callback(environment.sandbox.close)
-            return environment
-        if spec.kind is WorkspaceKind.COPY and spec.tree:
-            return self._open_fetched_copy(opening)
-        if spec.tree and not spec.has_changes:
-            for tree in {spec.base, spec.tree}:
-                self._workspaces.fetch(tree, opening.stop)
-        return super()._prepare(opening)
+        elif spec.kind is WorkspaceKind.COPY and spec.tree:
+            environment = self._open_fetched_copy(opening)
+        else:
+            if spec.tree and not spec.has_changes:
+                for tree in {spec.base, spec.tree}:
+                    self._workspaces.fetch(tree, opening.stop)
+            return super()._prepare(opening)
+        opening.stack.callback(environment.sandbox.close)
+        return environment
 
     def _open_snapshot(self, opening: Opening) -> Environment:
-        """Open the files of a tree for a run that only reads."""
         spec = opening.spec
         folder = opening.stack.enter_context(
             self._workspaces.open_snapshot(spec.tree, opening.stop, same_path=self._has_same_path)
@@ -362,29 +327,19 @@ class NodeEnvironments(SessionEnvironments):
         return self._add_trees(self._open_as(spec, folder, opening.factory))
 
     def _open_fetched_copy(self, opening: Opening) -> Environment:
-        """Open a copy of the files of a tree, which is removed with the run."""
         tree = opening.spec.tree
         self._workspaces.fetch(tree, opening.stop)
         folder = self._workspaces.check_out(tree, same_path=self._has_same_path)
         opening.stack.callback(self._workspaces.remove, folder.run_id)
         environment = opening.factory.open_copy(folder.files.folder, self.original)
-        opening.stack.callback(environment.sandbox.close)
         return replace(environment, missing=", ".join(folder.missing))
 
 
 class IsolatedFiles:
-    """The port Isolation for the files of one environment.
-
-    Arguments:
-        owner: run id of the isolated workspace; "" for the user's folder.
-        open_tree: opens a sandbox with the files of a tree; None if no command may run.
-    """
+    """The port Isolation for the files of one environment; `owner` is "" for the user's."""
 
     def __init__(
-        self,
-        open_workspaces: OpenIsolated,
-        owner: str,
-        open_tree: OpenTree | None = None,
+        self, open_workspaces: OpenIsolated, owner: str, open_tree: OpenTree | None = None
     ) -> None:
         self.lock = asyncio.Lock()
         self._open_tree = open_tree
@@ -395,20 +350,17 @@ class IsolatedFiles:
         return self._open_workspaces().store_work(self._owner, written)
 
     def store_files(self) -> str:
-        """Store the present files; return the id of their tree."""
         return self._open_workspaces().store_present(self._owner).tree
 
     def leave_out(self, tree: str, is_hidden: Callable[[str], bool]) -> str:
         return self._open_workspaces().leave_out(tree, is_hidden)
 
     def describe_source(self) -> SourceFacts:
-        """Describe the session's folder."""
         from .._adapters.workspaces.isolated.node_workspaces import describe_source
 
         return describe_source(self._open_workspaces().store)
 
     def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
-        """Write a file with which trees travel to another machine."""
         self._open_workspaces().store.pack_trees(trees, known, path)
 
     def add_work(self, run_id: str, work: Work, path: str) -> None:
@@ -418,17 +370,14 @@ class IsolatedFiles:
         return self._open_workspaces().find_stored(run_id)
 
     def resolve(self, run_id: str, work: Work, sides: Mapping[str, str]) -> Work:
-        """Return work in which conflicts are resolved, and keep it under the id of its run."""
         return self._open_workspaces().resolve(run_id, work, sides)
 
     def plan_merge(
         self, work: Work, after: MergePlan | None = None, choice: MergeChoice = NO_CHOICE
     ) -> MergePlan:
-        """Merge the work of a child with the present files; write no file."""
         return self._open_workspaces().plan_merge(self._owner, work, after, choice)
 
     def open_tree(self, tree: str) -> AsyncContext[Sandbox]:
-        """Open a sandbox with the files of a tree, for as long as it is needed."""
         if self._open_tree is None:
             raise UsageError(
                 "no command can run with the files of a tree here",
@@ -437,7 +386,6 @@ class IsolatedFiles:
         return self._open_tree(tree)
 
     def land(self, files: Sequence[MergedFile], on_staged: Callable[[], object]) -> None:
-        """Write the files of a plan in this environment: all of them, or none."""
         self._open_workspaces().land(self._owner, files, on_staged)
 
     def mark_merged(self, run_id: str) -> None:
@@ -449,7 +397,6 @@ class IsolatedFiles:
     def list_overlaps(
         self, works: Mapping[str, Work], conflicts: Mapping[str, str]
     ) -> Sequence[Overlap]:
-        """List the files that at least two runs changed."""
         from .._adapters.workspaces.isolated.kept_work import find_overlaps
 
         return find_overlaps(self._open_workspaces().store, works, conflicts)

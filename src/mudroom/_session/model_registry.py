@@ -30,14 +30,8 @@ MODEL_VARIABLES = (
 class ModelRegistry:
     """Models of one session, by model string, and one HTTP client per provider.
 
-    Arguments:
-        environ: variables with keys and addresses.
-        make_replay: returns the model of a `replay:` model string.
-        takes_images: send images to all models, even to those not known to accept them.
-        windows: context windows that local servers reported, in tokens, by model string.
-        images: whether a model takes images, as local servers reported it, by model string.
-        make_rate_limiter: returns the rate limiter of a provider, by name; None: this registry
-            makes them.
+    `windows`, in tokens, and `images` are what local servers reported, by model string.
+    `takes_images` sends images also to models that are not known to accept them.
     """
 
     def __init__(
@@ -64,20 +58,12 @@ class ModelRegistry:
         self._rate_limiters: dict[str, RateLimiter] = {}
 
     def get_model(self, name: str) -> Model:
-        """Return the model of that name; several names, with commas, are one model.
-
-        Raises UnknownName, or UsageError, which names the missing key.
-        """
+        """Return the model of that name; several names, with commas, are one model."""
         if name not in self._models:
             self._models[name] = self._create_model(name)
         return self._models[name]
 
     async def choose_default(self) -> str | None:
-        """Return the model string that the environment suggests, None if it suggests none.
-
-        If the user set a server's address and no model, this asks the server which models it
-        serves.
-        """
         name, served = await asyncio.to_thread(choose_default_model, self._environ)
         if name and served:
             self._keep_details(name, served)
@@ -109,19 +95,12 @@ class ModelRegistry:
 
     def _find_gateway(self, name: str) -> providers.Provider | None:
         """Return the provider of a model string if it says what each of its models takes."""
-        try:
-            provider = providers.PROVIDERS[providers.parse_model_name(name)[0]]
-        except UsageError:
-            return None
-        is_asked = provider.describes_models and is_usable(provider, self._environ)
+        provider = _find_provider(name)
+        is_asked = provider and provider.describes_models and is_usable(provider, self._environ)
         return provider if is_asked else None
 
     async def prepare(self, name: str, where: str) -> str:
-        """Create the model of a model string and return its name. Raises UsageError.
-
-        Arguments:
-            where: the setting that names the model.
-        """
+        """Create a model, and return its name. `where` is the setting that names the model."""
         await self.ask_servers(name)
         try:
             return self.get_model(name).name
@@ -129,7 +108,6 @@ class ModelRegistry:
             raise UsageError(error.message, where=where, remedy=error.remedy) from error
 
     def register(self, model: Model) -> str:
-        """Add a model of the caller and return its name."""
         self._models[model.name] = model
         return model.name
 
@@ -144,7 +122,6 @@ class ModelRegistry:
             await resource.close()
 
     def get_rate_limiter(self, provider: str) -> RateLimiter:
-        """Return the rate limiter of a provider; the first call makes it."""
         if provider not in self._rate_limiters:
             self._rate_limiters[provider] = self._make_rate_limiter(provider)
         return self._rate_limiters[provider]
@@ -262,12 +239,16 @@ def choose_default_model(environ: Mapping[str, str]) -> tuple[str | None, Served
 
 
 def find_local_provider(name: str) -> providers.Provider | None:
-    """Return the provider of a model string if it is a local server, else None."""
+    provider = _find_provider(name)
+    is_server = provider and provider.is_local and provider.wire in ("openai", "ollama")
+    return provider if is_server else None
+
+
+def _find_provider(name: str) -> providers.Provider | None:
     try:
-        provider = providers.PROVIDERS[providers.parse_model_name(name)[0]]
+        return providers.PROVIDERS[providers.parse_model_name(name)[0]]
     except UsageError:
         return None
-    return provider if provider.is_local and provider.wire in ("openai", "ollama") else None
 
 
 def choose_wire(provider: providers.Provider, model: str, url: str) -> str:
@@ -283,11 +264,7 @@ def list_models(
     provider: providers.Provider, environ: Mapping[str, str], wanted: str
 ) -> list[ServedModel]:
     """Ask a provider's server for its models, and for details of the wanted one."""
-    from .._adapters.models.served_models import (
-        ask_gateway,
-        list_ollama_models,
-        list_served_models,
-    )
+    from .._adapters.models.served_models import ask_gateway, list_ollama_models, list_served_models
 
     url = providers.get_base_url(provider, environ)
     key = providers.get_key(provider, environ)
@@ -300,7 +277,6 @@ def list_models(
 
 
 def _load_wire(wire: str) -> type[WireModel]:
-    """Import the model class of a wire; only the wires in use are imported."""
     if wire == "anthropic":
         from .._adapters.models.anthropic import AnthropicModel
 
@@ -323,7 +299,6 @@ def _load_wire(wire: str) -> type[WireModel]:
 
 
 def explain_offline(environ: Mapping[str, str]) -> str:
-    """Return the notice that the offline model is used because there is no other one."""
     text = (
         "No API key and no local server found: using the offline model, which follows rules and "
         f"knows a few tasks. For a real model set {MODEL_VARIABLES}."
@@ -334,11 +309,7 @@ def explain_offline(environ: Mapping[str, str]) -> str:
 
 
 def make_missing_model_error(where: str = "") -> UsageError:
-    """Make the error that "auto" finds no model.
-
-    Arguments:
-        where: the folder whose sessions have no model, "" for that of one session.
-    """
+    """Make the error that "auto" finds no model; `where` is "" for one session."""
     return UsageError(
         "no model: no API key and no local server found",
         where=where,

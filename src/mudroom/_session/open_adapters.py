@@ -57,10 +57,9 @@ def collect_tools(
     """Collect the built-in tools and the caller's, by name.
 
     Arguments:
-        own: the caller's tools. ask: true if each command needs confirmation.
+        ask: true if each command needs confirmation.
         isolation: true if children can have isolated workspaces.
         isolate: true if those that may change files have one by default.
-        limits: what descriptions may list.
     """
     listed_skills = [
         (skill.name, skill.description) for skill in skills.values() if not skill.is_hidden
@@ -95,9 +94,7 @@ def check_isolation(
 ) -> None:
     """Raise UsageError if the session isolates its children and git cannot be used.
 
-    Arguments:
-        agents: those that children may be; `notices` gets the ones that need git and lack it.
-        folder: the user's folder.
+    `notices` names the agents that need git and lack it.
     """
     isolated = [each.name for each in agents if each.workspace is WorkspaceKind.ISOLATED]
     if not options.isolation.each_child and not isolated:
@@ -126,12 +123,7 @@ def check_isolation(
 def make_isolated_opener(
     home: str, session: str, folder: str, max_bytes: int
 ) -> Callable[[], IsolatedWorkspaces]:
-    """Return a function that opens the session's isolated workspaces on its first call.
-
-    Arguments:
-        home: mudroom's state folder. folder: the user's folder.
-        max_bytes: disk space that the workspaces may take.
-    """
+    """Return a function that opens the session's isolated workspaces on its first call."""
 
     _clean_up_isolated(home)
 
@@ -174,11 +166,6 @@ def choose_board_offer(options: SessionOptions, agents: Iterable[Agent]) -> Boar
 
 
 def open_board(home: str, folder: str, session: str, *, is_owner: bool = True) -> SessionBoard:
-    """Open the task board of the project that a folder belongs to, for a session.
-
-    Arguments:
-        is_owner: false in a worker process.
-    """
     from .._adapters.boards.file import get_board_path
     from .._adapters.boards.session_board import SessionBoard
 
@@ -187,7 +174,6 @@ def open_board(home: str, folder: str, session: str, *, is_owner: bool = True) -
 
 
 def make_board_tools(board: Board | None, offer: BoardOffer) -> tuple[Tool, ...]:
-    """Make the tools for a board; none without one."""
     if board is None or not offer:
         return ()
     from .._adapters.tools.board import make_board_tools
@@ -248,10 +234,7 @@ def explain_missing_search(agent: Agent, model: Model, options: SessionOptions) 
 
 
 def open_store(store: SessionStore | str | None, home: str) -> SessionStore:
-    """Open the caller's store, that of an address, or the session files below the state folder.
-
-    Raises UsageError for an address that cannot be used.
-    """
+    """Open the caller's store, that of an address, or the session files in the state folder."""
     if store is not None and not isinstance(store, str):
         return store
     from .._adapters.journals import sessions
@@ -280,12 +263,7 @@ def open_tracing(
 ) -> SessionTracing | None:
     """Open the exporter of traces, None for a session without it; `start` starts its thread.
 
-    Arguments:
-        environ: the session's variables.
-        redact: removes secrets from texts.
-        notices: a line is added if variables turn traces off.
-
-    Raises UsageError if the packages are not installed.
+    Adds a notice if variables turn traces off. Raises UsageError without the packages.
     """
     if options.integrations.tracing is None:
         return None
@@ -320,21 +298,19 @@ def add_hooks(
 ) -> SessionServices:
     """Add hooks to a session's services, if it has any.
 
-    Arguments:
-        model: of the root agent. environ: variables of programs. home: mudroom's state folder.
-        servers: the session's MCP servers.
-
     Raises UnknownName for an event that never fires, and UsageError for programs beside an object.
     """
-    if isinstance(options.integrations.hooks, Hooks):
-        if options.integrations.hook_programs:
+    hooks = options.integrations.hooks
+    programs = options.integrations.hook_programs
+    if isinstance(hooks, Hooks):
+        if programs:
             raise UsageError(
                 "a Hooks object and hook_programs cannot be used together",
                 where="Session",
                 remedy='Give functions by event, as in hooks={"PreToolUse": [function]}.',
             )
-        return replace(services, hooks=options.integrations.hooks)
-    if not options.integrations.hooks and not options.integrations.hook_programs:
+        return replace(services, hooks=hooks)
+    if not hooks and not programs:
         return services
     from .._adapters.integrations.hook_programs.session_hooks import (
         SessionFacts,
@@ -350,9 +326,9 @@ def add_hooks(
         mode=options.permissions.mode,
         can_ask=options.approver is not None,
     )
-    hooks = open_session_hooks(
-        options.integrations.hook_programs,
-        options.integrations.hooks or {},
+    opened = open_session_hooks(
+        programs,
+        hooks or {},
         facts,
         make_rule_matcher(services.toolbox, folder, environ.get("HOME", "")),
         environ=environ,
@@ -360,17 +336,14 @@ def add_hooks(
         journal=services.journal,
         call_tool=servers.call_tool if servers else None,
     )
-    services.watchers.append(hooks.transcripts.observe)
-    return replace(services, hooks=hooks)
+    services.watchers.append(opened.transcripts.observe)
+    return replace(services, hooks=opened)
 
 
 def make_rule_matcher(
     toolbox: Mapping[str, Tool], folder: str, user_home: str
 ) -> Callable[[str, ToolCallBlock], bool]:
-    """Make a function that tells whether a call matches a permission rule.
-
-    A rule that cannot be read matches every call.
-    """
+    """Make a function that matches calls with rules. An unreadable rule matches every call."""
     policies: dict[str, RulePolicy | None] = {}
 
     def matches(text: str, call: ToolCallBlock) -> bool:
@@ -397,15 +370,6 @@ def make_rule_matcher(
         return any(finding.rule for finding in policy.collect_findings(tool, call.arguments))
 
     return matches
-
-
-def open_servers(
-    options: SessionOptions, folder: str, home: str, environ: Mapping[str, str]
-) -> SessionServers | None:
-    """Open a session's MCP servers, None if it has none. Starts nothing."""
-    return make_servers(
-        options.integrations.mcp_servers, options.permissions, folder, home, environ
-    )
 
 
 def make_servers(

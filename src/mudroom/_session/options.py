@@ -8,14 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from inspect import Parameter, Signature, signature
 from types import MappingProxyType
-from typing import (
-    Any,
-    Concatenate,
-    NamedTuple,
-    ParamSpec,
-    TypeVar,
-    get_args,
-)
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, get_args
 
 from msgspec import Struct
 from msgspec.structs import FieldInfo, fields, replace
@@ -205,32 +198,22 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
 
 
 class Place(NamedTuple):
-    """Where an option is in a struct of options.
-
-    Arguments:
-        group: field of the struct that has the option, None for one without a group.
-        field: the option itself. owner: the struct that it is a field of.
-    """
+    """A field of the options, or of the group in their field `group`."""
 
     group: str | None
     field: FieldInfo
     owner: type[Struct]
 
     def find_owner(self, options: Struct) -> Any:  # noqa: ANN401  of any group
-        """Return the struct that has the option: the options, or one of their groups."""
         return options if self.group is None else getattr(options, self.group)
 
     def read(self, options: Struct) -> Any:  # noqa: ANN401  of the option
-        """Return the value of the option."""
         return getattr(self.find_owner(options), self.field.name)
 
 
 @cache
 def list_places(struct: type[Struct]) -> dict[str, Place]:
-    """Return where each option of a struct is, by its flat name.
-
-    That is the name of the option in settings files, in flags and in the record.
-    """
+    """Return where each option is, by its flat name in settings files, flags and the record."""
     places: dict[str, Place] = {}
     for field in fields(struct):
         if not isinstance(field.default, OptionGroup):
@@ -256,12 +239,7 @@ def _list_amounts() -> tuple[tuple[Place, int, int | None], ...]:
 
 
 def gather_options(values: Mapping[str, Any], base: Struct) -> dict[str, Any]:
-    """Put options that have flat names into their groups.
-
-    Arguments:
-        values: options by name, in their groups or by their flat names.
-        base: options with the groups that flat names change, unless `values` has the group.
-    """
+    """Put options that have flat names into their groups, those of `values` or of `base`."""
     places = list_places(type(base))
     gathered: dict[str, Any] = {}
     changes: dict[str, dict[str, Any]] = {}
@@ -277,7 +255,6 @@ def gather_options(values: Mapping[str, Any], base: Struct) -> dict[str, Any]:
 
 
 def change_options(options: S, values: Mapping[str, Any]) -> S:
-    """Return options with other values for these flat names."""
     return replace(options, **gather_options(values, options))
 
 
@@ -297,10 +274,9 @@ def list_chosen(values: Mapping[str, Any]) -> frozenset[str]:
 
 
 def make_options(values: Mapping[str, Any]) -> SessionOptions:
-    """Return session options with an id.
+    """Return session options with an id. A flat name of an option in a group is deprecated.
 
-    A flat name of an option that is in a group is accepted with a DeprecationWarning. Raises
-    UnknownName for an option that does not exist, UsageError for a wrong value.
+    Raises UnknownName for an option that does not exist, UsageError for a wrong value.
     """
     names = SessionOptions.__struct_fields__
     places = list_places(SessionOptions)
@@ -346,11 +322,7 @@ class WorkerChoice(NamedTuple):
 
 
 def parse_worker(worker: str, where: str = "") -> WorkerChoice:
-    """Parse the option `worker`. Raises UsageError for an unknown worker.
-
-    Arguments:
-        where: place of the value, for the error.
-    """
+    """Parse the option `worker`. Raises UsageError for an unknown worker."""
     if worker == "local":
         return WorkerChoice(worker)
     kind, _, count = worker.partition(":")
@@ -368,7 +340,6 @@ def parse_worker(worker: str, where: str = "") -> WorkerChoice:
 
 
 def choose_worker(options: SessionOptions) -> WorkerChoice:
-    """Choose where the children of a session run. Raises UsageError for an unknown worker."""
     worker = options.worker
     return parse_worker(worker if isinstance(worker, str) else worker.worker)
 
@@ -387,8 +358,6 @@ def use_signature(
 
 
 class _StructSignature(Signature):
-    """A first parameter, and the parameters of a struct."""
-
     def __init__(self, first: Parameter, struct: Callable[..., object]) -> None:
         # Made when they are asked for: editors and help need them, a start does not.
         super().__init__()

@@ -28,30 +28,20 @@ _REMEDY = "Write what the agent should do."
 
 
 class PromptContent(Struct, frozen=True):
-    """A checked prompt.
-
-    Arguments:
-        text: the prompt as text; a placeholder stands for each image.
-        blocks: its blocks; () if it is only text.
-    """
+    """A checked prompt. Its text has a placeholder for each image."""
 
     text: str
     blocks: tuple[TextBlock | ImageBlock, ...] = ()
 
 
 def parse_prompt(prompt: object, where: str = "") -> PromptContent:
-    """Check a prompt and its images; replace characters that cannot be stored.
-
-    Raises UsageError.
-    """
+    """Check a prompt and its images; replace characters that cannot be stored."""
     if isinstance(prompt, str):
         content = PromptContent(clean_text(prompt))
     elif isinstance(prompt, Sequence) and not isinstance(prompt, bytes):
         items = cast("Sequence[object]", prompt)
         blocks = tuple(_parse_block(block, number, where) for number, block in enumerate(items, 1))
-        texts = [
-            block.text if isinstance(block, TextBlock) else block.placeholder for block in blocks
-        ]
+        texts = (each.text if isinstance(each, TextBlock) else each.placeholder for each in blocks)
         content = PromptContent("\n\n".join(texts), blocks)
     else:
         kind = type(prompt).__name__
@@ -106,7 +96,6 @@ class RunRequest(Struct, frozen=True):
     Arguments:
         stop_count: calls of `cancel_all`, and of `interrupt` for a prompt, until then; a later
             call cancels the run.
-        output_type: type of the run's values; None for no check.
         watcher: called with each event of the run and of the runs below it.
         is_prompt: true for a run of the conversation.
     """
@@ -118,11 +107,7 @@ class RunRequest(Struct, frozen=True):
 
 
 class InterruptedPrompt(Struct, frozen=True):
-    """A prompt that the user interrupted; its background work continues.
-
-    Arguments:
-        ending: waits for the end of the run, then adds the run to the conversation.
-    """
+    """A prompt that was interrupted. `ending` waits for its end, then adds its run."""
 
     brief: Brief
     handle: RunHandle
@@ -130,7 +115,6 @@ class InterruptedPrompt(Struct, frozen=True):
 
 
 def add_outputs(agent: Agent, requested: OutputSpec[Any]) -> tuple[Agent, OutputType[Any] | None]:
-    """Give an agent the requested outputs; return it and their type."""
     if requested is None:
         return agent, None
     output_type = parse_output_type(requested)
@@ -138,13 +122,10 @@ def add_outputs(agent: Agent, requested: OutputSpec[Any]) -> tuple[Agent, Output
 
 
 def convert_report(report: Report, output_type: OutputType[Any] | None) -> Report[Any]:
-    """Convert a report's values to the type, None for no type."""
     return output_type.convert_report(report) if output_type else report
 
 
 def filter_events(run_id: str, watcher: Callable[[AnyEvent], None]) -> Callable[[AnyEvent], None]:
-    """Make a watcher that passes on events of one root run and of all runs below it."""
-
     def watch(event: AnyEvent) -> None:
         if find_root_id(event.run) == run_id:
             watcher(event)

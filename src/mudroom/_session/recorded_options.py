@@ -82,7 +82,6 @@ def find_home(options: SessionOptions) -> str:
 
 
 def find_folder(options: SessionOptions) -> str:
-    """Return the absolute path of the session's folder. Raises UsageError if there is none."""
     if not isinstance(options.cwd, str):
         return options.cwd.root
     folder = find_real_path(options.cwd)
@@ -94,16 +93,9 @@ def find_folder(options: SessionOptions) -> str:
 
 
 async def use_recorded_options(
-    options: SessionOptions,
-    *,
-    drops_tasks: bool,
-    chosen: Collection[str],
+    options: SessionOptions, *, drops_tasks: bool, chosen: Collection[str]
 ) -> tuple[SessionOptions, OpenEvents]:
     """Return the options that the session to resume was started with, and its events.
-
-    Arguments:
-        drops_tasks: leave out the events of tasks that have ended.
-        chosen: names of options that win over the record.
 
     Raises UnknownName if there is no such session, JournalDamaged if it has no start.
     """
@@ -141,15 +133,7 @@ async def use_recorded_options(
 def _choose_folder(
     options: SessionOptions, opened: SessionOpened, chosen: Collection[str]
 ) -> SessionOptions:
-    """Give the options the folder that the resumed session works in.
-
-    That is the last one of the record, unless `cwd` is named now: the project has moved.
-
-    Arguments:
-        opened: the session's last opening.
-
-    Raises UsageError if that folder is gone.
-    """
+    """Use the last folder of the record, unless `cwd` is named now: the project has moved."""
     if not isinstance(options.cwd, str) or ("cwd" in chosen and options.cwd):
         return options
     folder = path_from_text(opened.cwd)
@@ -167,9 +151,6 @@ def find_former_folders(events: Iterable[StoredEvent], folder: str) -> dict[str,
 
     Their models have not been told yet where the project is: their conversations name paths in the
     old folder.
-
-    Arguments:
-        folder: where the session works now.
     """
     former_folders: dict[str, str] = {}
     opened_in = folder
@@ -188,11 +169,7 @@ def find_former_folders(events: Iterable[StoredEvent], folder: str) -> dict[str,
 
 
 def describe_move(events: Sequence[StoredEvent], folder: str) -> str:
-    """Return a notice if a session works in another folder than before, "" if not.
-
-    Arguments:
-        folder: where it works now.
-    """
+    """Return a notice if a session works in another folder than before, "" if not."""
     opened = [event for event in events if type(event) is SessionOpened]
     folder_before = path_from_text(opened[-1].cwd) if opened else ""
     if folder_before in ("", folder):
@@ -212,11 +189,7 @@ def _choose_style(options: SessionOptions, events: Sequence[StoredEvent]) -> dic
 
 
 def describe_other_board(events: Sequence[StoredEvent], board: str) -> str:
-    """Return a notice if a session used another task board before, "" if not.
-
-    Arguments:
-        board: file name of its board now, "" for none.
-    """
+    """Return a notice if a session used another task board before, "" if not."""
     recorded = _find_board(events)
     if not board or recorded in ("", board):
         return ""
@@ -228,11 +201,8 @@ def describe_other_board(events: Sequence[StoredEvent], board: str) -> str:
 
 def is_board_offered(events: Sequence[StoredEvent]) -> bool:
     """Return whether the tools for the task board were offered to all runs of a session."""
-    selections = {
-        (event.brief.agent.tools, event.brief.tools)
-        for event in events
-        if type(event) is RunStarted
-    }
+    starts = (event.brief for event in events if type(event) is RunStarted)
+    selections = {(brief.agent.tools, brief.tools) for brief in starts}
     return bool(_find_board(events)) or any(_has_offered_board(*each) for each in selections)
 
 
@@ -251,7 +221,6 @@ def _has_offered_board(agent_tools: tuple[str, ...] | None, tools: tuple[str, ..
 async def copy_journal(
     options: SessionOptions, recorded: OpenEvents, journal: Journal
 ) -> OpenEvents:
-    """Copy the events of the resumed session into its fork's journal; return the copied ones."""
     # While another process writes the original, its unfinished runs are not for this process to
     # finish.
     events = recorded.events
@@ -266,8 +235,7 @@ async def copy_journal(
 async def _read_recorded(options: SessionOptions, recorded: OpenEvents) -> str:
     """Read the events of the session that the options resume; return its id in the store.
 
-    Returns "" for a journal of the caller, which has one session only. Raises UsageError,
-    JournalError.
+    Returns "" for a journal of the caller, which has one session only.
     """
     if options.journal == "memory" and not options.fork:
         raise UsageError(
@@ -293,7 +261,6 @@ def list_grants(options: SessionOptions) -> tuple[str, ...]:
 
 
 def encode_options(options: SessionOptions) -> dict[str, Any]:
-    """Encode the restored options that are not the default, as JSON values by name."""
     recorded: dict[str, Any] = {}
     places = list_places(SessionOptions)
     for name in RESTORED:
@@ -321,11 +288,7 @@ def _select_own_rules(permissions: Permissions) -> list[Rule]:
 def restore_options(
     options: SessionOptions, openings: Sequence[SessionOpened], chosen: Collection[str]
 ) -> SessionOptions:
-    """Add the options that the resumed session's record has.
-
-    Arguments:
-        chosen: names of options that the user names now; they win over the record.
-    """
+    """Add the options that the resumed session's record has, except the chosen ones."""
     recorded = [opened.options for opened in openings if opened.options is not None]
     if not recorded:  # of a version that recorded only these two
         isolation = options.isolation
@@ -359,7 +322,6 @@ def restore_options(
 
 
 def _rebase(rule: Rule, old_folder: str, new_folder: str) -> Rule:
-    """Move a rule about the session's old folder to its new one."""
     return replace(rule, base=new_folder) if old_folder and rule.base == old_folder else rule
 
 

@@ -74,7 +74,7 @@ class RunStream(Generic[T]):
 
 async def _generate_events(
     start: Callable[[Callable[[AnyEvent], None]], Awaitable[Report[T]]], reports: list[Report[T]]
-) -> AsyncGenerator[AnyEvent, None]:
+) -> AsyncGenerator[AnyEvent]:
     queue: asyncio.Queue[AnyEvent | None] = asyncio.Queue()
 
     async def run() -> None:

@@ -55,15 +55,6 @@ from .recorded_options import (
 
 
 class SessionRunner:
-    """The runs of one open session.
-
-    Arguments:
-        watchers: called with each event; the same object as in the services of the runs.
-
-    Attributes:
-        feeders: tasks that start runs for the prompts of an async iterator; see `stream_tasks`.
-    """
-
     def __init__(
         self,
         resources: SessionResources,
@@ -109,12 +100,7 @@ class SessionRunner:
         *,
         model: str = "",
     ) -> Report[Outputs]:
-        """Run the next prompt of the conversation.
-
-        Arguments:
-            watcher: called with each of its events.
-            model: model string for this prompt only, "" for the session's.
-        """
+        """Run the next prompt of the conversation. `model` is for this prompt only."""
         content = parse_prompt(prompt)
         agent, output_type = add_outputs(self.resources.root_agent, outputs)
         # Made before the wait for the lock, so that a stop during the wait also stops this prompt.
@@ -157,7 +143,6 @@ class SessionRunner:
                 await asyncio.wait({interrupted.ending})
 
     async def compact(self, focus: str) -> Report:
-        """Replace the conversation with a summary; see `Session.compact`."""
         check_type("focus", focus, str, "compact")
         request = self.make_request(is_prompt=True)
         async with self._prompt_lock:
@@ -178,14 +163,12 @@ class SessionRunner:
     async def resume_unfinished(
         self, outputs: OutputSpec[Outputs] = None
     ) -> Report[Outputs] | None:
-        """Continue interrupted runs to their end; return the last one's report."""
         output_type = None if outputs is None else parse_output_type(outputs)
         request = self.make_request(output_type, is_prompt=True)
         async with self._prompt_lock:
             return await self._resume_unfinished(request)
 
     def find_interrupted_task(self, run_id: str) -> Brief:
-        """Return the brief of a task that a crash interrupted. Raises UsageError."""
         if run_id in self._conversation.unfinished_runs:
             brief = self._conversation.get_brief_to_resume(run_id)
             if brief.depth:
@@ -196,17 +179,12 @@ class SessionRunner:
         )
 
     def forget_interrupted_task(self, run_id: str) -> None:
-        """Remove the earlier events of a task that has ended, and of the runs below it."""
         past = self._conversation.unfinished_events
         for each in [each for each in past if find_root_id(each) == run_id]:
             del past[each]
 
     def check_ended(self, action: str) -> None:
-        """Raise UsageError if a prompt is interrupted and has not ended.
-
-        Arguments:
-            action: what happens to the conversation, in the past tense.
-        """
+        """Raise UsageError if an interrupted prompt has not ended. `action`: a past participle."""
         if self._interrupted:
             raise UsageError(
                 f"the conversation cannot be {action}: its last prompt is interrupted, and its "
@@ -224,7 +202,6 @@ class SessionRunner:
         make_history: Callable[[], Awaitable[tuple[Message, ...]]],
         on_start: Callable[[str], None],
     ) -> Report:
-        """Run an agent with its own tools and without an approver."""
         request = self.make_request(output_type)
         history = await make_history()
         services = replace(self.resources.services, toolbox=tools, approver=DenyAllApprover())
@@ -248,7 +225,6 @@ class SessionRunner:
         return sum(handle.cancel() for handle in self._handles) > 0
 
     def pause(self) -> bool:
-        """Stop all work and record no end of it; see `Session.pause`."""
         # Messages that were accepted a moment ago are recorded in the tasks that come first.
         asyncio.get_running_loop().call_soon(self._stop_unended)
         return bool(self._handles)
@@ -258,7 +234,6 @@ class SessionRunner:
         self.cancel_all()
 
     def interrupt(self) -> bool:
-        """Stop the prompt that works; see `Session.interrupt`. Returns False if none works."""
         self._interrupt_count += 1
         handle = self._working_prompt
         return handle is not None and (handle.interrupt() or handle.cancel())
@@ -283,14 +258,7 @@ class SessionRunner:
     async def load_record(
         self, recorded: OpenEvents, watchers: Iterable[Callable[[StoredEvent], None]]
     ) -> list[Notice]:
-        """Restore the state of a resumed or forked session; return the notices for the user.
-
-        Arguments:
-            recorded: events of the session that the options resume.
-            watchers: called with each of these events.
-
-        Raises JournalError.
-        """
+        """Restore a resumed or forked session, and show its events to `watchers`."""
         services = self.resources.services
         if self._options.fork:
             recorded = await copy_journal(self._options, recorded, services.journal)
@@ -322,17 +290,13 @@ class SessionRunner:
         return [Notice("record", text) for text in texts if text]
 
     def record_opening(self, session: str, cwd: str, rights: tuple[str, ...]) -> None:
-        """Show the opening to the watchers. The journal stores it with the next event."""
         event = make_opening(self.resources, self._options, session, cwd, rights)
         # A session that is opened and closed without a prompt leaves no record.
         self.resources.journal.hold(event)
         self._watchers.show(event)
 
     def rewind(self, run_id: str) -> None:
-        """Remove a root run and all later ones from the conversation, and record that at once.
-
-        Raises UnknownName, or UsageError if the last prompt has not ended.
-        """
+        """Remove a root run and all later ones from the conversation."""
         self.check_ended("rewound")
         self._conversation.rewind(run_id)
         now = self.resources.services.clock.now()
@@ -341,7 +305,6 @@ class SessionRunner:
         self._watchers.show(event)
 
     async def record_closing(self) -> None:
-        """Record the end of the session, unless nothing was recorded since its opening."""
         event = SessionClosed(at=self.resources.services.clock.now())
         journal = self.resources.journal
         if journal.is_used and not journal.is_sealed:
@@ -399,7 +362,6 @@ class SessionRunner:
 
     @contextmanager
     def _show_to(self, watcher: Callable[[AnyEvent], None] | None, run_id: str) -> Generator[None]:
-        """Show the events of a root run, and of the runs below it, inside the `with` block."""
         if watcher is None:
             yield
             return
@@ -413,11 +375,7 @@ class SessionRunner:
     async def run_brief(
         self, brief: Brief, request: RunRequest, worker: Worker | None = None
     ) -> Report:
-        """Start a run without a parent, wait for its end, and return its report.
-
-        Arguments:
-            worker: executes the run; default: the session's.
-        """
+        """Start a run without a parent, wait for its end, and return its report."""
         # Other runs may have spent since the brief was made.
         budget = self.meter.limit_budget(brief.budget, brief.depth)
         if budget != brief.budget:
@@ -455,7 +413,6 @@ class SessionRunner:
             self._working_prompt = None
 
     async def _wait_for_end(self, brief: Brief, handle: RunHandle, run: RootRun) -> None:
-        """Wait for the end of an interrupted prompt, and add its run to the conversation."""
         report: Report | None = None
         with closing(run):
             await handle.wait()
@@ -473,12 +430,7 @@ def make_opening(
     cwd: str,
     rights: tuple[str, ...],
 ) -> SessionOpened:
-    """Make the event that a session is open, with what holds for all of its runs.
-
-    Arguments:
-        session: the session's id.
-        rights: beyond the sandbox, as the record shows them.
-    """
+    """Make the event that a session is open. `rights` are those beyond the sandbox."""
     services = resources.services
     return SessionOpened(
         at=services.clock.now(),
@@ -497,11 +449,7 @@ def make_opening(
 
 
 class RootRun:
-    """One run without a parent, from its start to the closing of its meter.
-
-    Arguments:
-        handles: of the runs that work; the run adds and removes its own.
-    """
+    """One run without a parent, from its start to the closing of its meter."""
 
     # Sessions have thousands of runs at once, so each is one small object.
     __slots__ = ("_grant", "_handle", "_handles", "_is_counted", "_meter", "_services")
@@ -530,7 +478,6 @@ class RootRun:
         return self._handle
 
     def close(self) -> None:
-        """Close the run's meter and forget its handle."""
         if self._handle:
             self._handles.discard(self._handle)
         if self._is_counted:

@@ -25,10 +25,10 @@ from . import build, recorded_options
 from .controls import McpControls, RunControls
 from .conversation_state import ConversationState
 from .options import Plugin, SessionOptions, list_chosen, make_options, use_signature
-from .prompts import OutputSpec, Prompt, convert_report
+from .prompts import OutputSpec, Prompt
 from .run_stream import RunStream
 from .runner import SessionRunner
-from .tasks import make_task, read_reports, resume_task, run_task, run_tasks, stream_tasks
+from .tasks import read_reports, resume_task, run_task, run_tasks, stream_tasks
 
 if TYPE_CHECKING:
     from ..scope import (
@@ -91,9 +91,7 @@ class Session:
             # A screen with the history, and a fork, need the events of ended tasks, too.
             drops_tasks = not (self._history_watchers or self._options.fork)
             self._options, recorded = await recorded_options.use_recorded_options(
-                self._options,
-                drops_tasks=drops_tasks,
-                chosen=self.chosen_options,
+                self._options, drops_tasks=drops_tasks, chosen=self.chosen_options
             )
             self._budget = self._options.budget
         resources = await build.open_resources(
@@ -152,12 +150,12 @@ class Session:
     def budget(self, budget: Budget) -> None:
         check_type("budget", budget, Budget, "Session")
         self._budget = budget
-        # Set before the session opens, it wins over the record of a resumed one.
-        if self._runner is None:
-            self._options = replace(self._options, budget=budget)
-            self.chosen_options |= {"budget"}
         if self._runner is not None:
             self._runner.meter.set_limits(budget)
+            return
+        # Set before the session opens, it wins over the record of a resumed one.
+        self._options = replace(self._options, budget=budget)
+        self.chosen_options |= {"budget"}
 
     @property
     def id(self) -> str:
@@ -332,9 +330,8 @@ class Session:
             confirm_check: the command is asked about like one of a model.
             key: your id of the task, for the brief in the record.
         """
-        runner = self._require_open()
-        brief, request = make_task(
-            runner,
+        return await run_task(
+            self._require_open(),
             prompt,
             outputs,
             agent,
@@ -345,8 +342,6 @@ class Session:
             confirm_check=confirm_check,
             key=key,
         )
-        report = await runner.run_brief(brief, request)
-        return convert_report(report, request.output_type)
 
     def stream_task(
         self,

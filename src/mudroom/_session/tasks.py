@@ -34,45 +34,27 @@ from .runner import SessionRunner
 _WAITING_PER_SLOT = 4
 
 
-def make_task(
-    runner: SessionRunner,
-    prompt: Prompt,
-    outputs: OutputSpec[Any],
-    agent: str | Agent,
-    budget: Budget | None,
-    **more: Any,
-) -> tuple[Brief, RunRequest]:
-    """Make the brief of a task beside the conversation, and the request for its run.
-
-    Arguments:
-        more: see `BriefMaker.make_task_brief`.
-    """
-    specification, output_type = add_outputs(runner.briefs.select_agent(agent), outputs)
-    content = parse_prompt(prompt)
-    brief = runner.briefs.make_task_brief(content, specification, budget, **more)
-    return brief, runner.make_request(output_type)
-
-
 async def run_task(
     runner: SessionRunner,
     prompt: Prompt,
     outputs: OutputSpec[Outputs],
     agent: str | Agent,
     budget: Budget | None,
-    watcher: Callable[[AnyEvent], None],
+    watcher: Callable[[AnyEvent], None] | None = None,
     **more: Any,
 ) -> Report[Outputs]:
-    """Run a task beside the conversation, and pass each of its events to a watcher."""
-    brief, request = make_task(runner, prompt, outputs, agent, budget, **more)
-    request = replace(request, watcher=watcher)
+    """Run a task beside the conversation. For `more`, see `BriefMaker.make_task_brief`."""
+    specification, output_type = add_outputs(runner.briefs.select_agent(agent), outputs)
+    content = parse_prompt(prompt)
+    brief = runner.briefs.make_task_brief(content, specification, budget, **more)
+    request = replace(runner.make_request(output_type), watcher=watcher)
     report = await runner.run_brief(brief, request)
-    return convert_report(report, request.output_type)
+    return convert_report(report, output_type)
 
 
 async def resume_task(
     runner: SessionRunner, run_id: str, outputs: OutputSpec[Outputs]
 ) -> Report[Outputs]:
-    """Continue an interrupted task; see `Session.resume_task`."""
     output_type = None if outputs is None else parse_output_type(outputs)
     brief = runner.find_interrupted_task(run_id)
     if output_type and brief.agent.outputs != output_type.outputs:
@@ -88,7 +70,6 @@ async def resume_task(
 
 
 async def read_reports(runner: SessionRunner) -> list[RecordedTask]:
-    """Read the runs without a parent from the record; see `Session.reports`."""
     found: dict[str, RecordedTask] = {}
     journal = runner.resources.services.journal
     async for event in journal.read(types=(RunStarted, RunFinished)):
@@ -114,7 +95,6 @@ async def run_tasks(
     budget: Budget | None,
     parallel: int,
 ) -> list[Report[Outputs]]:
-    """Run one task per prompt, `parallel` at a time; see `Session.map`."""
     check_amount("parallel", parallel, "map", is_count=True, minimum=1)
     specification, output_type = add_outputs(runner.briefs.select_agent(agent), outputs)
     # All prompts are checked before the first task starts.
@@ -140,7 +120,6 @@ async def stream_tasks(
     budget: Budget | None,
     parallel: int,
 ) -> AsyncGenerator[Report[Outputs]]:
-    """Run one task per prompt while prompts arrive, and yield the reports in their order."""
     check_amount("parallel", parallel, "map", is_count=True, minimum=1)
     specification, output_type = add_outputs(runner.briefs.select_agent(agent), outputs)
     stream = _TaskStream(runner, specification, output_type, budget, parallel)
@@ -208,7 +187,6 @@ class _TaskStream:
         return self._started.popleft()
 
     async def stop(self) -> None:
-        """Cancel the tasks that still run, and wait for them."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

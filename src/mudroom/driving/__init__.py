@@ -37,8 +37,9 @@ Example:
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from .._platform.imports import load_later
 
 if TYPE_CHECKING:
     from .._adapters.journals.sessions import delete_session
@@ -53,32 +54,6 @@ if TYPE_CHECKING:
     from .listening import Listener, ListenOptions, Refusal, ServerAddress
     from .questions import Question, Questions
     from .turn import Turn, check_outputs, check_prompt
-
-# A server answers its first request before it imports what a session needs.
-_EXPORTS = {
-    "ConnectionLimits": ".._platform.connection_limits",
-    "FairSlots": ".fair_slots",
-    "ListenOptions": ".listening",
-    "Listener": ".listening",
-    "McpControls": ".._session.controls",
-    "Notice": ".._core.notices",
-    "Peer": ".._peers",
-    "PeerGone": ".._peers",
-    "Question": ".questions",
-    "Questions": ".questions",
-    "Refusal": ".listening",
-    "RunControls": ".._session.controls",
-    "ServerAddress": ".listening",
-    "SessionDriver": ".driver",
-    "SessionStart": ".driver",
-    "Turn": ".turn",
-    "check_outputs": ".turn",
-    "check_prompt": ".turn",
-    "delete_session": ".._adapters.journals.sessions",
-    "explain_mismatch": ".._core.schemas",
-    "make_private_file": ".._platform.private_files",
-    "replace_private_file": ".._platform.private_files",
-}
 
 __all__ = [
     "ConnectionLimits",
@@ -105,10 +80,21 @@ __all__ = [
     "replace_private_file",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_EXPORTS[name], __name__), name)
-    globals()[name] = value
-    return value
+# A server answers its first request before it imports what a session needs.
+__getattr__ = load_later(
+    __name__,
+    {
+        "._adapters.journals.sessions": "delete_session",
+        "._core.notices": "Notice",
+        "._core.schemas": "explain_mismatch",
+        "._peers": "Peer PeerGone",
+        "._platform.connection_limits": "ConnectionLimits",
+        "._platform.private_files": "make_private_file replace_private_file",
+        "._session.controls": "McpControls RunControls",
+        "driver": "SessionDriver SessionStart",
+        "fair_slots": "FairSlots",
+        "listening": "ListenOptions Listener Refusal ServerAddress",
+        "questions": "Question Questions",
+        "turn": "Turn check_outputs check_prompt",
+    },
+)

@@ -162,8 +162,7 @@ class Listener:
             try:
                 self._port = await stack.enter_async_context(listening)
             except OSError as error:
-                failure = make_listen_error(options, error)
-                raise failure from error
+                raise make_listen_error(options, error) from error
             yield self.address
 
     def open_socket(self) -> socket.socket:
@@ -204,7 +203,21 @@ class Listener:
             host: the header Host, "" if it is missing.
             origin: the header Origin, None if it is missing.
         """
-        return find_refusal(self.options, self._port, host=host, origin=origin)
+        options = self.options
+        is_tls = bool(options.tls_cert) or options.is_behind_proxy
+        default_port = "443" if is_tls else "80"
+        names = options.host_names
+        if not is_own_host(host, options.host, self._port, names=names, default_port=default_port):
+            return Refusal(
+                421,
+                "wrong_host",
+                "the server is not known by this host name. Use its address, or start it with "
+                "--host-name",
+            )
+        own_origin = f"http{'s' if is_tls else ''}://{host}"
+        if origin is not None and origin not in (own_origin, *options.allowed_origins):
+            return Refusal(403, "wrong_origin", "a page of another site sent this request")
+        return None
 
 
 def check_listen_options(options: ListenOptions) -> None:
@@ -270,31 +283,6 @@ def make_address(options: ListenOptions, port: int) -> ServerAddress:
     scheme = "https" if options.tls_cert else "http"
     host = _SHOWN_HOSTS.get(options.host, options.host)
     return ServerAddress(f"{scheme}://{_join(host, port)}", port)
-
-
-def find_refusal(
-    options: ListenOptions, port: int, *, host: str, origin: str | None
-) -> Refusal | None:
-    """Return why a request is refused: it is for another host, or from a page of another site.
-
-    Arguments:
-        port: that the request came to.
-        host, origin: headers of the request.
-    """
-    is_tls = bool(options.tls_cert) or options.is_behind_proxy
-    default_port = "443" if is_tls else "80"
-    names = options.host_names
-    if not is_own_host(host, options.host, port, names=names, default_port=default_port):
-        return Refusal(
-            421,
-            "wrong_host",
-            "the server is not known by this host name. Use its address, or start it with "
-            "--host-name",
-        )
-    own_origin = f"http{'s' if is_tls else ''}://{host}"
-    if origin is not None and origin not in (own_origin, *options.allowed_origins):
-        return Refusal(403, "wrong_origin", "a page of another site sent this request")
-    return None
 
 
 def _join(host: str, port: int) -> str:

@@ -85,11 +85,7 @@ class Turn(Generic[Result]):
             self._preparing = None
 
     async def run(
-        self,
-        prompt: Prompt,
-        *,
-        outputs: OutputSpec[Any] = None,
-        model: str = "",
+        self, prompt: Prompt, *, outputs: OutputSpec[Any] = None, model: str = ""
     ) -> Report[Any] | None:
         """Give the session a prompt, as `Session.run` does. None if the turn was stopped before."""
         return await self.call(lambda session: session.run(prompt, outputs=outputs, model=model))

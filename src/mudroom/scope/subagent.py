@@ -51,11 +51,8 @@ MAX_SHOWN_ARGUMENTS = 250
 class MessageFeed:
     """Passes messages about one run to a function of the user, in order.
 
-    Arguments:
-        function: takes a text; may return an awaitable, which is awaited before the next call.
-
-    Attributes:
-        report: the run's report, None until it has ended. A caller who is cancelled gets no other.
+    The function may return an awaitable, which is awaited before the next call. A caller who is
+    cancelled gets the run's report only here.
     """
 
     def __init__(self, scope: str, function: Callable[[str], object]) -> None:
@@ -145,13 +142,7 @@ class RunScope(Protocol):
 
 
 class ScopeRuntime(Struct, frozen=True, kw_only=True):
-    """What a scope uses of an open session.
-
-    Arguments:
-        tools: the session's tools by name.
-        watch: see `Session.watch`.
-        run: executes the run of a scope.
-    """
+    """What a scope uses of an open session; `run` executes the run of a scope."""
 
     tools: Mapping[str, Tool]
     workspace: Workspace

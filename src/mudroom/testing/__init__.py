@@ -35,8 +35,9 @@ Example:
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from .._platform.imports import load_later
 
 if TYPE_CHECKING:
     from .._adapters.journals.memory import MemoryJournal, MemoryStore
@@ -45,22 +46,6 @@ if TYPE_CHECKING:
     from .clock import FakeClock, run_virtual
     from .fixtures import load_replay_model
     from .model_server import Fault, ModelServer, ServerRequest
-
-_EXPORTS = {
-    "Answer": ".._adapters.models.scripted",
-    "FakeClock": ".clock",
-    "Fault": ".model_server",
-    "MemoryJournal": ".._adapters.journals.memory",
-    "MemoryStore": ".._adapters.journals.memory",
-    "ModelServer": ".model_server",
-    "PromptCache": ".._adapters.models.prompt_cache",
-    "Request": ".._adapters.models.scripted",
-    "ScriptedModel": ".._adapters.models.scripted",
-    "ServerRequest": ".model_server",
-    "call": ".._adapters.models.scripted",
-    "load_replay_model": ".fixtures",
-    "run_virtual": ".clock",
-}
 
 __all__ = [
     "Answer",
@@ -78,8 +63,14 @@ __all__ = [
     "run_virtual",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_EXPORTS[name], __name__), name)
+__getattr__ = load_later(
+    __name__,
+    {
+        "._adapters.journals.memory": "MemoryJournal MemoryStore",
+        "._adapters.models.prompt_cache": "PromptCache",
+        "._adapters.models.scripted": "Answer Request ScriptedModel call",
+        "clock": "FakeClock run_virtual",
+        "fixtures": "load_replay_model",
+        "model_server": "Fault ModelServer ServerRequest",
+    },
+)

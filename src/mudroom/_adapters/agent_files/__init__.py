@@ -5,10 +5,10 @@ the files of the built-in agents.
 from __future__ import annotations
 
 import os
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..._core.agents import Agent
+from ..._platform.imports import load_later
 
 if TYPE_CHECKING:
     from .agents import (
@@ -34,18 +34,6 @@ if TYPE_CHECKING:
 
 BUILTIN_AGENTS = ("general", "explore", "plan")
 """Agents that always exist. An agent file replaces one if it is the user's, or trusted."""
-
-_MODULES = {
-    "agents": "LoadedAgents TEMPLATE_DESCRIPTION load_agent_file load_agent_files parse_agent_keys",
-    "commands": "check_commands load_commands",
-    "context_files": "ContextFiles load_context_files",
-    "declared_servers": "DeclaredServer may_declare_servers may_have_rights",
-    "fields": "fold_name normalize_name",
-    "output_styles": "NO_STYLE OutputStyle apply_style find_style load_output_styles",
-    "safe_read": "Diagnostic Severity count_by_severity find_files join_repeated",
-    "skills": "Skill load_skill load_skills",
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022  (by theme)
     "BUILTIN_AGENTS",
@@ -79,12 +67,22 @@ __all__ = [  # noqa: RUF022  (by theme)
     "find_files",
 ]
 
-
-# Imported at first use, for a quick start: built-in agents need none of these modules.
-def __getattr__(name: str) -> object:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
+# For a quick start: built-in agents need none of these modules.
+__getattr__ = load_later(
+    __name__,
+    {
+        "agents": (
+            "LoadedAgents TEMPLATE_DESCRIPTION load_agent_file load_agent_files parse_agent_keys"
+        ),
+        "commands": "check_commands load_commands",
+        "context_files": "ContextFiles load_context_files",
+        "declared_servers": "DeclaredServer may_declare_servers may_have_rights",
+        "fields": "fold_name normalize_name",
+        "output_styles": "NO_STYLE OutputStyle apply_style find_style load_output_styles",
+        "safe_read": "Diagnostic Severity count_by_severity find_files join_repeated",
+        "skills": "Skill load_skill load_skills",
+    },
+)
 
 
 def load_builtin_agent(name: str) -> Agent:

@@ -138,8 +138,7 @@ class FormField(Struct, frozen=True):
     """One value a form asks for.
 
     Arguments:
-        choices: pairs of value and label for the kinds "choice" and "choices".
-        default: value used if the user gives none; None for no default.
+        choices: pairs of value and label.
         limits: values by name in JSON Schema, such as `minimum`.
     """
 
@@ -158,7 +157,6 @@ class FormField(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """The title, or the name if there is no title."""
         return self.title or self.name
 
 
@@ -187,7 +185,6 @@ class InputForm(Struct, frozen=True):
 
 
 def list_fields(form: InputForm) -> list[FormField]:
-    """List the fields of a form in the order of its schema."""
     properties = _as_table(form.schema.get("properties"))
     required = form.schema.get("required")
     names = cast("list[object]", required) if isinstance(required, list) else []
@@ -251,11 +248,10 @@ def parse_value(field: FormField, text: str) -> str | float | bool | list[str]:
 def _convert(field: FormField, text: str) -> str | float | bool | list[str]:
     if field.kind in ("number", "integer"):
         try:
-            number = float(text) if field.kind == "number" else int(text)
+            return float(text) if field.kind == "number" else int(text)
         except ValueError:
             article = "a number" if field.kind == "number" else "a whole number"
             raise ValueError(f"{text!r} is not {article}") from None
-        return number
     if field.kind == "boolean":
         if text.lower() not in ("yes", "no", "y", "n", "true", "false"):
             raise ValueError(f"{text!r} is neither yes nor no")
@@ -290,7 +286,6 @@ def _find_choice(field: FormField, text: str) -> str:
 
 
 def add_defaults(form: InputForm, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Fill in the defaults of fields without a value."""
     defaults = {
         field.name: field.default for field in list_fields(form) if field.default is not None
     }

@@ -23,9 +23,7 @@ class Board(Protocol):
         description: str = "",
         blockers: Sequence[int] = (),
         metadata: Mapping[str, Any] | None = None,
-    ) -> BoardAnswer:
-        """Add a task."""
-        ...
+    ) -> BoardAnswer: ...
 
     async def update_task(
         self, key: str, run_id: str, task_id: int, change: TaskChange
@@ -37,9 +35,7 @@ class Board(Protocol):
         """Return all tasks in the order of their ids."""
         ...
 
-    async def get_task(self, task_id: int) -> BoardTask:
-        """Return one task."""
-        ...
+    async def get_task(self, task_id: int) -> BoardTask: ...
 
     async def claim_next(
         self, run_id: str, owner: str, agent: str, without: Collection[int] = ()
@@ -47,9 +43,6 @@ class Board(Protocol):
         """Claim the next ready task for a run that starts with it; None if there is none.
 
         Called again for the same run, it returns the task the run already holds.
-
-        Arguments:
-            without: ids of tasks to skip.
         """
         ...
 
@@ -61,11 +54,7 @@ class Board(Protocol):
         ...
 
     async def release(self, run_id: str, keep: int = 0) -> None:
-        """Return a finished child's tasks to the board.
-
-        Arguments:
-            keep: id of a task to leave for `end_claim`.
-        """
+        """Return a finished child's tasks to the board, except `keep`, which `end_claim` ends."""
         ...
 
 
@@ -112,7 +101,6 @@ class BoardTask(Struct, frozen=True, kw_only=True):
 
     @property
     def agent(self) -> str:
-        """Name of the agent whose runs may claim the task, "" for all."""
         return self.metadata.get("agent", "")
 
     @property
@@ -123,7 +111,6 @@ class BoardTask(Struct, frozen=True, kw_only=True):
 
     @property
     def is_ready(self) -> bool:
-        """Return whether a run can claim it."""
         return self.status == "pending" and not self.waits_for
 
 
@@ -132,7 +119,6 @@ class TaskChange(Struct, frozen=True, kw_only=True):
 
     Arguments:
         status: "in_progress" claims the task for the run; "pending" returns it.
-        agent: name of the agent of the run.
         blockers: further tasks it depends on. blocks: further tasks that depend on it.
         metadata: values to change; None removes one.
     """
@@ -148,11 +134,7 @@ class TaskChange(Struct, frozen=True, kw_only=True):
 
 
 class BoardAnswer(Struct, frozen=True, omit_defaults=True):
-    """The answer to a change: the changed task, and ids of the tasks that became ready.
-
-    Arguments:
-        is_deleted: true if the task is no longer on the board.
-    """
+    """The answer to a change: the changed task, and ids of the tasks that became ready."""
 
     task: BoardTask
     ready: tuple[int, ...] = ()
@@ -160,13 +142,7 @@ class BoardAnswer(Struct, frozen=True, omit_defaults=True):
 
 
 def update_claims(claims: dict[int, str], detail: Mapping[str, Any]) -> bool:
-    """Update a run's claimed tasks from the detail of a tool result.
-
-    Return whether the call changed the board.
-
-    Arguments:
-        claims: subjects of the claimed tasks by id, updated in place.
-    """
+    """Update claims, subjects by task id, from a tool result; return whether the board changed."""
     task = detail.get(CLAIM_DETAIL)
     if task is None:
         return False

@@ -112,7 +112,6 @@ class MergedFile(Struct, frozen=True):
     """A file a merge writes or removes.
 
     Arguments:
-        path: relative to the workspace.
         before: id of the current content; "" for no file.
         after: id of the merged content; "" to remove the file.
         mode: git's mode (type and permission bits) of the merged file, or of the removed one. The
@@ -158,24 +157,20 @@ class MergeConflict(Struct, frozen=True):
 
     @property
     def file(self) -> FileConflict:
-        """The conflict as it is recorded."""
         paths = self.paths or (self.path,)
         return FileConflict(self.path, self.kind, paths, self.base, self.version)
 
 
 class MergeChoice(Struct, frozen=True):
-    """A decision about conflicts.
+    """A decision about conflicts: whose version is taken, "parent" or "child"; "" decides nothing.
 
-    Arguments:
-        side: "parent" or "child", whose version is taken; "" decides nothing.
-        paths: the files it is about; empty for all files with conflicts.
+    Without paths, it is about all files with conflicts.
     """
 
     side: str = ""
     paths: tuple[str, ...] = ()
 
     def covers(self, path: str) -> bool:
-        """Return whether the decision applies to a file."""
         return bool(self.side) and (not self.paths or path in self.paths)
 
 
@@ -231,7 +226,6 @@ class FilesLostError(WorkspaceError):
 
 
 def explain_lost_files(spec: WorkspaceSpec) -> str:
-    """Word the error of a run whose changed files are on another machine."""
     return (
         f"run {spec.owner} changed files on another machine, and they are not here; it began on "
         f"{spec.machine} with the tree {spec.tree}"
@@ -247,10 +241,9 @@ class FileTrees(Protocol):
         ...
 
     def store_work(self, written: Sequence[str] = ()) -> Work:
-        """Store the files of an isolated environment. Raises WorkspaceError.
+        """Store an isolated environment's work. Raises WorkspaceError.
 
-        Arguments:
-            written: paths written by file tools; they count as work even if git ignores them.
+        Files in `written`, which file tools wrote, count as work even if git ignores them.
         """
         ...
 
@@ -267,19 +260,11 @@ class FileTrees(Protocol):
         ...
 
     def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
-        """Pack trees into a file for another machine. Raises WorkspaceError.
-
-        Arguments:
-            known: trees the other machine already has.
-            path: path of the new file.
-        """
+        """Pack trees, without those that the other machine has, into a new file at `path`."""
         ...
 
     def add_work(self, run_id: str, work: Work, path: str) -> None:
-        """Store work sent by another machine under the id of its run.
-
-        Arguments:
-            path: a file written by `pack_trees`.
+        """Store work that another machine sent in a file of `pack_trees`, under the id of its run.
 
         Raises WorkspaceError if the file is damaged or incomplete.
         """
@@ -303,19 +288,12 @@ class FileTrees(Protocol):
     ) -> MergePlan:
         """Merge a child's work with the current files of this environment, writing nothing.
 
-        Arguments:
-            choice: decides conflicts.
-            after: an earlier plan, if the new plan is to include its work.
-
-        Raises WorkspaceError if git fails.
+        `after`: an earlier plan, whose work the new one includes. Raises WorkspaceError.
         """
         ...
 
     def open_tree(self, tree: str) -> AbstractAsyncContextManager[Sandbox]:
-        """Open a sandbox with the files of a tree.
-
-        Raises WorkspaceError on entry.
-        """
+        """Open a sandbox with the files of a tree. Raises WorkspaceError on entry."""
         ...
 
     def land(self, files: Sequence[MergedFile], on_staged: Callable[[], object]) -> None:
@@ -344,10 +322,5 @@ class FileTrees(Protocol):
     def list_overlaps(
         self, works: Mapping[str, Work], conflicts: Mapping[str, str]
     ) -> Sequence[Overlap]:
-        """List the files that at least two runs changed, sorted by path.
-
-        Arguments:
-            works: work by run id.
-            conflicts: kinds of the files that could not be merged, by path.
-        """
+        """List the files that at least two runs changed, sorted by path."""
         ...

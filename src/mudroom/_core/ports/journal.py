@@ -216,8 +216,7 @@ def select_session(text: str, ids: Sequence[str], names: Iterable[tuple[str, str
         by_name.setdefault(name, session)
     if text in by_name:
         return by_name[text]
-    error: UnknownName = _make_unknown_error(text, ids, by_name)
-    raise error
+    raise _make_unknown_error(text, ids, by_name)
 
 
 def make_missing_session_error(session: str) -> UnknownName:

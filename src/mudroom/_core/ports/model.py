@@ -124,7 +124,6 @@ class RequestSlot(Struct, eq=False):
     Arguments:
         sent_at: when it was granted, on the monotonic clock.
         unanswered_when_sent: number of requests in flight at that time, including this one.
-        is_answered: true once the request has ended.
         number: id of the slot between processes, 0 within one process.
     """
 
@@ -137,9 +136,7 @@ class RequestSlot(Struct, eq=False):
 class RateLimiter(Protocol):
     """A queue that all requests to one provider pass through."""
 
-    def acquire_now(self) -> RequestSlot | None:
-        """Return a slot if a request may be sent at once, else None."""
-        ...
+    def acquire_now(self) -> RequestSlot | None: ...
 
     async def acquire(self) -> RequestSlot:
         """Wait until a request may be sent, and return its slot.
@@ -149,11 +146,7 @@ class RateLimiter(Protocol):
         ...
 
     def record_accepted(self, slot: RequestSlot, room: int | None = None) -> None:
-        """Record that the provider accepted a request.
-
-        Arguments:
-            room: how many more requests the provider says it will accept; None if it does not say.
-        """
+        """Record that a request was accepted. `room`: how many more the provider says it takes."""
         ...
 
     def record_refused(self, slot: RequestSlot, retry_after: float) -> None:

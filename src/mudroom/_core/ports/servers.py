@@ -96,39 +96,23 @@ class ServerResource(Struct, frozen=True):
 class SessionServers(ToolServers, Protocol):
     """The servers of a session, in the process that runs them."""
 
-    def list_prompts(self) -> Sequence[ServerPrompt]:
-        """Return the prompts known so far."""
-        ...
+    def list_prompts(self) -> Sequence[ServerPrompt]: ...
 
-    def list_resources(self) -> Sequence[ServerResource]:
-        """Return the resources known so far."""
-        ...
+    def list_resources(self) -> Sequence[ServerResource]: ...
 
     async def find_prompt(self, name: str) -> ServerPrompt:
         """Find a prompt, starting its server if needed. Raises UnknownName, MudroomError."""
         ...
 
-    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
-        """Return the text of a prompt. Raises UnknownName, MudroomError."""
-        ...
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> str: ...
 
-    async def read_resource(self, server: str, uri: str) -> str:
-        """Return the text of a resource. Raises UnknownName, MudroomError."""
-        ...
+    async def read_resource(self, server: str, uri: str) -> str: ...
 
     async def call_tool(self, server: str, tool: str, arguments: dict[str, Any]) -> ToolResult:
-        """Call a tool outside a run, starting its server if needed.
-
-        Arguments:
-            tool: the tool's name on the server, without a prefix.
-
-        Raises UnknownName, MudroomError.
-        """
+        """Call a tool, by its name on the server, outside a run. Starts the server if needed."""
         ...
 
-    def list_states(self) -> Sequence[ServerStatus]:
-        """Return the state of each server."""
-        ...
+    def list_states(self) -> Sequence[ServerStatus]: ...
 
     async def restart(self, name: str) -> None:
         """Stop a server and start it again; calls in progress fail. Raises MudroomError."""

@@ -148,10 +148,7 @@ class ToolContext(Protocol):
         ...
 
     async def run_detachable(
-        self,
-        title: str,
-        work: Coroutine[Any, Any, ToolResult],
-        on_detach: Callable[[], object],
+        self, title: str, work: Coroutine[Any, Any, ToolResult], on_detach: Callable[[], object]
     ) -> ToolResult:
         """Run work that the user may send to the background, and return the call's result.
 
@@ -213,9 +210,7 @@ class ToolServers(Protocol):
         ...
 
     @property
-    def tools(self) -> Mapping[str, Tool]:
-        """The tools known so far, by name."""
-        ...
+    def tools(self) -> Mapping[str, Tool]: ...
 
     async def load(self, patterns: Sequence[str]) -> tuple[str, ...]:
         """Load the tools the patterns match; return a line for each failure."""
@@ -228,9 +223,7 @@ class ToolServers(Protocol):
         """
         ...
 
-    async def close(self) -> None:
-        """Stop all servers."""
-        ...
+    async def close(self) -> None: ...
 
 
 Toolbox = Mapping[str, Tool]

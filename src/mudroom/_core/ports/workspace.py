@@ -107,12 +107,7 @@ class Workspace(Protocol):
         ...
 
     def write(
-        self,
-        path: str,
-        data: bytes,
-        *,
-        mode: int | None = None,
-        check: ContentCheck | None = None,
+        self, path: str, data: bytes, *, mode: int | None = None, check: ContentCheck | None = None
     ) -> bool:
         """Write a whole file atomically, creating missing folders. Return True if it is new.
 
@@ -185,12 +180,7 @@ class WorkspaceWrapper:
         return self.inner.read(path, offset, size)
 
     def write(
-        self,
-        path: str,
-        data: bytes,
-        *,
-        mode: int | None = None,
-        check: ContentCheck | None = None,
+        self, path: str, data: bytes, *, mode: int | None = None, check: ContentCheck | None = None
     ) -> bool:
         return self.inner.write(path, data, mode=mode, check=check)
 

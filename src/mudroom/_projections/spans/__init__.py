@@ -9,10 +9,10 @@ one before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ..._core.events import (
     AnyEvent,
@@ -29,10 +29,11 @@ from ..._core.events import (
     TurnFinished,
     TurnStarted,
 )
+from ..._core.json_values import map_texts
 from ..._core.messages import (
+    AssistantBlock,
     AssistantMessage,
     ImageBlock,
-    ProviderBlock,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
@@ -70,10 +71,6 @@ _CHUNKS = ("text", "thinking", "call")
 """Kinds of deltas that are a part of an answer."""
 
 
-def _find_no_server(_: str) -> None:
-    return None
-
-
 class SessionSpans:
     """Folds a session's events into spans.
 
@@ -81,8 +78,7 @@ class SessionSpans:
         session: id of the session, for a record without its opening.
         capture: writes texts of prompts, answers and tool calls; None leaves them out.
         redact: removes secrets from the texts of errors.
-        find_server: returns the host and port that a model string is requested from, None if they
-            are not known.
+        find_server: returns the host and port that a model string is requested from.
     """
 
     def __init__(
@@ -91,7 +87,7 @@ class SessionSpans:
         *,
         capture: ContentCapture | None = None,
         redact: Callable[[str], str] = str,
-        find_server: Callable[[str], tuple[str, int] | None] = _find_no_server,
+        find_server: Callable[[str], tuple[str, int] | None] = lambda model: None,
     ) -> None:
         self._ids = TraceIds(session)
         self._find_server = find_server
@@ -105,7 +101,6 @@ class SessionSpans:
         self._miss: Miss | None = None
 
     def apply(self, event: AnyEvent) -> list[Span]:
-        """Add the next event, and return the spans that it ends."""
         if isinstance(event, Delta):
             run = self._runs.get(event.run)
             if run and run.turn and run.turn.first_chunk_at is None and event.kind in _CHUNKS:
@@ -178,12 +173,10 @@ class SessionSpans:
         return SpanContext(self._ids.make_trace_id(brief.run_id), span_id)
 
     def _describe_head(self, run: RunSpans, event: StoredEvent) -> None:
-        if self._capture is None or not isinstance(event, RunStarted | RunResumed):
-            return
-        if event.head is None:
-            return
-        self._head_parts.update(event.head.parts)
-        run.attributes.update(self._capture.describe_head(event.head, self._head_parts))
+        head = event.head if isinstance(event, RunStarted | RunResumed) else None
+        if self._capture and head:
+            self._head_parts.update(head.parts)
+            run.attributes.update(self._capture.describe_head(head, self._head_parts))
 
     def _apply_to_run(self, run: RunSpans, event: StoredEvent) -> list[Span]:
         match event:
@@ -298,17 +291,12 @@ Message = dict[str, Any]
 
 
 class ContentCapture:
-    """Writes texts as attributes: without secrets, and not too long.
-
-    Arguments:
-        redact: removes secrets from a text.
-    """
+    """Writes texts as attributes: without secrets, and not too long."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
 
     def describe_input(self, messages: Sequence[Message]) -> Attributes:
-        """Describe the messages that a request adds to the one before."""
         return {"gen_ai.input.messages": self._encode(messages)} if messages else {}
 
     def describe_output(self, answer: AssistantMessage, finish_reason: str) -> Attributes:
@@ -321,23 +309,16 @@ class ContentCapture:
         return {"gen_ai.output.messages": self._encode([message])} if text else {}
 
     def describe_title(self, description: str) -> Attributes:
-        """Describe a run in its few words."""
         return {"mudroom.run.description": self._redact(description)} if description else {}
 
     def describe_arguments(self, call: ToolCallBlock) -> Attributes:
         return {"gen_ai.tool.call.arguments": self._encode(get_sendable_arguments(call))}
 
     def describe_result(self, result: ToolResult) -> Attributes:
-        """Describe a tool call's result, as the model reads it."""
         text = append_placeholders(result.text, result.images)
         return {"gen_ai.tool.call.result": _cut(self._redact(text), MAX_BYTES)}
 
     def describe_head(self, head: RequestHead, parts: Mapping[str, object]) -> Attributes:
-        """Describe a run's system prompt and tools.
-
-        Arguments:
-            parts: system prompts and tools of the record, by id.
-        """
         attributes: Attributes = {}
         system = parts.get(head.system)
         if isinstance(system, str) and system:
@@ -345,27 +326,19 @@ class ContentCapture:
         tools = [parts.get(name) for name in head.tools]
         described = [tool for tool in tools if isinstance(tool, ToolDescription)]
         if described:
-            definitions = [
-                {
-                    "type": "function",
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                }
-                for tool in described
-            ]
+            definitions = [{"type": "function", **asdict(tool)} for tool in described]
             attributes["gen_ai.tool.definitions"] = self._encode(definitions)
         return attributes
 
     def _encode(self, value: object) -> str:
         """Encode a value as JSON of at most MAX_BYTES; longer texts in it are cut."""
-        clean = _map_texts(value, self._redact)
+        clean = map_texts(value, self._redact)
         longest = MAX_BYTES
         data = msgspec.json.encode(clean)
         while len(data) > MAX_BYTES and longest > _MIN_TEXT:
             longest //= 2
             limit = longest
-            data = msgspec.json.encode(_map_texts(clean, lambda text, n=limit: _cut(text, n)))
+            data = msgspec.json.encode(map_texts(clean, lambda text, n=limit: _cut(text, n)))
         if len(data) > MAX_BYTES:
             data = msgspec.json.encode({"cut": f"{len(data):,} bytes"})
         return data.decode()
@@ -376,7 +349,6 @@ def make_text(text: str) -> Message:
 
 
 def make_user_message(blocks: Iterable[TextBlock | ImageBlock]) -> Message:
-    """Make a user message from blocks; a placeholder stands for each image."""
     texts = [block.text if isinstance(block, TextBlock) else block.placeholder for block in blocks]
     return {"role": "user", "parts": [make_text(text) for text in texts]}
 
@@ -387,33 +359,18 @@ def make_tool_message(call_id: str, result: ToolResult) -> Message:
     return {"role": "tool", "parts": [part]}
 
 
-def _convert_block(block: object) -> list[Message]:
+def _convert_block(block: AssistantBlock) -> list[Message]:
     if isinstance(block, TextBlock):
         return [make_text(block.text)]
-    if isinstance(block, ThinkingBlock):
-        return [{"type": "reasoning", "content": block.text}] if block.text else []
-    if isinstance(block, ProviderBlock):
-        return [make_text(block.text)] if block.text else []
     if isinstance(block, ToolCallBlock):
         arguments = get_sendable_arguments(block)
         return [{"type": "tool_call", "id": block.id, "name": block.name, "arguments": arguments}]
-    return []
-
-
-def _map_texts(value: object, change: Callable[[str], str]) -> object:
-    """Change every text in a JSON value, but not its keys."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict):
-        items = cast("dict[str, object]", value).items()
-        return {key: _map_texts(item, change) for key, item in items}
-    if isinstance(value, list | tuple):
-        return [_map_texts(item, change) for item in cast("Sequence[object]", value)]
-    return value
+    if isinstance(block, ThinkingBlock):
+        return [{"type": "reasoning", "content": block.text}] if block.text else []
+    return [make_text(block.text)] if block.text else []
 
 
 def _cut(text: str, limit: int) -> str:
-    """Cut a text after at most `limit` bytes."""
     data = text.encode("utf-8", "replace")
     if len(data) <= limit:
         return text
@@ -425,13 +382,10 @@ class RunSpans:
 
     Attributes:
         ids: ids of the session that executes the run: another one in a fork.
-        span: of the run.
-        is_cut: true if that span has ended, but not the run.
+        is_cut: true if the run's span has ended, but not the run.
         turn: span of the model call that works.
         calls: spans of the tool calls that work, by call id.
-        finished_calls: ids of the others.
         new_messages: messages for the next request.
-        finish_reasons: of the last answer.
     """
 
     def __init__(self, brief: Brief, ids: TraceIds, parent: SpanContext | None, at: float) -> None:
@@ -459,7 +413,6 @@ class RunSpans:
         return self.span.attributes
 
     def make_context(self, span_id: int) -> SpanContext:
-        """Make the ids of another span in the same trace."""
         return replace(self.context, span_id=span_id)
 
     def add_link(self, other: SpanContext) -> None:
@@ -481,11 +434,7 @@ class RunSpans:
         return OpenSpan(span)
 
     def begin_part(self, ids: TraceIds, at: float, last_at: float) -> list[Span]:
-        """Begin the run's span in another process; return what that ends.
-
-        Arguments:
-            ids: those of the process. last_at: time of the last event before.
-        """
+        """Begin the run's span in another process; return the spans that this ends."""
         ended = self.cut(last_at)
         before = self.context
         if ids.session != self.ids.session:
@@ -538,7 +487,6 @@ class RunSpans:
         return call
 
     def end_calls(self, at: float) -> list[Span]:
-        """End the spans of the tool calls that got no result."""
         ended = [call.close(at, INTERRUPTED) for call in self.calls.values()]
         self.calls = {}
         return ended

@@ -23,12 +23,6 @@ Attributes = dict[str, AttributeValue]
 
 
 class SpanEvent(Struct, frozen=True):
-    """Something that happened in a span.
-
-    Arguments:
-        at: seconds since 1970.
-    """
-
     name: str
     at: float
     attributes: Attributes = {}
@@ -38,15 +32,11 @@ class Span(Struct, frozen=True, kw_only=True):
     """A part of the work of a session: a run, a model call or a tool call.
 
     Arguments:
-        context: its ids.
         parent_id: id of the span above it, 0 for none.
         has_outer_parent: true if that span belongs to another program.
-        is_request: true for a request to a model.
         started_at, ended_at: seconds since 1970.
         first_chunk_at: when the first part of the model's answer arrived; None for a span made from
             a record, which does not have the parts.
-        error: text of the failure. has_failed: whether it failed.
-        links: related spans.
     """
 
     context: SpanContext
@@ -65,12 +55,7 @@ class Span(Struct, frozen=True, kw_only=True):
 
 
 class OpenSpan:
-    """A span that has not ended.
-
-    Attributes:
-        span: the facts known at its start.
-        attributes, events, first_chunk_at: those of its end, added while it is open.
-    """
+    """A span that has not ended, with the attributes and events of its end."""
 
     def __init__(self, span: Span) -> None:
         self.span = span
@@ -79,11 +64,6 @@ class OpenSpan:
         self.first_chunk_at: float | None = None
 
     def close(self, at: float, error_type: str = "", error: str = "") -> Span:
-        """End the span.
-
-        Arguments:
-            error_type: how it failed, "" if it did not. error: the text of the failure.
-        """
         if error_type:
             self.attributes["error.type"] = error_type
         return replace(
@@ -120,17 +100,13 @@ _FINISH_REASONS = {
 
 
 def split_model(model: str) -> tuple[str, str]:
-    """Split a model string into provider and model.
-
-    If there are several models, the first is used.
-    """
+    """Split a model string into provider and model, the first of several."""
     first = model.partition(",")[0]
     provider, colon, name = first.partition(":")
     return _PROVIDERS.get(provider, provider), name if colon else first
 
 
 def describe_run(session: str, brief: Brief) -> Attributes:
-    """Describe a run by the facts known at its start."""
     provider, model = split_model(brief.model)
     attributes: Attributes = {
         **_describe_operation("invoke_agent", "AGENT", session, brief.run_id),
@@ -150,7 +126,6 @@ def describe_run(session: str, brief: Brief) -> Attributes:
 
 
 def describe_turn(session: str, brief: Brief, turn: int) -> Attributes:
-    """Describe a model call by the facts known at its start."""
     provider, model = split_model(brief.model)
     return {
         **_describe_operation("chat", "LLM", session, brief.run_id),
@@ -163,7 +138,6 @@ def describe_turn(session: str, brief: Brief, turn: int) -> Attributes:
 
 
 def describe_answer(answer: AssistantMessage) -> Attributes:
-    """Describe a model call by its answer."""
     attributes: Attributes = {
         "gen_ai.response.finish_reasons": (_FINISH_REASONS[answer.stop_reason],),
         **describe_usage(answer.usage),
@@ -180,7 +154,6 @@ def describe_answer(answer: AssistantMessage) -> Attributes:
 
 
 def describe_miss(miss: Miss) -> Attributes:
-    """Describe what a request did not read from the provider's cache."""
     return {
         "mudroom.cache.missed_tokens": miss.tokens,
         "mudroom.cache.miss_reason": miss.reason.value,
@@ -188,7 +161,6 @@ def describe_miss(miss: Miss) -> Attributes:
 
 
 def describe_cache(use: CacheUse) -> Attributes:
-    """Describe the use of the provider's cache by a run; nothing if none was reported."""
     if use.share is None or not (use.read_tokens or use.written_tokens):
         return {}
     attributes: Attributes = {"mudroom.cache.read_share": use.share}
@@ -198,7 +170,6 @@ def describe_cache(use: CacheUse) -> Attributes:
 
 
 def describe_usage(usage: Usage) -> Attributes:
-    """Describe the tokens, and the price if the provider states it."""
     attributes: Attributes = {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -215,7 +186,6 @@ def describe_usage(usage: Usage) -> Attributes:
 
 
 def describe_call(session: str, brief: Brief, call_id: str, tool: str) -> Attributes:
-    """Describe a tool call by the facts known at its start."""
     name = normalize_tool_name(tool)
     attributes: Attributes = {
         **_describe_operation("execute_tool", "TOOL", session, brief.run_id),
@@ -230,7 +200,6 @@ def describe_call(session: str, brief: Brief, call_id: str, tool: str) -> Attrib
 
 
 def find_call_error(result: ToolResult, *, is_refused: bool) -> str:
-    """Name how a tool call failed, "" if it did not."""
     if is_refused:
         return "refused"
     if not result.error:
@@ -242,23 +211,29 @@ def make_span_event(event: StoredEvent) -> SpanEvent | None:
     """Convert a recorded event to an event in a span, if it is of such a kind."""
     match event:
         case ModelCallRetried():
-            attributes: Attributes = {"mudroom.attempt": event.attempt}
-            attributes["mudroom.delay_seconds"] = event.delay
+            attributes: Attributes = {
+                "mudroom.attempt": event.attempt,
+                "mudroom.delay_seconds": event.delay,
+            }
             if event.status:
                 attributes["http.response.status_code"] = event.status
             return SpanEvent("mudroom.model_call_retried", event.at, attributes)
         case Compacted():
-            attributes = {"mudroom.cause": event.cause}
-            attributes["mudroom.tokens_before"] = event.before
-            attributes["mudroom.tokens_after"] = event.after
+            attributes = {
+                "mudroom.cause": event.cause,
+                "mudroom.tokens_before": event.before,
+                "mudroom.tokens_after": event.after,
+            }
             return SpanEvent("mudroom.compacted", event.at, attributes)
         case WorkMerged():
-            attributes = {"mudroom.child": event.child, "mudroom.state": event.state}
-            attributes["mudroom.files"] = len(event.files)
+            attributes = {
+                "mudroom.child": event.child,
+                "mudroom.state": event.state,
+                "mudroom.files": len(event.files),
+            }
             return SpanEvent("mudroom.work_merged", event.at, attributes)
         case CheckFinished():
-            attributes = {"mudroom.exit_code": event.exit_code}
-            attributes["mudroom.seconds"] = event.seconds
+            attributes = {"mudroom.exit_code": event.exit_code, "mudroom.seconds": event.seconds}
             return SpanEvent("mudroom.check_finished", event.at, attributes)
         case _:
             return None

@@ -89,7 +89,7 @@ async def serve(link: RunLink) -> None:
 
 @cache
 def _prepare_process() -> None:
-    """Prepare this process for many runs; several sessions may share it."""
+    # Several sessions may share the process.
     collect_garbage_less_often()
     raise_open_file_limit()
 
@@ -119,8 +119,7 @@ async def _serve_session(link: RunLink, stream: MessageStream[ToProcess]) -> Non
 def _adapt_to_node(config: WorkerConfig, setup: ProcessSetup) -> tuple[WorkerConfig, ProcessSetup]:
     """Adapt both to a machine that does not see the folders: it has a state folder itself.
 
-    The task board and the earlier contents of files stay on the session's machine. Raises
-    UsageError if the folder cannot be made.
+    The task board and the earlier contents of files stay on the session's machine.
     """
     home = find_home(os.environ)
     folder = _find_node_folder(home, platform.node(), config.session)
@@ -145,7 +144,6 @@ class WorkerServices(NamedTuple):
     board: SessionBoard | None
 
     async def close(self) -> None:
-        """Close sandbox, models and board. Servers that an agent has were closed by its runs."""
         self.services.environments.shared.sandbox.close()
         await self.models.close()
         if self.board:
@@ -155,7 +153,6 @@ class WorkerServices(NamedTuple):
 def _collect_tools(
     setup: ProcessSetup, own: Sequence[Tool], board: Board | None, environments: SessionEnvironments
 ) -> dict[str, Tool]:
-    """Collect the tools of the runs; `own`: those of the caller."""
     permissions = setup.permissions
     tools = collect_tools(
         (
@@ -171,13 +168,6 @@ def _collect_tools(
         limits=setup.listing_limits,
     )
     return {name: tool for name, tool in tools.items() if not permissions.denies_tool(name)}
-
-
-def _load_own_tools(config: WorkerConfig, setup: ProcessSetup, link: SessionLink) -> list[Tool]:
-    """Load the caller's tools. Raises UsageError if one cannot be imported here."""
-    extend_import_path(config.import_path)
-    in_session = (make_session_tool(spec, link) for spec in setup.session_tools)
-    return [*load_tools(config.tool_references), *in_session]
 
 
 def _open_environments(
@@ -205,7 +195,6 @@ def _open_environments(
 def _open_node_environments(
     config: WorkerConfig, factory: EnvironmentFactory, link: SessionLink
 ) -> SessionEnvironments:
-    """Open the environments of a worker process that does not see the session's folder."""
     from ..._adapters.workers.remote.tree_transfer import TreeLink
     from ..._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces, remove_old_sessions
 
@@ -223,12 +212,7 @@ def _open_node_environments(
 
 
 def _find_node_folder(home: str, host: str, session: str) -> str:
-    """Return the folder for the files of a session on a machine.
-
-    Arguments:
-        home: mudroom's state folder on this machine; several machines may share it.
-        host: name of this machine. session: id of the session.
-    """
+    """Return a session's folder on a machine; several may share the state folder."""
     name = host.replace("/", "-").strip(".") or "node"
     # The id comes from another machine, and must not lead out of the folder.
     for part in (name, session):
@@ -237,29 +221,23 @@ def _find_node_folder(home: str, host: str, session: str) -> str:
     return os.path.join(home, "nodes", name, session)
 
 
-def _open_board(config: WorkerConfig, setup: ProcessSetup) -> SessionBoard | None:
-    if not setup.board_offer:
-        return None
-    return open_board(config.home, config.folder, config.session, is_owner=False)
-
-
 def build_worker_services(
     config: WorkerConfig, link: SessionLink, past_events: PastEvents
 ) -> WorkerServices:
-    """Build the services of the runs in a worker process.
-
-    Arguments:
-        past_events: events of runs that continue here; filled before each run.
-    """
+    """Build the services of the runs. `past_events` is filled before each run."""
     setup = _DECODER.decode(config.setup)
     if config.has_own_files:
         config, setup = _adapt_to_node(config, setup)
     environ = get_environ(setup)
     clock = SystemClock(setup.clock_start)
     models = _open_models(setup, link, environ, clock)
-    board = _open_board(config, setup)
+    board = None
+    if setup.board_offer:
+        board = open_board(config.home, config.folder, config.session, is_owner=False)
     environments = _open_environments(config, setup, link)
-    own_tools = _load_own_tools(config, setup, link)
+    extend_import_path(config.import_path)
+    in_session = (make_session_tool(spec, link) for spec in setup.session_tools)
+    own_tools = (*load_tools(config.tool_references), *in_session)
     journal = RemoteJournal(link)
     prices = PriceFile(config.home)
     services = SessionServices(

@@ -39,19 +39,10 @@ async def open_process_worker(
     board_offer: BoardOffer,
     clock: SystemClock,
 ) -> RemoteWorker:
-    """Open the worker of a session whose children run in worker processes.
-
-    Arguments:
-        home: mudroom's state folder. environ: the session's variables.
-        limits: what descriptions of tools may list.
-        models: the session's models.
-        board_offer: runs that have the tools for the task board.
-        clock: that of the session.
-
-    Raises UsageError, also for options that another process cannot use.
-    """
     tools = load_tools(options.tools)
-    _refuse_unsendable(options, services, tools)
+    _refuse_objects(options, tools)
+    if choose_worker(options).kind == "ray":
+        _refuse_secrets_of_servers(options, services)
     setup = _make_setup(options, services, tools, models)
     setup = replace(
         setup,
@@ -122,10 +113,7 @@ def _make_setup(
 
 
 def _make_hidden_check(services: SessionServices) -> Callable[[str], bool] | None:
-    """Return a function that tells which files may not leave this machine: none may read them.
-
-    Returns None if there are none.
-    """
+    """Return a function that tells which files may not leave this machine: none may read them."""
     policy = services.environments.shared.policy
     if isinstance(policy, RulePolicy) and policy.read_denials:
         return policy.denies_reading
@@ -133,19 +121,9 @@ def _make_hidden_check(services: SessionServices) -> Callable[[str], bool] | Non
 
 
 def _can_send_files() -> bool:
-    """Return whether files can be sent to machines that do not see the folder: git is needed."""
     from ..._adapters.workspaces.isolated.git import explain_unusable_git
 
     return not explain_unusable_git()
-
-
-def _refuse_unsendable(
-    options: SessionOptions, services: SessionServices, tools: Sequence[Tool]
-) -> None:
-    """Raise UsageError for options that another process cannot use or may not get."""
-    _refuse_objects(options, tools)
-    if choose_worker(options).kind == "ray":
-        _refuse_secrets_of_servers(options, services)
 
 
 def _refuse_objects(options: SessionOptions, tools: Sequence[Tool]) -> None:

@@ -26,28 +26,19 @@ class ProcessSetup(Struct, frozen=True, kw_only=True):
     """The options of a session, and the facts it knows about its folder and its models.
 
     A worker process reads no agent files and asks no model servers: another machine has others,
-    and these may have changed.
+    and these may have changed. For agents, texts, `child_models`, `spill_folder` and `trace_ids`,
+    see SessionServices.
 
     Arguments:
-        children, isolation, compaction, model_options, allow_net, sandbox, permissions: options of
-            the session that have values; the objects stay in its process.
         can_ask: whether the session has an approver.
         environ: variables with keys and addresses; None: those of the process.
         own_variables: variables that the process takes from its own environment, if `environ` has
             none of that name.
-        user_home: the user's home folder, for permission rules.
-        agents, skills, context_texts, environment_text, child_models: see SessionServices.
-        listing_limits: what descriptions of tools may list.
-        windows: context windows that local servers reported, by model string.
-        images: whether a model takes images, as local servers reported it, by model string.
+        windows, images: what local servers reported of models, by model string.
         bridged_models: names of models that the session's process calls for its workers.
-        servers: the servers of the session, None without any.
         own_servers: the configurations of servers that only one agent has.
         session_tools: tools of the caller that the session's process executes.
-        has_hooks: whether hooks of the session must be called.
-        spill_folder, trace_ids: see SessionServices.
         versions_folder: see FileVersions; "" if earlier contents of files are not kept.
-        board_offer: runs that have the tools for the task board; "" without a board.
         clock_start: see SystemClock; None for a process that may be on another machine.
     """
 
@@ -93,7 +84,6 @@ def leave_secrets_out(setup: ProcessSetup, environ: Mapping[str, str]) -> Proces
 
 
 def get_environ(setup: ProcessSetup) -> Mapping[str, str]:
-    """Return the variables of a session in this worker process."""
     if setup.environ is None:
         return os.environ
     if setup.own_variables == "all":

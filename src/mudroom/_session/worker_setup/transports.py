@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..._adapters.workers.process import ProcessTransport
-from ..._core.ports import WorkerProcesses, WorkerTransport
+from ..._core.ports import WorkerTransport
 from ..._core.type_checks import check_type
 from ...errors import UsageError
-from ..options import MAX_PROCESSES, SessionOptions, WorkerChoice, choose_worker, parse_worker
+from ..options import MAX_PROCESSES, SessionOptions, WorkerChoice, parse_worker
 
 if TYPE_CHECKING:
     from mudroom_fleet.shared_processes import SharedProcesses
@@ -25,22 +25,22 @@ SHARE_PROGRAM = "mudroom_fleet.shared_program:serve"
 async def connect(
     options: SessionOptions, environ: Mapping[str, str]
 ) -> tuple[WorkerTransport, int]:
-    """Return the transport to the worker processes of a session, and their number.
-
-    Raises UsageError.
-    """
-    if not isinstance(options.worker, str):
-        return _connect_to_workers(options.worker)
-    return await _open_transport(choose_worker(options), environ, RUN_PROGRAM)
+    workers = options.worker
+    if isinstance(workers, str):
+        return await _open_transport(parse_worker(workers), environ, RUN_PROGRAM)
+    if not isinstance(workers, Workers):
+        raise UsageError(
+            f"worker is no mudroom.Workers, but {type(workers).__name__}",
+            where="Session",
+            remedy="Pass what `async with Workers(...) as workers:` gives.",
+        )
+    return workers._connect()  # noqa: SLF001  (same module)
 
 
 async def _open_transport(
     choice: WorkerChoice, environ: Mapping[str, str], program: str
 ) -> tuple[WorkerTransport, int]:
-    """Return the transport to new worker processes, and their number.
-
-    Without a number in the choice there is one process per processor.
-    """
+    """Open new worker processes, by default one per processor, and return their number."""
     if choice.kind == "process":
         transport = ProcessTransport(make_command(program))
         return transport, choice.processes or os.cpu_count() or 1
@@ -56,11 +56,7 @@ async def _open_transport(
 
 
 def make_command(program: str) -> tuple[str, ...]:
-    """Return the command line of a worker process, without the number of its socket.
-
-    Arguments:
-        program: see `WorkerTransport`.
-    """
+    """Return the command line of a worker process, without the number of its socket."""
     # Without -P, Python imports modules of the current folder first, which may be a stranger's.
     return (sys.executable, "-P", "-m", "mudroom._session.worker_process", program)
 
@@ -132,7 +128,6 @@ class Workers:
                 self._processes = None
 
     def _connect(self) -> tuple[WorkerTransport, int]:
-        """Return the transport of a session that uses the processes, and their number."""
         from mudroom_fleet.shared_processes import SharedTransport
 
         if self._processes is None:
@@ -142,13 +137,3 @@ class Workers:
                 remedy="Open the session inside `async with Workers(...) as workers:`.",
             )
         return SharedTransport(self._processes), self._processes.size
-
-
-def _connect_to_workers(workers: WorkerProcesses) -> tuple[WorkerTransport, int]:
-    if not isinstance(workers, Workers):
-        raise UsageError(
-            f"worker is no mudroom.Workers, but {type(workers).__name__}",
-            where="Session",
-            remedy="Pass what `async with Workers(...) as workers:` gives.",
-        )
-    return workers._connect()  # noqa: SLF001  (same module)
