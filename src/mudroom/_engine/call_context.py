@@ -40,11 +40,8 @@ _MAX_SHOWN = 2_000
 class CallWrites:
     """The file writes of one call. Each is recorded before it happens.
 
-    Holds no reference to the call context, so no cycle keeps it in memory.
-
-    Attributes:
-        paths: files that the call wrote.
-        is_in_background: true if the call continues after its result.
+    Holds no reference to the call context, so no cycle keeps it in memory. `is_in_background` is
+    set when the call continues after its result.
     """
 
     def __init__(self, run: RunContext, call_id: str) -> None:
@@ -56,7 +53,6 @@ class CallWrites:
         self._before: dict[str, bytes | None] = {}
 
     def open_workspace(self) -> RecordedWorkspace:
-        """Return the files of the run."""
         inner = self._run.environment.workspace
         return RecordedWorkspace(inner, self._before_write, self._after_write)
 
@@ -162,11 +158,8 @@ class CallWrites:
 class CallContext:
     """The port ToolContext for one call.
 
-    Arguments:
-        call: None outside of a call, for `Tool.make_reminder`.
-        position: number of the call in its answer, from 1; or the last part of the id of a run that
-            the engine begins.
-        turn: turn of the call; None for the current one.
+    `call` is None outside of a call, for `Tool.make_reminder`. `position` is the number of the call
+    in its answer, from 1, or the last part of the id of a run that the engine begins.
     """
 
     def __init__(
@@ -189,7 +182,6 @@ class CallContext:
 
     @property
     def writes(self) -> list[str]:
-        """Files that the call wrote."""
         return self._writes.paths
 
     @property
@@ -199,7 +191,6 @@ class CallContext:
 
     @property
     def run_name(self) -> str:
-        """Name of the run if it is a named child, else ""."""
         return self.run.brief.name
 
     @property
@@ -208,7 +199,6 @@ class CallContext:
 
     @property
     def call_key(self) -> str:
-        """Session, run, turn and position of the call."""
         return f"{self.run.services.session}#{self.run_id}#{self.turn}.{self.position}"
 
     @property
@@ -237,12 +227,11 @@ class CallContext:
         return make_spill_file(folder, f"{self.run_id}-{self.turn}.{self.position}-{name}")
 
     def show_progress(self, line: str) -> None:
-        """Show a line about the progress of the call; see the port."""
         name = self.call.name if self.call else ""
         self.run.recorder.show_delta("progress", self.redact(f"{name}: {line}"))
 
     def show_output(self, text: str) -> None:
-        """Show the last lines of the output so far, and keep it; see the port."""
+        """Show the last lines of the output so far, and keep it as the result of a cut-off call."""
         text = self.redact(text)
         if self.call:
             self.run.turn.outputs[self.call.id] = text
@@ -250,7 +239,6 @@ class CallContext:
         self.run.recorder.show_delta("output", text[-_MAX_SHOWN:].rstrip(), call_id)
 
     async def ask_user(self, form: InputForm) -> ApprovalDecision:
-        """Ask the user a question for the call; see the port."""
         brief = self.run.brief
         request = ApprovalRequest(
             brief.run_id,
@@ -266,7 +254,6 @@ class CallContext:
             return await ask_approver(self.run.services, self.run.recorder, request, form)
 
     def run_in_background(self, title: str, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
-        """Run work after the call has returned; return the result of the call; see the port."""
         results: list[ToolResult] = []
 
         def start() -> None:
@@ -293,7 +280,6 @@ class CallContext:
         work: Coroutine[Any, Any, ToolResult],
         on_detach: Callable[[], object],
     ) -> ToolResult:
-        """Run work that may continue in the background; see the port."""
         call_id = self.call.id if self.call else ""
 
         def detach() -> None:
@@ -320,8 +306,7 @@ def start_command(
 ) -> ToolResult:
     """Start work in the background and return the result of its call.
 
-    Arguments:
-        unwatched: why the work may change files that nothing compares, or "".
+    `unwatched` says why the work may change files that nothing compares, or "".
     """
     run.background.add_command(work_id, title, _observe(run, work, unwatched=unwatched))
     return _make_start_result(work_id)
@@ -341,9 +326,7 @@ async def run_detachable(
 ) -> ToolResult:
     """Wait for work and return its result, or that of its start if it is detached before its end.
 
-    Arguments:
-        call_id: the call that waits. Its window stays open until the end of the work.
-        on_detach: called when the work is detached.
+    The window of the call stays open until the end of the work.
     """
     task = asyncio.create_task(work)
     released: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -380,11 +363,8 @@ async def _observe(
 ) -> ToolResult:
     """Wait for the work; return its result with the files that changed meanwhile.
 
-    It ends with a result also when it is cancelled or fails.
-
-    Arguments:
-        window: the open window of the call that started the work; None opens one.
-        unwatched: for the window that is opened.
+    It ends with a result also when it is cancelled or fails. Without the open window of the call
+    that started it, it opens one.
     """
     watch = run.services.change_watch
     try:

@@ -43,10 +43,8 @@ _EVIDENCE = compile_later(r"\[evidence: .*\]")
 class ParsedReport(Struct, frozen=True):
     """The parts of a formatted report.
 
-    Arguments:
-        text: text and outputs, "" when there is no summary.
-        warning: the warning line without its brackets, "" when the child reached its goal.
-        spill: path of the whole text, "" when `text` is not cut.
+    `text` is "" when there is no summary, `warning` has no brackets and is "" after GOAL, `spill`
+    is the path of the whole text, "" when `text` is not cut.
     """
 
     text: str
@@ -74,8 +72,7 @@ def format_report(context: CallContext, report: Report) -> tuple[str, str]:
 def join_evidence(legs: Sequence[Report]) -> Report:
     """Return the last report of a child with the evidence of all its runs.
 
-    Arguments:
-        legs: the reports of a child whose work came back to it, the oldest first.
+    `legs` are the reports of a child whose work came back to it, the oldest first.
     """
     last = legs[-1]
     if len(legs) == 1:
@@ -102,16 +99,11 @@ def join_evidence(legs: Sequence[Report]) -> Report:
 
 
 def _join(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the texts of all groups, each once."""
     return tuple(dict.fromkeys(text for group in groups for text in group))
 
 
 def format_words(report: Report) -> str:
-    """Return what a child wrote: its text and its outputs, quoted.
-
-    Arguments:
-        report: of the child.
-    """
+    """Return what a child wrote: its text and its outputs, quoted."""
     parts = [quote(report.text.strip())]
     if report.outputs:
         parts.append(f"Outputs: {quote(msgspec.json.encode(report.outputs).decode())}")
@@ -119,13 +111,9 @@ def format_words(report: Report) -> str:
 
 
 def add_facts(report: Report, words: str) -> str:
-    """Return the words of a child between what the engine knows of its run.
+    """Return the words of a child, or their beginning, between what the engine knows of its run.
 
     The empty line keeps the evidence out of the last paragraph or list of the words.
-
-    Arguments:
-        report: of the child.
-        words: those of `format_words`, or their beginning.
     """
     text = f"{words}\n\n{format_evidence(report)}"
     return text if report.reason is Reason.GOAL else f"{format_warning(report)}\n{text}"

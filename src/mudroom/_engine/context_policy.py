@@ -21,12 +21,10 @@ _MIN_FRACTION = 0.5
 
 
 def find_no_window(model: str) -> int:
-    """Return 0: the window is not known."""
     return 0
 
 
 def learn_nothing(model: str, size: int, refusal: str) -> int:
-    """Return 0: nothing is known of what fits."""
     return 0
 
 
@@ -67,10 +65,7 @@ class ContextPolicy(Struct, frozen=True, kw_only=True):
     ) -> Thresholds | None:
         """Return the thresholds for a model, None if it has no known limit.
 
-        Arguments:
-            size: tokens of the next request.
-            max_output: longest answer in tokens; None: a default.
-            fitting: size that fits after a refusal, by the estimate of the run; 0 for none.
+        `fitting` is the size that fits after a refusal, by the estimate of the run; 0 for none.
         """
         find = self.get_window if size >= LOOK_UP_SIZE else self.find_window
         window = min(filter(None, (find(model), fitting)), default=0)
@@ -91,11 +86,7 @@ class Thresholds(Struct, frozen=True):
 
 
 def choose_next_check(size: int, thresholds: Thresholds | None) -> int:
-    """Return the tokens of a request that is compared with the thresholds again.
-
-    Arguments:
-        size: tokens of the request that was compared now.
-    """
+    """Return the tokens of a request from which it is compared with the thresholds again."""
     if thresholds is None:
         return size + _CHECK_STEP
     step = size + min(_CHECK_STEP, thresholds.window // 32)

@@ -71,9 +71,7 @@ class Shortening(Struct):
 class CutAnswers(Struct):
     """Answers that the maximum of their request cut off.
 
-    Arguments:
-        is_last: true if the last answer was one, and the next one may be longer.
-        required: tokens that an answer must be allowed since then.
+    `is_last`: the last answer was one, and the next may be longer, with at least `required` tokens.
     """
 
     is_last: bool = False
@@ -83,11 +81,8 @@ class CutAnswers(Struct):
 class InARow(Struct):
     """Counts that begin again as soon as something else happens.
 
-    Arguments:
-        stopped: answers that stopped before they were complete.
-        empty: answers with neither text nor a call.
-        asked: consecutive requests made only by the engine or a hook. A call that acts and a
-            message begin this count again.
+    `stopped` answers were not complete, `empty` ones had neither text nor a call; `asked` counts
+    requests made only by the engine or a hook, until a call acts or a message comes.
     """
 
     stopped: int = 0
@@ -98,23 +93,15 @@ class InARow(Struct):
 class Conversation:
     """Messages of one run: sent ones, and blocks that wait for the next request.
 
-    Arguments:
-        start_model: starts an empty conversation with the model.
-        config: the part of a request that is the same in all turns.
+    `config` is the part of a request that is the same in all turns.
 
     Attributes:
-        queued: blocks of the next user message.
         restored_notes: queued notes of an earlier process, which must not be added again.
-        answer_text: text of the last answer.
         last_text: text of the last answer that has text, complete or not.
         received: characters of the next answer that have arrived, None if none of its parts has.
         sent_tokens: tokens of the last request and its answer, which the next request repeats;
             0 before the first.
         new_tokens: about how many tokens the user blocks have that came since, queued or sent.
-        is_unanswered: true if a request was sent and its answer has not arrived.
-        in_a_row: counts of answers and requests one after another.
-        cut: the answers so far that were cut off.
-        shortening: edits that keep the conversation within the context window.
     """
 
     def __init__(
@@ -158,9 +145,7 @@ class Conversation:
     def reopen_last_request(self, messages: Iterable[Message], blocks: Iterable[UserBlock]) -> None:
         """Return to the state before a request without an answer.
 
-        Arguments:
-            messages: those before the request.
-            blocks: those that wait, with those of the request.
+        `messages` are those before it, `blocks` those that wait, with those of the request.
         """
         self.queued = list(blocks)
         self.replace_messages(messages, self.sent_tokens)
@@ -171,7 +156,6 @@ class Conversation:
         self.new_tokens += estimate_block_tokens(results)
 
     def queue_text(self, text: str) -> None:
-        """Add a text block to the next user message."""
         self.queued.append(TextBlock(text))
         self.new_tokens += estimate_tokens(text)
 
@@ -181,12 +165,10 @@ class Conversation:
 
     @property
     def queued_note(self) -> str | None:
-        """The last text that waits for the next request, None if none does."""
         texts = [block.text for block in self.queued if isinstance(block, TextBlock)]
         return texts[-1] if texts else None
 
     def take_queued(self) -> list[UserBlock]:
-        """Remove and return the queued blocks."""
         blocks = self.queued
         self.queued = []
         self.restored_notes = []
@@ -209,23 +191,19 @@ class Conversation:
         return self._model.request_answer(tools=tools, max_tokens=max_tokens)
 
     def add_streamed(self, kind: str, text: str) -> None:
-        """Add a piece of the answer that is arriving."""
         self.received = (self.received or 0) + len(text)
         if kind == "text":
             self._streamed.append(text)
 
     def discard_streamed(self) -> None:
-        """Forget the answer that was arriving."""
         self._streamed = []
         self.received = None
 
     def count_streamed_tokens(self) -> int:
-        """Return about how many tokens of the answer have arrived."""
         return (self.received or 0) // CHARACTERS_PER_TOKEN
 
     @property
     def streamed_text(self) -> str:
-        """Text of the answer that is arriving, as far as it has."""
         return "".join(self._streamed).strip()
 
     def keep_partial_answer(self, text: str) -> str:
@@ -327,8 +305,7 @@ def _merge_user_blocks(
 ) -> UserMessage | None:
     """Return the next user message; None if it would be empty.
 
-    Arguments:
-        open_calls: calls that need a result, each with its old id, which the result still has.
+    Each of `open_calls` needs a result; beside it is its old id, which the result still has.
     """
     results_by_id: dict[str, list[ToolResultBlock]] = {}
     for block in reversed(blocks):
@@ -371,7 +348,6 @@ def _reserve_id(call_id: str, ids: set[str]) -> str:
 
 
 def make_wire_id(call_id: str) -> str:
-    """Return a call id in the characters that every wire accepts."""
     return _ILLEGAL_CHARACTERS.sub("_", call_id)
 
 
@@ -431,7 +407,7 @@ class Turn:
             self.calls[call.id] = call
 
     def choose_result_name(self, outcome: CallOutcome) -> str:
-        """Return the name in the result of a call for the model."""
+        """Return the name that the result of a call has for the model."""
         call_id = outcome.call_id
         called = self.restored_names.get(call_id) or self.calls[call_id].name
         return choose_result_name(called, outcome.name)

@@ -18,18 +18,16 @@ from .conversation import CallOutcome
 class CallWindow(Protocol):
     """The time in which a call runs that may change files."""
 
-    async def close(self, result: ToolResult) -> ToolResult:
-        """Return the result of the call with the files that changed meanwhile."""
-        ...
+    async def close(self, result: ToolResult) -> ToolResult: ...
 
 
 class Evidence:
     """Counts of one run. Paths are relative to the workspace, each once, in order of first use.
 
+    What children that share the workspace read and changed is included.
+
     Attributes:
-        unknown_changes, missing_tools: see `Report`.
         parallel_runs: other runs whose commands ran at the same time, those below included.
-        board_reminder: reminds of the tasks of the board that the run works on.
         open_windows: windows of the calls that run now: effectful calls and children, by call id.
     """
 
@@ -64,7 +62,6 @@ class Evidence:
             self.add_unknown_changes(result.unknown_changes)
 
     def add_unknown_changes(self, reason: str) -> None:
-        """Add a reason why more files may have changed than those that are known."""
         self.unknown_changes = join_reasons(self.unknown_changes, reason)
 
     def _add_changes(self, result: ToolResult) -> None:
@@ -79,7 +76,7 @@ class Evidence:
         self.add_files(ToolResult("", changes=event.files))
 
     def list_merged(self) -> list[str]:
-        """Return the ids of the runs whose work was merged or could not be, in this order."""
+        """Return the runs whose work was merged or could not be, in this order."""
         return list(dict.fromkeys(child for child, _ in self._merges))
 
     def list_earlier_legs(self, run_id: str) -> list[str]:
@@ -93,7 +90,6 @@ class Evidence:
 
     @property
     def merges(self) -> MergeCounts | None:
-        """What became of the work of children."""
         return count_merges(self._merges.values())
 
     def add_report(self, report: Report) -> None:
@@ -119,12 +115,10 @@ class Evidence:
 
     @property
     def files_read(self) -> tuple[str, ...]:
-        """Files that the run and its children read."""
         return tuple(self._files_read)
 
     @property
     def files_changed(self) -> tuple[str, ...]:
-        """Files that the run and its children changed."""
         return self._remove_folders_of_writes(self._files_changed)
 
     @property
@@ -169,7 +163,6 @@ class BoardReminder:
                 self._turn = turn
 
     def make_text(self, turn: int) -> str:
-        """Return a reminder if one is due, "" if not."""
         if not self._claims or turn - self._turn < TURNS_BEFORE_REMINDER:
             return ""
         self._turn = turn

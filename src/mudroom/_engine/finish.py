@@ -106,12 +106,8 @@ OWN_LIMIT_NOTES = [
 class Ending(Struct, frozen=True):
     """Why a run ends; `finish_run` makes the report from it.
 
-    Arguments:
-        error: description of the failure, or "".
-        exception: exception of an adapter that ended the run.
-        limit: the limit that ended the run.
-        has_begun: false if `explain_no_turn` says that a limit left no time for a request.
-        is_summary_requested: true if an earlier process requested the summary already.
+    `exception` is one of an adapter. `has_begun` is false if a limit left no time for a request
+    (`explain_no_turn`), `is_summary_requested` true if an earlier process requested the summary.
     """
 
     reason: Reason
@@ -269,9 +265,6 @@ async def _return_tasks(run: RunContext, reason: Reason, text: str) -> None:
 
     After GOAL, the parent completes the task that it claimed for the run: the files are merged
     before.
-
-    Arguments:
-        text: what the board keeps beside the reason.
     """
     board = run.services.board
     if board is None:
@@ -387,7 +380,6 @@ async def _judge_messages(run: RunContext) -> bool:
 
 
 def _choose_grace(run: RunContext, ending: Ending) -> float:
-    """Return the seconds for the summary."""
     is_time_up = ending.reason is Reason.TIMEOUT
     return run.timer.choose_grace(ending.limit) if is_time_up else GRACE_SECONDS
 
@@ -417,10 +409,7 @@ async def end_interrupted_turn(run: RunContext, last_turn: int, counted_turns: i
     """End the turn or the wait that the user interrupted, and record the interrupt.
 
     Background work continues. The next request has the blocks of a request without an answer.
-
-    Arguments:
-        last_turn: number of the turn before.
-        counted_turns: turns on the meter then. A turn without an answer does not count.
+    `last_turn` and `counted_turns` are of the turn before: one without an answer does not count.
     """
     control = run.control
     control.clear_cancel()

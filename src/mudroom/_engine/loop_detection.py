@@ -63,12 +63,10 @@ class LoopDetector:
         self._refused_turns = 0
 
     def make_warning(self, repeats: int) -> str:
-        """Return the warning to the model about what repeats."""
         is_refused = self._refused_turns >= repeats
         return (REFUSED_WARNING if is_refused else WARNING).format(count=repeats)
 
     def add_notification(self, text: str) -> None:
-        """Add the report of background work to the next turn."""
         self._open_count -= 1
         self._notifications.append(hash(self._remove_differences(text)))
 

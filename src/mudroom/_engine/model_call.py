@@ -71,10 +71,7 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
     """Request the next answer, append it to the conversation and return it.
 
     `reserve_request` comes first. The answer is stored with the next `record`, before any of its
-    tool calls acts.
-
-    Arguments:
-        summary_reason: reason of the run's end; the turn then has no tools.
+    tool calls acts. A turn with `summary_reason`, the reason of the run's end, has no tools.
 
     Raises ModelError after storing the failure, TimeoutError if the model sends nothing for too
     long.
@@ -111,7 +108,6 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
 
 
 def append_answer(run: RunContext, answer: AssistantMessage) -> None:
-    """Append an answer to the conversation, and its tool calls to the turn."""
     tokens = answer.usage.total_tokens
     is_cut = answer.stop_reason is StopReason.LENGTH
     run.conversation.cut.is_last = is_cut and run.require_longer_answer(answer)
@@ -125,7 +121,6 @@ def append_answer(run: RunContext, answer: AssistantMessage) -> None:
 
 
 def charge(run: RunContext, answer: AssistantMessage) -> None:
-    """Add the tokens and the price of an answer to the meter."""
     model = answer.answered_by or run.brief.model
     usd = run.compute_price(model, answer.usage)
     run.meter.charge(answer.usage, usd)
@@ -333,13 +328,11 @@ class _Stream:
             self._pending = self._pending[end:]
 
     def flush(self) -> None:
-        """Show the text held back."""
         if self._pending:
             self._show(self._kind, self._services.redact(self._pending))
         self._pending = ""
 
     def discard(self) -> None:
-        """Forget the text held back."""
         self._pending = ""
 
 

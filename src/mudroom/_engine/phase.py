@@ -97,8 +97,8 @@ class RunControl:
         barrier: closed at the end of the run, so that no file is written after it; an interrupt
             closes it and opens a new one.
         stop_reason: reason of the run's end if it is cancelled.
-        interim_report: report of the run while it is in the phase INTERRUPTED, else None.
-        on_interrupt: called when the run enters the phase INTERRUPTED.
+        interim_report: report of the run in the phase INTERRUPTED.
+        on_interrupt: called when the run enters that phase.
     """
 
     def __init__(self) -> None:
@@ -110,16 +110,12 @@ class RunControl:
         self._task: asyncio.Task[object] | None = None
 
     def attach(self, task: asyncio.Task[object]) -> None:
-        """Set the task that executes the run."""
         self._task = task
 
     def wrap_up(self, reason: Reason = Reason.CANCELLED) -> bool:
-        """Stop the current work and have the run give a summary.
+        """Have the run stop its work and give a summary. Return False if it is ending already.
 
-        Return False if it is ending already.
-
-        Arguments:
-            reason: why the run ends: the limit of a run above, or CANCELLED.
+        `reason` is the limit of a run above, or CANCELLED.
         """
         if self.phase not in (Phase.RUNNING, Phase.INTERRUPTED):
             return False
@@ -174,7 +170,6 @@ class RunControl:
             self.phase = Phase.ENDING
 
     def clear_cancel(self) -> None:
-        """Mark a cancel of the task as handled."""
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             task.uncancel()

@@ -30,11 +30,7 @@ from .conversation import normalize_conversation
 
 
 class PastEvents(MutableMapping[str, list[StoredEvent]]):
-    """The events of runs by run id, and an index of the runs below each run.
-
-    Arguments:
-        events: the first events.
-    """
+    """The events of runs by run id, and an index of the runs below each run."""
 
     def __init__(self, events: Mapping[str, list[StoredEvent]] | None = None) -> None:
         self._by_run: dict[str, list[StoredEvent]] = {}
@@ -105,8 +101,7 @@ _STEPS = (
 class _RunRecord:
     """The conversations of one run, rebuilt while its events arrive.
 
-    Attributes:
-        history: messages of earlier runs, as the run received them.
+    `history` are the messages of earlier runs, as the run received them.
     """
 
     def __init__(self, start: RunStarted, history: tuple[Message, ...]) -> None:
@@ -123,7 +118,6 @@ class _RunRecord:
         self._interrupted: set[int] = set()
 
     def apply(self, event: StoredEvent) -> None:
-        """Add the next event of the run."""
         if isinstance(event, ResultsCleared | Compacted):
             self._end_part()
         elif isinstance(event, TurnStarted):
@@ -160,7 +154,6 @@ class _RunRecord:
         self._has_request = False
 
     def list_parts(self) -> list[RecordedConversation]:
-        """Return the conversations after the last event."""
         parts = [*self._parts, (self.context.build(), self._failures)]
         return [
             RecordedConversation(
@@ -205,7 +198,6 @@ class RecordedRuns:
             self.records[event.run].apply(event)
 
     def list_next_history(self, run_id: str) -> tuple[Message, ...]:
-        """Return the messages that a run receives that continues this one now."""
         record = self.records.get(run_id)
         return record.list_next_history() if record else ()
 

@@ -61,7 +61,6 @@ NEAR_LIMIT_NOTES = {NEAR_LIMIT.format(limit=limit.replace("_", " ")): limit for 
 
 
 async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumption:
-    """Restore conversation, meter, evidence, open calls and age of a run from its events."""
     restorer = _Restorer(run)
     for number, event in enumerate(events, 1):
         restorer.apply(event)
@@ -95,9 +94,7 @@ def _restore_permit(run: RunContext, max_tokens: int | None) -> Permit | None:
 class _Restorer:
     """Restorer of a RunContext: applies the events of the run, one by one.
 
-    Attributes:
-        calls: started tool calls by id.
-        sent_blocks: blocks of a request whose answer is not recorded; they are sent again.
+    `sent_blocks` are those of a request whose answer is not recorded; they are sent again.
     """
 
     def __init__(self, run: RunContext) -> None:
@@ -190,11 +187,7 @@ class _Restorer:
         self.is_stopped_from_outside = event.text == WRAP_UP_NOTE
 
     def _restore_final_answer(self, answer: AssistantMessage, event: NoteInjected) -> None:
-        """Restore what an answer without calls stated and how often the model was reminded.
-
-        Arguments:
-            event: what followed the answer.
-        """
+        """Restore what an answer without calls stated, and count a reminder that followed it."""
         run = self._run
         if answer.stop_reason in (StopReason.END, StopReason.CALLS):
             run.outputs.take_text(answer.text)
@@ -372,10 +365,8 @@ async def end_past_children(
     """End each such child of a run that ends (S10). What it spent is charged (S9).
 
     A run that is stopped right after it is resumed has not continued its children. A run that was
-    killed while its conversation was summarised may go on without the summary.
-
-    Arguments:
-        finish: ends a run that was cancelled.
+    killed while its conversation was summarised may go on without the summary. `finish` ends a run
+    that was cancelled.
     """
     services = run.services
     past = services.past_events

@@ -46,11 +46,9 @@ _LONGER = 4
 class RunContext:
     """The objects of one run, each with one job. Nothing of another run is in them.
 
-    Attributes:
-        tools: tools of the brief that the model gets; a source may have lost some. Without those
-            that the provider runs. Tools of servers that it finds by `mcp_find` are found, too.
-        memo: state of the run's tools, by tool name.
-        turn: the turn that the run has reached.
+    `tools` are those of the brief that the model gets, without those that the provider runs; a
+    source may have lost some. Tools of servers that it finds by `mcp_find` are found, too. `memo`
+    is the state of the tools, by tool name.
     """
 
     def __init__(
@@ -88,7 +86,6 @@ class RunContext:
         )
 
     def _make_request_config(self) -> RequestConfig:
-        """Return the part of a request that is the same in all turns."""
         agent = self.brief.agent
         texts = [agent.instructions, self.services.context_texts.get(agent.context_files, "")]
         if agent.describes_environment and self.services.environment_text:
@@ -107,7 +104,6 @@ class RunContext:
         )
 
     def describe_head(self) -> RequestHead:
-        """Return system prompt and tools for the record."""
         return self.services.request_heads.describe(self.conversation.config)
 
     def _list_provider_tools(self) -> tuple[str, ...]:
@@ -162,7 +158,6 @@ class RunContext:
         return True
 
     def _describe_head(self) -> tuple[str, list[tuple[Any, ...]]]:
-        """Return the system prompt, and names, descriptions and parameters of the tools."""
         config = self.conversation.config
         tools = [(tool.name, tool.description, tool.parameters) for tool in config.tools]
         return config.system, tools
@@ -183,7 +178,7 @@ class RunContext:
         return self.compute_repeated_range() + compute_block_range(self.conversation.queued)
 
     def estimate_head_tokens(self) -> int:
-        """Return about how many tokens the system prompt and the tools have."""
+        """Estimate the tokens in the system prompt and tools."""
         system, tools = self._describe_head()
         return estimate_tokens(system) + estimate_tokens(repr(tools))
 
@@ -212,7 +207,6 @@ class RunContext:
 
     @property
     def run_id(self) -> str:
-        """Id of the run; see `Brief`."""
         return self.brief.run_id
 
     @property
@@ -269,7 +263,6 @@ class RunContext:
             await judge_messages(self.inbox, hooks, self.brief)
 
     async def deliver_messages(self) -> None:
-        """Add the unread messages to the next message to the model."""
         if not self.inbox.has_unread:
             return
         self.conversation.in_a_row.asked = 0
@@ -330,9 +323,6 @@ class RunContext:
     def read_path(self, call_id: str, name: str, path: str) -> str:
         """Return the path that an argument of a call means, with `~` and the like expanded.
 
-        Arguments:
-            call_id: id of the call. name: name of the argument.
-
         Raises ValueError with the remedy for a path that means nothing here.
         """
         workspace = self.environment.workspace
@@ -357,7 +347,6 @@ class RunContext:
         limit: LimitState | None = None,
         work: Work | None = None,
     ) -> Report:
-        """Return the report of the run as of now."""
         meter = self.meter
         return Report(
             text=text,

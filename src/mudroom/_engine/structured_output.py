@@ -66,8 +66,6 @@ _EMIT_AGAIN = ". Correct it and emit again: "
 
 
 class Emission(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of the emit tool."""
-
     emit_variable_name: str
     emit_variable_value: JsonValue
 
@@ -75,9 +73,7 @@ class Emission(Struct, frozen=True, forbid_unknown_fields=True):
 class OutputRefusal(Struct, frozen=True):
     """Refusal of emitted values by the type that the caller requested.
 
-    Arguments:
-        note: the reason, for the model.
-        names: outputs that are wrong by themselves; () if only their combination is wrong.
+    `names` are the outputs that are wrong by themselves; () if only their combination is wrong.
     """
 
     note: str
@@ -108,7 +104,6 @@ class OutputChecks:
         self._checks.pop(run_id, None)
 
     async def find_refusal(self, run_id: str, values: dict[str, Any]) -> OutputRefusal | None:
-        """Return why the values are refused, None if they are accepted."""
         check = self._checks.get(run_id)
         return check(values) if check else None
 
@@ -117,18 +112,13 @@ class OutputCollector:
     """Values that one run has emitted, and how often it had to be told about them.
 
     The counts begin again when an output is accepted for the first time: a run that gets on may
-    need as many answers as it has outputs.
-
-    Arguments:
-        expected: the declared outputs by name. If empty, nothing is required and everything is
-            allowed.
+    need as many answers as it has outputs. If no outputs are expected, everything is allowed.
 
     Attributes:
         refusal_count: answers in which a value was refused. Calls of one answer count once: the
             model reads all their errors together.
         reminder_count: reminders of missing outputs.
         repeat_count: answers in a row that did nothing but emit outputs again.
-        has_given_up: true if the run ends because the model did not give its outputs.
     """
 
     def __init__(self, expected: Mapping[str, Output]) -> None:
@@ -207,7 +197,6 @@ class OutputCollector:
         return f"{text} The JSON of your answer was not accepted: {self._text_error}."
 
     def begin_answer(self, calls: Sequence[ToolCallBlock]) -> None:
-        """Begin the next answer of the model, with its calls."""
         if not self._is_repeat:
             self.repeat_count = 0
         self._is_refused = False
@@ -308,7 +297,6 @@ class OutputCollector:
         return f"the model did not emit {names} after {self.reminder_count} reminders"
 
     def make_tool(self) -> Tool:
-        """Return the tool that emits values of this run."""
         outputs = "".join(f"\n- {name}: {out.description}" for name, out in self._expected.items())
         name_schema: dict[str, Any] = {"type": "string"}
         if self._expected:
@@ -390,8 +378,7 @@ _MAX_ERROR_LENGTH = 2_000
 class OutputType(msgspec.Struct, Generic[T], frozen=True):
     """Named outputs, and a function that converts the emitted values to a T.
 
-    Arguments:
-        is_by_name: true if T is a dict with the values by name.
+    `is_by_name`: T is a dict with the values by name.
     """
 
     outputs: dict[str, Output]
@@ -399,7 +386,6 @@ class OutputType(msgspec.Struct, Generic[T], frozen=True):
     is_by_name: bool = False
 
     def find_refusal(self, values: dict[str, Any]) -> OutputRefusal | None:
-        """Return why the type does not accept the emitted values, None if it does."""
         try:
             self.convert(values)
         except Exception as error:  # noqa: BLE001  a type of the caller may raise anything
@@ -430,10 +416,8 @@ class OutputType(msgspec.Struct, Generic[T], frozen=True):
 def parse_output_type(requested: type[T] | Mapping[str, Any]) -> OutputType[T]:
     """Return the outputs that a caller requests.
 
-    Arguments:
-        requested: a type (dataclass, msgspec struct, TypedDict, pydantic model, `list[int]`), a
-            JSON Schema, or a mapping of names to descriptions, schemas and types; see
-            `parse_outputs`.
+    `requested` is a type (dataclass, msgspec struct, TypedDict, pydantic model, `list[int]`), a
+    JSON Schema, or a mapping of names to descriptions, schemas and types; see `parse_outputs`.
 
     Raises UsageError for anything else.
     """
@@ -458,7 +442,6 @@ def parse_output_type(requested: type[T] | Mapping[str, Any]) -> OutputType[T]:
 
 
 def _parse_mapping(requested: Mapping[str, Any]) -> OutputType[Any]:
-    """Return the outputs of a JSON Schema, or of names with descriptions, schemas and types."""
     converters: dict[str, _Converter] = {}
 
     def read_output(name: str, kind: object) -> Output:
@@ -554,7 +537,6 @@ class _ConversionError(Exception):
 
 
 def _describe_refusal(error: Exception, values: dict[str, Any]) -> OutputRefusal:
-    """Return the refusal of values: a note for the model, and the outputs with an own problem."""
     problems = _list_problems(error)
     text = "; ".join(problem for _, problem in problems)[:_MAX_ERROR_LENGTH]
     names = tuple(dict.fromkeys(name for name, _ in problems if name in values))

@@ -35,14 +35,12 @@ MAX_RUNS = 20
 
 
 class TeamRequest(Struct, frozen=True):
-    """A message to named children of a run, or from one of them to that run.
+    """A message to named children of a run (`parent`), or from one of them to that run.
 
     Arguments:
-        parent: id of the run.
         sender: "user", or the id of the run that sends.
         id: id of the message: the place of the call that sends it.
         to: a name, the id of a run of a named child, PARENT, or ALL.
-        approve: see `InboxMessage`.
         call_id: id of the call, if the run itself sends.
     """
 
@@ -69,21 +67,15 @@ class OpenTeam(Protocol):
         """Send a message. When this returns, the record has it."""
         ...
 
-    def observe(self, teammate: Teammate, event: StoredEvent) -> None:
-        """Handle an event of a named child."""
-        ...
+    def observe(self, teammate: Teammate, event: StoredEvent) -> None: ...
 
-    def close(self) -> None:
-        """End all timers."""
-        ...
+    def close(self) -> None: ...
 
 
 class Teams:
     """Named children of all runs, and the teams of the runs that work in this process.
 
-    Attributes:
-        roster: the named children, from all events so far.
-        open_work: the last merge of each run whose work is not merged, by run id.
+    `open_work` is the last merge of each run whose work is not merged, by run id.
     """
 
     def __init__(self) -> None:
@@ -123,11 +115,9 @@ class Teams:
             self._conversations.records.pop(run_id, None)
 
     def open(self, parent: str, team: OpenTeam) -> None:
-        """Add the team of a run that works."""
         self._open[parent] = team
 
     def get(self, parent: str) -> OpenTeam | None:
-        """Return the team of a run that works in this process."""
         return self._open.get(parent)
 
     def find_parent(self, name: str) -> str:
@@ -144,7 +134,6 @@ class Teams:
         return teammate.run_id if teammate and is_name else name
 
     def close(self, parent: str) -> None:
-        """Remove the team of a run that ends."""
         if team := self._open.pop(parent, None):
             team.close()
 
@@ -161,11 +150,9 @@ class Teams:
         return self._conversations.list_next_history(run_id)
 
     def count_unread(self, parent: str) -> dict[str, int]:
-        """Return the numbers of messages that the named children of a run have not read."""
         return self.roster.count_unread(parent)
 
     async def send(self, request: TeamRequest) -> TeamReply:
-        """Send a message by the team of the parent."""
         team = self._open.get(request.parent)
         if team is None:
             return TeamReply("Nothing was sent: the parent does not work.", is_error=True)

@@ -86,7 +86,6 @@ async def run_tool_calls(run: RunContext, turn: Turn) -> list[CallOutcome]:
 def _start_call(
     run: RunContext, scheduler: CallScheduler, position: int, call: ToolCallBlock
 ) -> Coroutine[Any, Any, None]:
-    """Return the work of a call, with its place in the order of the calls."""
     prepared = prepare_call(run, call)
     lane = choose_lane(prepared)
     if lane is None:
@@ -316,7 +315,6 @@ def _change_arguments(
 
 
 def add_context(run: RunContext, decision: ToolHookDecision, result: ToolResult) -> ToolResult:
-    """Return the result with the text that a hook gave before the call."""
     texts = filter(None, (run.services.redact(decision.context), result.context))
     return structs.replace(result, context="\n".join(texts))
 
@@ -491,11 +489,7 @@ async def act_and_observe(context: CallContext, prepared: PreparedCall) -> ToolR
 
 
 async def run_tool(tool: Tool, context: ToolContext, arguments: object) -> ToolResult:
-    """Run a tool. An exception becomes an error result, except a cancel of the present task.
-
-    Arguments:
-        arguments: the parsed ones.
-    """
+    """Run a tool. An exception becomes an error result, except a cancel of the present task."""
     name = tool.name
     try:
         result = await tool.run(context, arguments)
@@ -529,7 +523,6 @@ def warn_of_overlaps(run: RunContext, prepared: PreparedCall, result: ToolResult
 
 
 def redact_result(run: RunContext, result: ToolResult) -> ToolResult:
-    """Return the result without secrets."""
     redact = run.services.redact
     # One pass finds out that no text has a secret, which is usual.
     texts = (result.text, result.display, result.context)
@@ -541,10 +534,7 @@ def redact_result(run: RunContext, result: ToolResult) -> ToolResult:
 
 
 def cap_result(context: CallContext, result: ToolResult) -> ToolResult:
-    """Return the result with at most OUTPUT_CAP characters: head and tail.
-
-    The whole text is in a spill file.
-    """
+    """Return head and tail of a result longer than OUTPUT_CAP; a spill file has the whole text."""
     text = result.text
     if len(text) <= OUTPUT_CAP:
         return result
@@ -566,11 +556,7 @@ MAX_QUOTED_ARGUMENTS = 200
 
 
 class PreparedCall(Struct, frozen=True):
-    """A tool call after lookup and check: it can run, or `refusal` says why not.
-
-    Arguments:
-        hook: the decision of a hook about the call, if there is one.
-    """
+    """A tool call after lookup and check: it can run, or `refusal` says why not."""
 
     call: ToolCallBlock
     tool: Tool | None = None
@@ -585,7 +571,6 @@ class PreparedCall(Struct, frozen=True):
 
     @property
     def checked_arguments(self) -> dict[str, Any]:
-        """The checked arguments by name."""
         if isinstance(self.arguments, Struct):
             return structs.asdict(self.arguments)
         return self.call.arguments
@@ -655,7 +640,6 @@ def _read_path(run: RunContext, call: ToolCallBlock, name: str, arguments: dict[
 
 
 def refuse_call(call: ToolCallBlock, tool: Tool | None, text: str) -> PreparedCall:
-    """Return a call that does not run. `text`: says why."""
     return PreparedCall(call, tool, refusal=ToolResult(text, error=True))
 
 

@@ -139,7 +139,6 @@ def _make_services(
     outcomes: RecordedOutcomes,
     spill_folder: str,
 ) -> SessionServices:
-    """Return the services of a replay. Model and tools come from the record."""
     briefs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
     started = [brief for brief in briefs.values() if not brief.is_compaction]
     children = [brief for brief in started if brief.parent]
@@ -210,7 +209,6 @@ class _ReplayWorker(LocalWorker):
 
     @property
     def is_working(self) -> bool:
-        """True while a run works."""
         return bool(self._pool.handles)
 
     async def close(self) -> None:
@@ -367,8 +365,7 @@ def _find_child_models(events: Sequence[StoredEvent]) -> dict[str, dict[str, str
 class RecordedEdits:
     """Edits of the conversations of a record, by run, turn and number of refusals before them.
 
-    Arguments:
-        reach_next: waits until the next event of a run is due.
+    `reach_next` waits until the next event of a run is due.
     """
 
     def __init__(
@@ -428,19 +425,15 @@ class RecordedWork:
         return self._workspaces.get(run_id)
 
     def find_work(self, run_id: str) -> Work | None:
-        """Return what a run made of its isolated workspace."""
         return self._works.get(run_id)
 
     def find_unknown_changes(self, run_id: str) -> str:
-        """Return why a run may have changed more files than its report says; "" if it says all."""
         return self._unknown_changes.get(run_id, "")
 
     def find_error(self, run_id: str) -> str:
-        """Return the error with which a run ended, "" if it had none."""
         return self._errors.get(run_id, "")
 
     def find_merge(self, child: str, call: str) -> WorkMerged | None:
-        """Return the outcome of a merge; see `find_recorded_merge`."""
         merged = next((each for each in self._merges if is_merge_of(each, child, call)), None)
         if merged and merged.returned not in self._workspaces:
             return replace(merged, returned="")
@@ -450,11 +443,7 @@ class RecordedWork:
 class ReplayedRun(RunContext):
     """The objects of a run of a replay.
 
-    Attributes:
-        recorded_report: the report in the record, None if it has none.
-        recorded_calls: its calls in the record.
-        late_tools: tools that its brief does not name, as those of servers.
-        list_notes_between: see RecordedEvents.
+    `late_tools` are tools that its brief does not name, as those of servers.
     """
 
     recorded_report: Report | None = None
@@ -491,8 +480,8 @@ class ReplayedRun(RunContext):
 
         Which words say that a budget did not suffice depends on the size of the first request, and
         a replay has neither the system prompt nor the tools: those of the record are used. So are
-        the reasons why tools of servers were missing. The
-        order of the evidence depends on when commands in the background, and parallel calls, ended.
+        the reasons why tools of servers were missing. The order of the evidence depends on when
+        commands in the background, and parallel calls, ended.
         """
         recorded = self.recorded_report
         if recorded is None:

@@ -61,22 +61,16 @@ _NEVER = -1
 class RecordedEvents:
     """The port Journal for a replay: accepts the recorded events, in the recorded order.
 
-    A run that is ahead of the record waits until the events before its next one have come again.
-    So at each step it finds what it found when it was recorded: the messages that had arrived, the
-    children that had ended. What comes from outside comes when the record has reached it: the
-    start of a prompt, a message, a stop.
-
-    Arguments:
-        events: the recorded events.
-        remove_times: takes a text, returns it without measured times.
+    A run that is ahead of the record waits until the events before its next one have come again. So
+    at each step it finds what it found when it was recorded: the messages that had arrived, the
+    children that had ended. What comes from outside comes when the record has reached it: the start
+    of a prompt, a message, a stop.
 
     Attributes:
-        stops: stops of the recorded runs.
         on_message: called with each message that a run has from now on.
         on_run_due: called with the id of each run that is to start next.
         on_run_ended: called with the report of each run whose end no process made.
         difference: gets an exception at the first difference; after it, all events are accepted.
-        accepted: the events so far.
         moves: a number that changes with every step of the replay.
     """
 
@@ -198,7 +192,6 @@ class RecordedEvents:
             self.moves += 1
 
     def _apply_outside(self, step: StoredEvent) -> None:
-        """Have an event that no run of the replay makes."""
         if isinstance(step, MessageSent):
             self.on_message(step)
             return
@@ -350,13 +343,11 @@ class RecordedEvents:
     async def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
     ) -> AsyncIterator[StoredEvent]:
-        """Yield the events so far."""
         for event in self.accepted[after:]:
             if not types or type(event) in types:
                 yield event
 
     def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
-        """Yield the events so far after a position."""
         return self.read(after)
 
     async def close(self) -> None:

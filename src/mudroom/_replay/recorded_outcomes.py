@@ -69,8 +69,7 @@ def read_failure(task: asyncio.Task[Any]) -> None:
 class RecordedOutcomes:
     """Recorded results and decisions in place of tools, policy and approver.
 
-    Attributes:
-        left: calls whose results are in the record before their work has ended.
+    `left` are calls whose results are in the record before their work has ended.
     """
 
     def __init__(self, events: Sequence[StoredEvent], journal: RecordedEvents) -> None:
@@ -168,15 +167,13 @@ class RecordedOutcomes:
         return PermissionVerdict(event.verdict, event.policy_reason, event.rule, event.command_part)
 
     def filter_workspace(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
-        """Return the workspace unchanged; a replay opens no file."""
         return workspace
 
 
 class RecordedHooks(Hooks):
     """Hooks that give the recorded notes and arguments.
 
-    Attributes:
-        reach_next: waits until the next event of a run is due, and returns it.
+    `reach_next` waits until the next event of a run is due, and returns it.
     """
 
     def __init__(self, events: Sequence[StoredEvent]) -> None:
@@ -233,7 +230,6 @@ class RecordedHooks(Hooks):
         return notes.pop(0) if notes else ""
 
     async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
-        """Return the arguments with which the call was started."""
         key = brief.run_id, call.id
         started = self._calls.get(key)
         if started is None:
@@ -253,7 +249,6 @@ class RecordedHooks(Hooks):
         )
 
     async def before_finish(self, brief: Brief, text: str) -> str:
-        """Return the note with which the run continued."""
         event = await self.reach_next(brief.run_id)
         if isinstance(event, NoteInjected) and event.origin == "hook":
             return event.text
@@ -319,7 +314,6 @@ class RecordedTeams(Teams):
         return self._recorded.list_next_history(run_id)
 
     def count_unread(self, parent: str) -> dict[str, int]:
-        """Return the numbers in the recorded report."""
         return self._unread.get(parent, {})
 
 
@@ -327,13 +321,7 @@ class RecordedInbox(Inbox):
     """Inbox of a run of a replay, which delivers messages in the recorded order.
 
     A run that was killed in a model call has read messages; its next process sends them again,
-    before those that came later.
-
-    Arguments:
-        list_next: returns the ids of the messages that the run reads next, in order.
-
-    Attributes:
-        later: ids of messages that the run does not read yet.
+    before those that came later. `later` are ids of messages that the run does not read yet.
     """
 
     def __init__(self, recorder: Recorder, list_next: Callable[[], list[str]]) -> None:
@@ -342,7 +330,6 @@ class RecordedInbox(Inbox):
         self.later: set[str] = set()
 
     async def take_unread(self, folder: str) -> list[MessageDelivered]:
-        """Deliver the unread messages, without the later ones."""
         kept = {each: self._unread.pop(each) for each in self.later if each in self._unread}
         delivered = await super().take_unread(folder)
         self._unread |= kept
@@ -377,11 +364,9 @@ class RecordedMessageHooks:
             last[event.run] = event
 
     def has_note(self, event: NoteInjected) -> bool:
-        """Return whether a note is the text of a hook about a message."""
         return id(event) in self._notes
 
     def decide(self, run_id: str) -> MessageHookDecision | None:
-        """Return the decision about the next message of the user to a run."""
         denials = self._denials.get(run_id)
         if not denials:
             return None
@@ -445,7 +430,6 @@ class RecordedBackground(BackgroundWork):
         ChildRun(context, brief, grant).work_in_background()
 
     def list_open(self) -> tuple[str, ...]:
-        """Return the ids of the work at the recorded interrupt."""
         return self._interrupts.pop(0) if self._interrupts else ()
 
     @property
@@ -471,7 +455,6 @@ class RecordedBackground(BackgroundWork):
         """Do nothing: the run has got the message where the record has it."""
 
     def take_warning(self) -> str:
-        """Return the recorded note about commands in this turn."""
         return self._warnings.get(self._run.turn.number, "")
 
     async def wait_for_message(self) -> bool:
@@ -498,11 +481,7 @@ class RecordedBackground(BackgroundWork):
 
 
 class RecordedGate(RequestGate):
-    """Gate that holds a run back until the record has reached its next event.
-
-    Arguments:
-        events: the recorded ones.
-    """
+    """Gate that holds a run back until the record has reached its next event."""
 
     def __init__(self, journal: RecordedEvents, events: Sequence[StoredEvent]) -> None:
         super().__init__()

@@ -54,14 +54,13 @@ class RunEnd(Struct):
 
     Arguments:
         report: None if the record has no end.
-        is_interrupt: true for an interrupt.
         turn: number of the last turn before the summary.
         index: place of the first event after the stop, None if there is none.
         has_summary: true if a summary was requested.
+        is_asked: true if a note asked the run for its summary. is_own: for a limit of its own.
         wraps_up: true if `wrap_up`, or the limit of a run above, requested it.
         is_cut: true if a model call, a call or a wait was cut off.
         results: results of the calls that were cut off, by call id.
-        is_asked: true if a note asked the run for its summary. is_own: for a limit of its own.
         has_read: true if the run has read messages since its last answer.
         is_request_lost: true if a process ended in the request with these messages.
         warning: turn and limit of the warning that a limit is near.
@@ -198,7 +197,6 @@ class RunEnd(Struct):
 
 
 def is_interrupt(event: StoredEvent) -> bool:
-    """Return whether an event records that the user interrupted the run."""
     return isinstance(event, RunWaiting) and event.is_interrupted
 
 
@@ -243,11 +241,8 @@ def is_cut_off(event: ToolCallFinished) -> bool:
 class RecordedStops:
     """Stops of all runs of a record.
 
-    Arguments:
-        steps: the events that come again, in order; also where another process went on with a run.
-
-    Attributes:
-        past_ends: see `list_past_ends`.
+    `steps` are the events that come again, in order, and where another process went on with a run.
+    `past_ends`: see `list_past_ends`.
     """
 
     def __init__(self, steps: Sequence[StoredEvent], past_ends: Container[int]) -> None:
@@ -283,14 +278,12 @@ class RecordedStops:
         self._runs[run.run_id] = run
 
     def find_run(self, run_id: str) -> RunContext | None:
-        """Return a run of the replay, None if it has not begun."""
         return self._runs.get(run_id)
 
     def is_stopped_before(self, run_id: str, index: int | None) -> bool:
         """Return whether the stop of a run must still come, before a place in the record.
 
-        Arguments:
-            index: the place; None: the end of the record.
+        None stands for the end of the record.
         """
         if run_id not in self._ends:
             return False
@@ -446,7 +439,6 @@ class RecordedMeters(Meters):
     async def allocate(
         self, parent: Meter, run_id: str, requested: Budget, seconds: float
     ) -> Grant:
-        """Open a meter for a child, with its recorded budget."""
         parent.add_usage(Usage(), 0.0, children=1)
         return self.open(run_id, self._briefs[run_id].budget, parent)
 

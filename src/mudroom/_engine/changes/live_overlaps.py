@@ -25,8 +25,6 @@ MAX_WARNINGS = 10
 
 
 class ActiveRun(Struct, frozen=True):
-    """A running run of the shared workspace, with the time of its start."""
-
     label: str
     started_at: float
 
@@ -50,8 +48,7 @@ class ChangedLines(Struct, frozen=True):
 class WrittenFile(Struct):
     """The writes of a file by one run.
 
-    Arguments:
-        time: of the last write. unknown_at: of the last change whose lines are not known.
+    `unknown_at` is the time of the last change whose lines are not known.
     """
 
     time: float
@@ -78,7 +75,6 @@ class LiveOverlaps:
             self._runs[run] = ActiveRun(label, self._clock.monotonic())
 
     def end(self, run: str) -> None:
-        """Remove a run and its writes."""
         with self._lock:
             self._runs.pop(run, None)
             for path in [path for path, by_run in self._writes.items() if run in by_run]:
@@ -89,10 +85,8 @@ class LiveOverlaps:
     def read_before(self, run: str, workspace: Workspace, path: str, sha256: str) -> bytes | None:
         """Return the content of a file before a write, to compare its lines.
 
-        Returns None if no other run can be warned, or if the file is large or cannot be read.
-
-        Arguments:
-            sha256: "" if there is no file.
+        None if no other run can be warned, or if the file is large or cannot be read. Without a
+        file, `sha256` is "".
         """
         with self._lock:
             if all(_are_related(run, other) for other in self._runs):
@@ -139,7 +133,6 @@ class LiveOverlaps:
         )
 
     def __bool__(self) -> bool:
-        """Return whether any file is kept."""
         return bool(self._writes)
 
 
@@ -158,11 +151,7 @@ def compare_lines(old: Sequence[bytes], new: Sequence[bytes]) -> LineChange:
 def _move_lines(
     ranges: Sequence[ChangedLines], change: LineChange, time: float | None
 ) -> list[ChangedLines]:
-    """Return the ranges after a later change of the file.
-
-    Arguments:
-        time: of the change if its lines are added to the ranges.
-    """
+    """Return the ranges after a later change; with its `time`, the changed lines are among them."""
     end = change.first + change.removed
     moved = change.added - change.removed
     result: list[ChangedLines] = []

@@ -41,11 +41,8 @@ def write_merged_files(
 ) -> None:
     """Write the files of a plan: all of them, or none if one cannot be written.
 
-    Arguments:
-        trees: has the contents of the plan.
-        open_record: opens the record of the writes; None if they are not recorded.
-
-    Raises ChangedMeanwhileError, WorkspaceError.
+    Without `open_record`, the writes are not recorded. Raises ChangedMeanwhileError,
+    WorkspaceError.
     """
     if not plan.files:
         return

@@ -31,11 +31,8 @@ class ChangeWatch:
     """Comparison of workspaces before and after the effectful calls of a session.
 
     It lists files only when an effectful call starts and ends. Calls at the same time share a
-    snapshot.
-    A workspace that is too large is not listed again, nor is an ignored folder that is too large.
-
-    Arguments:
-        home: mudroom's state folder. Sessions change the files in it, not calls.
+    snapshot. A workspace that is too large is not listed again, nor is an ignored folder that is
+    too large. `home` is mudroom's state folder: sessions change the files in it, not calls.
     """
 
     def __init__(self, home: str) -> None:
@@ -59,7 +56,6 @@ class ChangeWatch:
         self._writes.remove((root, path))
 
     def is_state_file(self, path: str) -> bool:
-        """Return whether a file is in mudroom's state folder. `path`: absolute."""
         return path.startswith(self._home_prefix)
 
     def enter(self, window: ChangeWindow, workspace: Workspace) -> None:
@@ -98,7 +94,6 @@ class ChangeWindow:
 
     Arguments:
         writes: files that the call writes with its context; the list grows while the call runs.
-        run_id: of the run that made the call.
         unwatched: why the call may change files that no snapshot has, or "".
 
     Attributes:
@@ -124,7 +119,6 @@ class ChangeWindow:
         self._before: Snapshot | str | None = None
 
     async def start(self) -> None:
-        """Remember the files as they are before the call."""
         self._watch.enter(self, self._workspace)
         self._before = await self._watch.scan(self._workspace)
 
@@ -186,19 +180,13 @@ def add_writes(result: ToolResult, writes: Sequence[str]) -> ToolResult:
 
 
 class WriteWindow:
-    """The time in which a call runs that only writes files with its context.
-
-    Arguments:
-        writes: files that the call writes; the list grows while the call runs.
-        unwatched: why the call may change more files, or "".
-    """
+    """The time in which a call runs that only writes files with its context; see `ChangeWindow`."""
 
     def __init__(self, writes: Sequence[str], unwatched: str = "") -> None:
         self._writes = writes
         self._unwatched = unwatched
 
     async def close(self, result: ToolResult) -> ToolResult:
-        """Return the result of the call with the files that it wrote."""
         result = add_writes(result, self._writes)
         if not self._unwatched:
             return result
@@ -207,11 +195,7 @@ class WriteWindow:
 
 
 class _Scanner:
-    """Scanner of one workspace. Callers that wait at the same time share a snapshot.
-
-    Attributes:
-        windows: the open windows of the workspace.
-    """
+    """Scanner of one workspace. Callers that wait at the same time share a snapshot."""
 
     def __init__(self, workspace: Workspace, large_folders: set[str]) -> None:
         self.windows: set[ChangeWindow] = set()
@@ -248,8 +232,7 @@ _CONFINED_TIERS = ("full", "file", "refuse")
 def explain_unwatched(tool: Tool, tier: str) -> str:
     """Return why a call of a tool may change files that nothing compares, "" if it cannot.
 
-    Arguments:
-        tier: that of the sandbox in which the run's commands are executed.
+    `tier` is that of the sandbox in which the run's commands are executed.
     """
     if tool.has_category(ToolCategory.RUN):
         return "" if tier in _CONFINED_TIERS else f"commands {_OUTSIDE}"
@@ -331,8 +314,7 @@ class Snapshot(Struct):
 def take_snapshot(workspace: Workspace, large_folders: set[str]) -> Snapshot | str:
     """Return the state of a workspace, or why it is not known.
 
-    Arguments:
-        large_folders: ignored folders that are too large; the function adds those that it meets.
+    Ignored folders that are too large are added to `large_folders`.
     """
     start = time.monotonic()
     snapshot = Snapshot()

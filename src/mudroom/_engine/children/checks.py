@@ -41,12 +41,9 @@ _MAX_BYTES = 64 << 10
 async def run_check(
     run: RunContext, trees: FileTrees, check: Check, tree: str, children: tuple[str, ...] = ()
 ) -> CheckFinished:
-    """Return the result of a check with the files of a tree. It runs once for each tree.
+    """Return the result of a check with the files of a tree, in which is the work of `children`.
 
-    Arguments:
-        children: ids of the runs whose work is in the tree.
-
-    Raises WorkspaceError if no command can run.
+    It runs once for each tree. Raises WorkspaceError if no command can run.
     """
     results = run.services.check_results
     past_events = run.services.past_events.get(run.run_id, ())
@@ -82,10 +79,8 @@ async def find_check_refusal(
 ) -> str:
     """Return why a check may not run, "" if it may. The user is asked at most once.
 
-    A check is judged like a command. One that the user gave needs no confirmation.
-
-    Arguments:
-        purpose: what the check decides. call: the call that waits for it.
+    A check is judged like a command. One that the user gave needs no confirmation. `purpose` is
+    what the check decides, `call` the one that waits for it.
     """
     if run.services.check_results.is_allowed(check.command):
         return ""
@@ -150,8 +145,7 @@ async def decide(
 ) -> str:
     """Return why an act is not allowed, "" if it is; ask the user if the verdict says so.
 
-    Arguments:
-        name: of the act in the record.
+    `name` is that of the act in the record.
     """
     decision = ApprovalDecision(False)
     if verdict.verdict == "ask":

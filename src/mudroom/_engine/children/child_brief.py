@@ -68,7 +68,6 @@ def narrow_tools(
 
 
 def list_agents(agents: Mapping[str, Agent]) -> list[tuple[str, str]]:
-    """Return names and descriptions of agents."""
     return [(agent.name, quote(agent.description)) for agent in agents.values()]
 
 
@@ -90,8 +89,7 @@ def resolve_model(run: RunContext, agent: Agent, arguments: TaskArguments) -> st
 async def allocate(run: RunContext, run_id: str, agent: Agent, turns: int | None) -> Grant:
     """Reserve the budget of a child. Raises BudgetExceeded if that of the run does not suffice.
 
-    Arguments:
-        turns: requested turns, None for those of the agent.
+    Without `turns`, the child has those of its agent.
     """
     recorded = next(iter(run.services.past_events.get(run_id, ())), None)
     if isinstance(recorded, RunStarted):
@@ -113,7 +111,6 @@ def make_brief(
     grant: Grant,
     teammates: tuple[str, ...] = (),
 ) -> Brief:
-    """Return the brief of a child. `teammates`: other named children; see `Brief`."""
     parent = context.run.brief
     is_plan = arguments.plan
     tools = _choose_tools(context.run, agent, grant, is_named=bool(arguments.name))
@@ -152,13 +149,9 @@ def make_next_brief(
 ) -> Brief:
     """Return the brief of the next run of a named child, which begins with messages.
 
-    The rights are those that the run would give to a new child with this agent. Only its approval,
-    or that of the user, ends the mode in which the child plans. The last answer counts.
-
-    Arguments:
-        run: the parent.
-        earlier: brief of the last run of the child.
-        call_id: the parent's call that sends the message, if one does.
+    The rights are those that the run, its parent, would give to a new child with this agent. Only
+    its approval, or that of the user, ends the mode in which the child plans. The last answer
+    counts. `call_id` is that of the parent's call that sends the message, if one does.
     """
     approvers = ("user", run.run_id)
     answers = [each.approve for each in messages if each.sender in approvers]
@@ -178,9 +171,8 @@ def make_next_brief(
 def make_returned_brief(run: RunContext, earlier: Brief, merged: WorkMerged, grant: Grant) -> Brief:
     """Return the brief of the run with which a child gets its work back.
 
-    Arguments:
-        run: the parent. earlier: brief of the run that did the work.
-        merged: why the work comes back, and the files with which the run begins.
+    `earlier` is the brief of the run that did the work. `merged` says why the work comes back, and
+    has the files with which the run begins.
     """
     from .returned_work import make_return_prompt
 
@@ -271,7 +263,6 @@ def _choose_mode(run: RunContext, agent: Agent, *, is_plan: bool) -> Mode:
 
 
 def _list_patterns(run: RunContext) -> tuple[tuple[str, ...], ...]:
-    """Return the call patterns that hold for the children of a run."""
     agent = run.brief.agent
     own = (agent.call_patterns, list_call_patterns(agent.child_tools))
     return (*run.brief.inherited_patterns, *filter(None, own))
@@ -289,9 +280,8 @@ def _choose_workspace(
 ) -> WorkspaceSpec:
     """Return the workspace of a child: its parent's, a copy of it, or an isolated one.
 
-    Arguments:
-        isolation: the kind that the call asks for, "" for that of the agent, or of the session.
-        may_write: true if the child may change files: only then the session isolates it.
+    `isolation` is the kind that the call asks for, "" for that of the agent, or of the session,
+    which isolates only children that may change files.
     """
     if recorded := _find_recorded_workspace(run, run_id):
         return recorded

@@ -48,7 +48,6 @@ NO_REPORT = "a child ended without a report"
 
 
 def make_start_result(run_id: str) -> ToolResult:
-    """Return the result of a call whose child works in the background."""
     detail = {"run": run_id, "background": True}
     return ToolResult(STARTED.format(run=run_id), detail=detail)
 
@@ -76,9 +75,7 @@ class ChildTeam(Protocol):
 
     members: TeamMembers
 
-    def attach(self, brief: Brief, handle: RunHandle) -> None:
-        """Add a run that the worker has."""
-        ...
+    def attach(self, brief: Brief, handle: RunHandle) -> None: ...
 
     async def handle_end(self, brief: Brief) -> None:
         """Handle the end of the child. `brief`: of its last run."""
@@ -88,8 +85,7 @@ class ChildTeam(Protocol):
 class ChildRun:
     """A child that has started: a run, and further ones if its work comes back to it.
 
-    Arguments:
-        team: of a named child; it handles the end.
+    `team` is that of a named child; it handles the end.
     """
 
     def __init__(
@@ -148,7 +144,6 @@ class ChildRun:
             await self._end()
 
     def _make_result(self) -> ToolResult:
-        """Return the result of the call, after the end of the child."""
         report, text, spill = self._format()
         detail: dict[str, Any] = {"run": self._id}
         changes: tuple[str, ...] = ()
@@ -308,10 +303,8 @@ class ChildRun:
 async def prepare_return(run: RunContext, brief: Brief, merged: WorkMerged) -> tuple[Brief, Grant]:
     """Return brief and budget of the run with which a child gets its work back.
 
-    Arguments:
-        run: the parent. brief: of the run that did the work.
-
-    Raises ValueError if the budget does not suffice, or a hook refuses the run.
+    `brief` is that of the run that did the work. Raises ValueError if the budget does not suffice,
+    or a hook refuses the run.
     """
     try:
         run_id = merged.returned or make_following_id(brief.run_id)

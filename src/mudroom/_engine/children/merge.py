@@ -45,9 +45,7 @@ async def merge_report(
 ) -> WorkMerged | None:
     """Merge the work of a child with an isolated workspace, once, and record the outcome.
 
-    Arguments:
-        brief: of the run that ended.
-        prepare_return: called if the work can go back to the child, before the outcome is recorded.
+    `prepare_return` is called if the work can go back to the child, before the outcome is recorded.
     """
     if merged := find_recorded_merge(context.run, report.run_id):
         context.run.evidence.add_merge(merged)
@@ -92,10 +90,8 @@ async def merge_once(
     """Merge the work of a run and record the outcome.
 
     Arguments:
-        brief: of the run.
         prepare_return: called if the work can go back to the child, before the outcome is recorded.
         call: place of the call that asks for the merge; "" at the end of the run.
-        choice: decides conflicts.
         notes: further lines for the parent.
     """
     run = context.run
@@ -209,8 +205,7 @@ async def choose_check(run: RunContext, brief: Brief) -> Check | None:
 def find_recorded_merge(run: RunContext, child: str = "", call: str = "") -> WorkMerged | None:
     """Return the outcome that an earlier process recorded, or that a replay has.
 
-    Arguments:
-        child: whose end merged the work. call: place of the call that did; in place of a child.
+    It is of the end of `child`, or of the call at the place `call`.
     """
     if run.services.recorded_work:
         return run.services.recorded_work.find_merge(child, call)
@@ -220,12 +215,10 @@ def find_recorded_merge(run: RunContext, child: str = "", call: str = "") -> Wor
 
 
 def is_merge_of(event: WorkMerged, child: str, call: str) -> bool:
-    """Return whether an event is the merge of a call, or of the end of a child."""
     return event.call == call and (bool(call) or event.child == child)
 
 
 def _describe(context: CallContext, run_id: str, outcome: MergeOutcome) -> str:
-    """Return the outcome as the parent's model reads it."""
     trees = context.run.environment.trees
     if outcome.refusal:
         refusal = quote(sanitize_line(outcome.refusal, _MAX_REFUSAL)).removesuffix(".")
@@ -246,7 +239,6 @@ def _describe(context: CallContext, run_id: str, outcome: MergeOutcome) -> str:
 
 
 def _describe_failure(run_id: str, outcome: MergeOutcome, check: CheckFinished) -> str:
-    """Return the check that failed, and the end of its output."""
     text = (
         "[merge: not done, a check of the merged files failed; your files are unchanged, and all "
         f"work of the child is kept as run {run_id}.\n{describe_check(check)}"
@@ -320,7 +312,6 @@ class MergeOutcome(Struct, frozen=True):
 
     @property
     def state(self) -> str:
-        """The state in one word: "merged", "conflict", "red" or "refused"."""
         if self.refusal:
             return "refused"
         if self.check:
@@ -332,7 +323,6 @@ class MergeRequest:
     """Work of a child that waits for its merge.
 
     Attributes:
-        outcome: the result, None while it waits.
         attempts: how often files of the work changed while they were written.
         landed: see `MergePlan`.
     """
@@ -524,9 +514,7 @@ class MergeQueue:
     async def _return_red(self, check: Check, step: _Step, *, is_first: bool) -> None:
         """Refuse work with which the check fails.
 
-        Arguments:
-            is_first: true if no other work was merged before it; perhaps the check fails without
-                it.
+        If the work `is_first`, after no other work, the check may fail without it, too.
         """
         request = step.request
         red = await run_check(self._run, self._trees, check, step.plan.tree)
@@ -611,7 +599,6 @@ async def merge_work(
     check: Check | None,
     choice: MergeChoice = NO_CHOICE,
 ) -> MergeOutcome:
-    """Merge the work of a run into the files of the parent: all of it, or nothing."""
     run = context.run
     if run.environment.trees is None:
         return MergeOutcome(refusal="this session has no isolated workspaces")

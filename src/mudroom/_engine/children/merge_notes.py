@@ -27,11 +27,7 @@ def collect_git_work(run: RunContext, run_id: str, work: Work) -> dict[str, GitW
 
 
 def describe_git_work(session: str, works: dict[str, GitWork]) -> Iterator[str]:
-    """Yield lines about work that is only in git, with the command that gets it back.
-
-    Arguments:
-        session: id of the session. works: see `collect_git_work`.
-    """
+    """Yield lines about work that is only in git, with the command that gets it back."""
     for run_id, work in works.items():
         command = f"The user gets them with `mudroom workspaces git {session[:8]}/{run_id}`."
         if work.only:
@@ -61,12 +57,7 @@ _MAX_LISTED = 20
 def list_overlaps(
     run: RunContext, child: str, work: Work, conflicts: Sequence[MergeConflict]
 ) -> tuple[Overlap, ...]:
-    """Return the files that a child and an earlier one changed. The function blocks.
-
-    Arguments:
-        child: id of the run. work: its work.
-        conflicts: what could not be merged.
-    """
+    """Return the files that a child and an earlier one changed. The function blocks."""
     trees = run.environment.trees
     if trees is None:
         return ()

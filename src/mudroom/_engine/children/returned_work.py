@@ -45,7 +45,6 @@ _VERSIONS = {
 
 
 def make_return_prompt(merged: WorkMerged) -> str:
-    """Return the prompt of the run with which a child gets its work back."""
     if merged.state == "red":
         return _RED.format(check=quote(merged.check))
     lines = [_describe(merged, conflict) for conflict in merged.open_conflicts[:_MAX_LISTED]]
@@ -96,9 +95,7 @@ def read_resolutions(
 ) -> Resolutions:
     """Return what the report of a child decides about its conflicts.
 
-    Arguments:
-        began_with: the conflicts with which the run began.
-        still_open: those among them whose files it has not changed.
+    The files of those `still_open` are not changed since the run began.
     """
     if not began_with:
         return Resolutions()

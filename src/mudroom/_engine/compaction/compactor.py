@@ -61,10 +61,8 @@ async def compact(
 ) -> bool:
     """Compact the conversation. Return False if that would not make it smaller.
 
-    Arguments:
-        cause: see `Compacted`.
-        focus: what the notes must keep.
-        fraction: below 1 if an earlier compaction left too much.
+    `focus` is what the notes must keep. `fraction` is below 1 if an earlier compaction left too
+    much.
     """
     before = run.estimate_request_tokens()
     min_gain = thresholds.window * _MIN_GAIN
@@ -113,9 +111,7 @@ async def record_user_compaction(run: RunContext, notes: str, thresholds: Thresh
     """Record the compaction of a root run that the user started: the next run continues from it.
 
     It is stored with the end of the run: no process finds a compaction whose run may be stopped.
-
-    Arguments:
-        notes: the answer of the run.
+    `notes` is the answer of the run.
     """
     if any(event.cause == "user" for event in run.conversation.shortening.compactions):
         return  # by an earlier process
@@ -134,7 +130,6 @@ def _remove_prompt(run: RunContext, messages: Sequence[Message]) -> Sequence[Mes
 
 
 def apply_compaction(run: RunContext, event: Compacted) -> None:
-    """Continue the conversation of a run as an event says."""
     if event.cause != "user":  # that one is for the run that continues this one
         run.conversation.replace_messages(event.messages, event.after)
         run.conversation.shortening.awaits_hook = True
@@ -226,8 +221,6 @@ class Sizes(Struct, frozen=True):
 
 
 class NewContext(Struct, frozen=True):
-    """The new conversation. `parts`: see `Compacted`."""
-
     messages: tuple[Message, ...]
     parts: dict[str, int]
 
@@ -251,9 +244,7 @@ def build_new_context(
 ) -> NewContext:
     """Return the conversation of a run after a compaction.
 
-    Arguments:
-        notes: of a summary run; "" for none.
-        messages: the conversation so far; its last turns stay.
+    `notes` is "" without a summary run. The last turns of `messages` stay.
     """
     turns = select_last_turns(messages, sizes.turns)
     sent_again = _collect_texts([*turns, UserMessage(tuple(run.conversation.queued))])
@@ -416,14 +407,11 @@ class ConversationFacts(Struct):
     Attributes:
         task: prompt of the run, if it is a child.
         earlier_tasks: prompts of the earlier runs of a named child.
-        user_texts: prompts and messages of the user.
         read, changed: files, each with the last turn in which that happened ("1.8").
         failed_commands: commands whose last call failed, with the last line of the output.
         decisions: calls that the user or a rule allowed or refused.
-        children: child runs with their briefs, and their reports if they ended.
         commands: background commands that work, by id.
         unread: messages that wait for the next request.
-        todo: the last todo list.
         claims: tasks on the board that the runs work on, by id.
         kept_results: whole results of tools that keep them, such as skills, by call.
     """
@@ -448,12 +436,7 @@ class ConversationFacts(Struct):
 def collect_facts(
     events: Iterable[StoredEvent], runs: Collection[str], kept_tools: Collection[str]
 ) -> ConversationFacts:
-    """Collect the facts about the runs of one conversation.
-
-    Arguments:
-        runs: ids of the runs.
-        kept_tools: names of the tools whose results stay whole.
-    """
+    """Collect the facts about the runs of one conversation. Results of `kept_tools` stay whole."""
     facts = ConversationFacts()
     calls: dict[tuple[str, str], ToolCallStarted] = {}
     for event in events:

@@ -57,7 +57,6 @@ async def shorten_conversation(run: RunContext) -> None:
 
 
 async def reopen_request(run: RunContext, error: ContextOverflow) -> None:
-    """Take back a request that was refused as too long."""
     size = run.estimate_request_tokens()
     run.meter.add_turns(-1)
     run.go_to_turn(run.turn.number - 1)
@@ -165,12 +164,10 @@ _CUT_TEXT = "\n[… cut to save space: the whole result is in {path}; search it 
 
 
 class _Part(Struct, frozen=True):
-    """A result or a call in the conversation.
+    """A result or a call in the conversation, `age` turns old.
 
-    Arguments:
-        age: turns since then.
-        newer_tokens: those of the parts from this one on.
-        is_repeated: true if a later call of a pure tool has the same arguments.
+    `newer_tokens` counts the parts from this one on. `is_repeated`: a later call of a pure tool has
+    the same arguments.
     """
 
     block: ToolResultBlock | ToolCallBlock
@@ -180,7 +177,6 @@ class _Part(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """About how many tokens the part has."""
         return estimate_block_tokens([self.block])
 
 
@@ -208,7 +204,7 @@ async def clear_old_results(
 def _make_edit(
     run: RunContext, parts: Iterable[_Part], calls: Mapping[str, ToolCallBlock], path: str
 ) -> ResultsCleared:
-    """Return the event that clears parts. `calls`: by id."""
+    """Return the event that clears parts."""
     texts: dict[str, str] = {}
     arguments: dict[str, dict[str, Any]] = {}
     tokens = 0
@@ -269,7 +265,6 @@ def apply_clearing(run: RunContext, event: ResultsCleared, messages: Iterable[Me
 
 
 def find_calls(messages: Iterable[Message]) -> dict[str, ToolCallBlock]:
-    """Return the tool calls in messages by id."""
     return {
         call.id: call
         for message in messages
@@ -297,7 +292,6 @@ def _list_clearable(
 
 
 def _is_clearable(block: ToolResultBlock, age: int, tools: Mapping[str, Tool]) -> bool:
-    """Return whether an old result may be cleared."""
     tool = tools.get(block.name)
     keeps = tool is not None and tool.keeps_results
     is_late_error = block.error and age < KEPT_ERROR_TURNS

@@ -11,11 +11,7 @@ from ..._core.messages import Usage
 
 
 class Account:
-    """One limit of a run, or of a session, and of everything below it.
-
-    Arguments:
-        limit: tokens or US dollars.
-        maximum: amount of the limit.
+    """One limit of a run, or of a session, and of everything below it, in tokens or US dollars.
 
     Attributes:
         spent: what answers have cost so far.
@@ -35,7 +31,6 @@ class Account:
 
     @property
     def is_busy(self) -> bool:
-        """True while a request is under way."""
         return self._requests > 0
 
     @property
@@ -50,7 +45,6 @@ class Account:
 
     @property
     def state(self) -> LimitState:
-        """The limit and the amount spent of it."""
         return LimitState(self.limit, self.maximum, self.spent)
 
     def hold(self, amount: float) -> None:
@@ -59,7 +53,6 @@ class Account:
         self.requested += amount
 
     def release(self, amount: float) -> None:
-        """Release the amount held for a request."""
         self._requests -= 1
         # No rounding error remains when no request is under way.
         self.requested = self.requested - amount if self._requests else 0
@@ -82,12 +75,10 @@ class RequestPlan(Struct, frozen=True):
     """Amounts that a model request will spend.
 
     Arguments:
-        minimum: amounts without the answer, estimated from below.
-        maximum: amounts without the answer, estimated from above.
+        minimum, maximum: amounts without the answer, estimated from below and from above.
         prices: amounts of one token of the answer.
         min_answer: tokens that the answer may always have.
         max_answer: tokens that the answer may have where enough is left.
-        is_summary: true for the summary at the end of a run.
         is_child: true for a run that others may work beside.
         size: tokens of the request, estimated from above.
     """
@@ -130,12 +121,9 @@ class Permit:
     Arguments:
         holds: accounts, and the maximum amounts of the request that they hold.
         on_end: called at the end; None for a request of the past.
+        max_tokens, cut_by: see `Admission`.
         turns: turns that the meters have counted for the request.
         take_back: removes the turn or the summary that the meters have counted.
-
-    Attributes:
-        max_tokens: maximum tokens of the answer; None: no limit counts them.
-        cut_by: the limit that allows no longer answer.
     """
 
     def __init__(

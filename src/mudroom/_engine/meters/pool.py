@@ -109,15 +109,14 @@ class Member(Struct):
     def expect_sent(self, limit: Limit, most: float, size: int) -> float:
         """Return what a request takes without its answer, by what the provider counted last.
 
-        Arguments:
-            most: the wide bound, which holds while nothing is known. size: tokens by that bound.
+        `most` is the wide bound, which holds while nothing is known, and `size` the tokens by that
+        bound.
         """
         if self.last is None or not self.last.size:
             return most
         return min(most, self.last.sent[limit] * max(1, size / self.last.size))
 
     def free(self) -> None:
-        """Release what the ended run reserved."""
         on_free, self.on_free = self.on_free, None
         if on_free is not None:
             on_free()
@@ -129,9 +128,7 @@ class PoolRun(Protocol):
     member: Member
     turns: int
 
-    def walk_up(self) -> Iterator[PoolRun]:
-        """Yield the run itself and those above it."""
-        ...
+    def walk_up(self) -> Iterator[PoolRun]: ...
 
 
 class Forecast(Struct):
@@ -170,7 +167,6 @@ class Pool:
     Attributes:
         runs: what each run is expected to spend.
         longest_answer: tokens of the longest answer so far; 0 before the first.
-        accounts: the limits that the runs share.
     """
 
     __slots__ = (
@@ -239,7 +235,6 @@ class Pool:
         self.set_forecast(run, self._expect(forecast, costs, sent))
 
     def _is_surprising(self, costs: Mapping[Limit, float], forecast: Forecast) -> bool:
-        """Return whether a first request has cost clearly more than was expected."""
         return any(
             amount > SURPRISE * forecast.current.get(limit, amount)
             for limit, amount in costs.items()
@@ -297,8 +292,7 @@ class Pool:
         Older runs go before one that has begun, all runs that have begun before a new one. A run
         that waits for others has no precedence: it may wait for this one.
 
-        Arguments:
-            forecast: of the run, with the request that asks. left: what remains of the limit.
+        `forecast` is that of the run, with the request that asks; `left` remains of the limit.
 
         For example, each of two runs expects 1,000 tokens for its request (`current`), 2,000 for
         those that follow (`rest`) and 500 for its last turn (`ending`). To go ahead,
@@ -325,7 +319,6 @@ class Pool:
         return needed + self.sum_endings(limit, run) + work <= left
 
     def has_earlier(self, run: PoolRun) -> bool:
-        """Return whether a run that goes before this one works."""
         return any(True for _ in self._list_earlier(run))
 
     def _list_earlier(self, run: PoolRun) -> Iterator[Forecast]:
@@ -350,8 +343,7 @@ class Pool:
     ) -> Forecast:
         """Estimate what a run will spend: on its next request, on those after it, on its end.
 
-        Arguments:
-            ratio: see `size_ratio`; 1 for a request whose size the provider has told.
+        `ratio` is `size_ratio`, or 1 for a request whose size the provider has told.
         """
         answer = self._output_tokens // self._answers if self._answers else EXPECTED_ANSWER
         words = LONGEST_SUMMARY

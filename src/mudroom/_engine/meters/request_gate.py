@@ -79,8 +79,7 @@ class RequestGate:
     ) -> Permit | LimitState:
         """Wait until the meters of this process allow a request.
 
-        Arguments:
-            is_own: false for a request of a run below the run of the meter.
+        `is_own`: the request is not of a run below that of the meter.
         """
         request = _WaitingRequest(self, meter, plan, is_own)
         blocked = {
@@ -143,8 +142,7 @@ class RequestGate:
 class _Room(Struct):
     """Place for a request in one account.
 
-    Arguments:
-        grant: what the account has granted to the run; None if the run shares its limit.
+    `grant` is what the account has granted to the run, None if the run shares its limit.
     """
 
     meter: Meter
@@ -153,17 +151,14 @@ class _Room(Struct):
 
     @property
     def pool(self) -> Pool:
-        """The runs that share the account."""
         assert self.meter.pool is not None
         return self.meter.pool
 
 
 class _WaitingRequest:
-    """A request of a run that has no permit yet.
+    """A request of a run that has no permit yet. Requests with a lower rank go first.
 
-    Attributes:
-        rank: requests with a lower one go first.
-        blocked_by: meters whose runs this one waits for.
+    `blocked_by` are the meters whose runs this one waits for.
     """
 
     def __init__(self, gate: RequestGate, meter: Meter, plan: RequestPlan, is_own: bool) -> None:
@@ -184,8 +179,7 @@ class _WaitingRequest:
     def decide(self, blocked: set[Meter]) -> Permit | LimitState | None:
         """Return a permit, or the limit that refuses the request; None if it must wait.
 
-        Arguments:
-            blocked: meters whose runs earlier requests wait for; those of this one are added.
+        `blocked` are the meters whose runs earlier requests wait for; those of this one are added.
         """
         # A last turn is needed when a limit is used up: it only has to fit.
         is_summary = self._plan.is_summary
@@ -290,10 +284,7 @@ class _WaitingRequest:
     def _cut(self, account: Account, free: float, shortest: int, longest: int = 0) -> bool:
         """Cut the answer to a free amount. Return False if that is less than the shortest.
 
-        Arguments:
-            free: amount for the answer.
-            shortest: tokens that the answer must have.
-            longest: tokens that it may have, even if more are free; 0 for all.
+        The answer may have `longest` tokens even if more are free; 0 is for all.
         """
         price = self._plan.prices.get(account.limit, 0)
         if not price:
@@ -380,7 +371,6 @@ class Meters:
     """Meters of the running runs of a session, by run id.
 
     Attributes:
-        gate: gate of their model requests.
         charged: ids of the children whose cost their parents have counted or will count, so that
             a parent that ends early neither misses nor repeats what an earlier process spent.
     """
@@ -393,8 +383,7 @@ class Meters:
     def open(self, run_id: str, budget: Budget, parent: Meter | ParentMeter | None = None) -> Grant:
         """Open a meter for a run without a parent in this process.
 
-        Arguments:
-            parent: pays for the run, too: the session, or ancestors in another process.
+        `parent` pays for the run, too: the session, or ancestors in another process.
         """
         self._meters[run_id] = Meter(budget, parent)
         self.charged.add(run_id)
@@ -477,8 +466,7 @@ class SessionMeter(Meter):
     def limit_budget(self, requested: Budget, depth: int) -> Budget:
         """Limit the budget of a run to what the session has left.
 
-        Arguments:
-            depth: level of the run: 0 for a prompt, 1 for a task or a scope.
+        `depth` is the level of the run: 0 for a prompt, 1 for a task or a scope.
         """
         own = self.budget
         children_left = None if own.children is None else max(0, own.children - self.children)
@@ -512,15 +500,13 @@ class SessionMeter(Meter):
             yield self._timer.limit
 
     def find_shared_limit(self, fraction: float) -> LimitState | None:
-        """Return the first exceeded limit."""
         # No warnings: each run warns of its own limits.
         return super().find_shared_limit(fraction) if fraction >= 1 else None
 
     def add_past(self, recorded: OpenEvents, unfinished: Collection[str]) -> None:
         """Add what earlier processes spent.
 
-        Arguments:
-            unfinished: ids of runs that continue. They add what they spent themselves.
+        The runs in `unfinished` continue: they add what they spent themselves.
         """
         past = recorded.amounts
         for event in recorded.events:

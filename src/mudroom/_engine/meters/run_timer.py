@@ -76,13 +76,11 @@ class RunTimer:
 
     @property
     def time_left(self) -> float | None:
-        """Seconds until the time limit of the run itself, None if there is no limit."""
         limit = self._meter.budget.seconds
         return None if limit is None else max(0.0, limit - self.age)
 
     @property
     def limit(self) -> LimitState | None:
-        """The time limit and the age, None if there is no limit."""
         maximum = self._meter.budget.seconds
         return None if maximum is None else LimitState(Limit.SECONDS, maximum, round(self.age, 3))
 
@@ -137,7 +135,6 @@ class RunTimer:
         return min(grace, max(_MIN_GRACE, _PATIENCE * below.answer))
 
     def find_time_below(self) -> SharedTime | None:
-        """Return the time that the runs below have, None without a limit."""
         if not self.is_timed and self._meter.is_run:
             return None
         left = self._compute_work_left()
@@ -160,15 +157,12 @@ class RunTimer:
         self.update_deadline()
 
     def learn_below(self, seconds: float) -> None:
-        """Note how long an answer of a run below took."""
         self._answers_below = (*self._answers_below[1 - RECENT_ANSWERS :], seconds)
 
     def add_past(self, seconds: float) -> None:
-        """Add the seconds that the run worked before a resume."""
         self._started_at -= seconds
 
     def start_deadline(self, deadline: asyncio.Timeout) -> None:
-        """Have a timeout expire when the work of the run must end."""
         self.deadline = deadline
         self.update_deadline()
 
@@ -254,10 +248,8 @@ _MIN_INTERVAL = 0.5
 class WatchedCall:
     """An open model call. As a context manager it raises TimeoutError when the call is silent.
 
-    It works like `asyncio.timeout`, but without a timer and two coroutines of its own.
-
-    Attributes:
-        silent_at: time of the event loop at which the call counts as silent.
+    It works like `asyncio.timeout`, but without a timer and two coroutines of its own. `silent_at`
+    is a time of the event loop.
     """
 
     def __init__(self, watch: SilenceWatch, task: asyncio.Task[object] | None) -> None:
@@ -279,11 +271,9 @@ class WatchedCall:
             raise TimeoutError("the model fell silent") from None
 
     def extend(self, seconds: float) -> None:
-        """Set or move the time at which the call counts as silent to `seconds` from now."""
         self.silent_at = self._watch.compute_deadline(seconds)
 
     def end(self) -> None:
-        """End the call: it is silent."""
         if self._task is not None and not self._is_ended:
             self._is_ended = True
             self._task.cancel()
@@ -302,11 +292,7 @@ class SilenceWatch:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def watch_call(self, seconds: float) -> WatchedCall:
-        """Return a context manager for a call of the current task.
-
-        Arguments:
-            seconds: time until it counts as silent.
-        """
+        """Return a context manager for a call of the current task, silent after these seconds."""
         if self._loop is None:
             # Kept, because finding the loop takes a system call.
             self._loop = asyncio.get_running_loop()
@@ -325,7 +311,6 @@ class SilenceWatch:
         return silent_at
 
     def close(self, call: WatchedCall) -> None:
-        """Remove a call that has ended."""
         self._calls.discard(call)
 
     def _check_later(self, loop: asyncio.AbstractEventLoop, silent_at: float) -> None:

@@ -28,8 +28,6 @@ _REFUSED = (
 
 
 class Arguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of the compact tool."""
-
     focus: str = ""
 
 

@@ -145,4 +145,3 @@ MERGE_TOOL = Tool(
     needs_children=True,
     argument_aliases={"name": "run", "task_id": "run", "to": "run", "child": "run"},
 )
-"""The tool; only sessions whose agents or options isolate children offer it."""

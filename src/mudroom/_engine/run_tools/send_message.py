@@ -141,7 +141,6 @@ def _explain_unknown(run: RunContext, to: str) -> str:
 
 
 async def _send_to_unnamed(context: CallContext, handles: list[RunHandle], text: str) -> ToolResult:
-    """Send a message to children that work."""
     sent = [handle.run_id for handle in handles if await _send(context, handle, text)]
     if not sent:
         to = ", ".join(handle.run_id for handle in handles)
