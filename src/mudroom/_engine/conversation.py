@@ -374,7 +374,7 @@ class CallOutcome(Struct, frozen=True, gc=False):
     refused: bool = False
 
 
-class Turn:
+class RunTurn:
     """One turn of a run: its number, the tool calls of its answer, and what has become of them.
 
     Outcomes stay here when the run is cut off between two calls. How a run is stopped is no state

@@ -220,7 +220,7 @@ async def _act_and_judge(run: RunContext, answer: AssistantMessage) -> Ending | 
         return await _refuse_calls_of_summary(run, answer)
     from .tool_calls import run_tool_calls
 
-    outcomes = await run_tool_calls(run, run.turn)
+    outcomes = await run_tool_calls(run)
     ending = judge(run, answer, outcomes)
     if ending and ending.reason is Reason.GOAL:
         ending = await _confirm_goal(run, ending)

@@ -28,7 +28,7 @@ from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolCategory
 from .._projections.safe_text import redact_answer
 from ..errors import ContextOverflow, ModelError, ModelGarbled, ModelUnavailable
-from .conversation import Turn
+from .conversation import RunTurn
 from .meters.account import RequestPlan
 from .meters.pool import SHORTEST_SUMMARY
 from .run_context import RunContext
@@ -117,7 +117,7 @@ def append_answer(run: RunContext, answer: AssistantMessage) -> None:
     run.conversation.append_answer(answer, tokens)
     calls = answer.tool_calls
     run.outputs.begin_answer(calls)
-    run.turn = Turn(run.turn.number, calls)
+    run.turn = RunTurn(run.turn.number, calls)
 
 
 def charge(run: RunContext, answer: AssistantMessage) -> None:

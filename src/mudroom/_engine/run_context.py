@@ -26,9 +26,9 @@ from .._projections.engine_text import quote_hook
 from ..errors import WorkspaceError
 from .background import BackgroundWork
 from .context_policy import Thresholds
-from .conversation import REQUESTED_FOCUS, CallOutcome, Conversation, Turn
+from .conversation import REQUESTED_FOCUS, CallOutcome, Conversation, RunTurn
 from .evidence import Evidence
-from .inbox import Inbox, is_notification
+from .inbox import Inbox, is_notification, judge_messages
 from .loop_detection import LoopDetector
 from .mcp_tools import McpTools, RunTools
 from .meters.account import LONGEST_ANSWER, LONGEST_CHILD_ANSWER
@@ -77,7 +77,7 @@ class RunContext:
         if brief.agent.outputs is not None:
             self.tools[EMIT_TOOL] = self.outputs.make_tool()
         self.memo: dict[str, Any] = {}
-        self.turn = Turn()
+        self.turn = RunTurn()
         self.evidence = Evidence()
         self.loop_detector = LoopDetector()
         model = services.get_model(brief.model)
@@ -258,8 +258,6 @@ class RunContext:
     async def judge_messages(self) -> None:
         """Show the unread messages of the user to the hooks. Raises StoppedByHook."""
         if hooks := self.services.hooks:
-            from .inbox import judge_messages
-
             await judge_messages(self.inbox, hooks, self.brief)
 
     async def deliver_messages(self) -> None:
@@ -275,7 +273,7 @@ class RunContext:
 
     def go_to_turn(self, number: int) -> None:
         """Begin a turn, or return to an earlier one; events carry its number from now on."""
-        self.turn = Turn(number)
+        self.turn = RunTurn(number)
         self.recorder.turn = number
 
     def close_turn(self) -> list[CallOutcome]:
@@ -296,7 +294,7 @@ class RunContext:
         )
         self.evidence.add(outcomes)
         self.evidence.board_reminder.add(outcomes, self.turn.number)
-        self.turn = Turn(self.turn.number)
+        self.turn = RunTurn(self.turn.number)
         return outcomes
 
     def _compute_costs(self) -> float | None:

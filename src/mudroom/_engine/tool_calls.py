@@ -8,8 +8,8 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from msgspec import Struct, structs
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from .._core.events import PermissionDecided, ToolCallFinished, ToolCallStarted
 from .._core.json_values import find_json_fault
@@ -38,7 +38,7 @@ from .._projections.safe_text import make_call_title
 from ..errors import MudroomError, UsageError, WorkspaceError, suggest_names
 from .call_context import CallContext
 from .changes.watch import ChangeWindow, WriteWindow, add_writes, explain_unwatched
-from .conversation import INTERRUPTED, UNKNOWN_AFTER_CRASH, CallOutcome, Turn
+from .conversation import INTERRUPTED, UNKNOWN_AFTER_CRASH, CallOutcome
 from .evidence import keep_evidence
 from .file_writes import hash_present
 from .run_context import RunContext
@@ -60,14 +60,14 @@ ALL_FAILED = (
 )
 
 
-async def run_tool_calls(run: RunContext, turn: Turn) -> list[CallOutcome]:
+async def run_tool_calls(run: RunContext) -> list[CallOutcome]:
     """Run the calls of the turn that have no outcome yet, and queue all results for the model.
 
     Returns the outcomes in the order of the calls.
     """
-    if not turn.calls:
+    if not run.turn.calls:
         return []
-    open_calls = turn.list_open_calls()
+    open_calls = run.turn.list_open_calls()
     if len(open_calls) == 1:
         [(position, call)] = open_calls
         await _run_call(run, position, prepare_call(run, call))
@@ -299,24 +299,24 @@ async def _refuse(
     verdict = PermissionVerdict("deny", decision.denial, rule=decision.rule)
     await _record_decision(run, prepared, verdict, ApprovalDecision(False))
     text = _explain_denial(prepared.name, verdict, ApprovalDecision(False))
-    return structs.replace(refuse_call(prepared.call, prepared.tool, text), hook=decision)
+    return replace(refuse_call(prepared.call, prepared.tool, text), hook=decision)
 
 
 def _change_arguments(
     run: RunContext, prepared: PreparedCall, decision: ToolHookDecision
 ) -> PreparedCall:
     if decision.arguments is None:
-        return structs.replace(prepared, hook=decision)
+        return replace(prepared, hook=decision)
     if fault := find_json_fault(decision.arguments):
         text = f"a hook gave arguments that cannot be recorded: {fault}"
         raise UsageError(text, where=prepared.name)
-    call = structs.replace(prepared.call, arguments=decision.arguments)
-    return structs.replace(prepare_call(run, clean_call(call)), hook=decision)
+    call = replace(prepared.call, arguments=decision.arguments)
+    return replace(prepare_call(run, clean_call(call)), hook=decision)
 
 
 def add_context(run: RunContext, decision: ToolHookDecision, result: ToolResult) -> ToolResult:
     texts = filter(None, (run.services.redact(decision.context), result.context))
-    return structs.replace(result, context="\n".join(texts))
+    return replace(result, context="\n".join(texts))
 
 
 async def check_permission(run: RunContext, prepared: PreparedCall) -> PreparedCall:
@@ -333,7 +333,7 @@ async def check_permission(run: RunContext, prepared: PreparedCall) -> PreparedC
     if verdict.verdict == "ask":
         if prepared.hook and prepared.hook.verdict == "allow" and not verdict.rule:
             decision = ApprovalDecision(True, prepared.hook.why)
-            verdict = structs.replace(verdict, rule=prepared.hook.rule)
+            verdict = replace(verdict, rule=prepared.hook.rule)
         else:
             prepared, verdict, decision = await _ask(run, prepared, verdict)
     if prepared.refusal:
@@ -345,7 +345,7 @@ async def check_permission(run: RunContext, prepared: PreparedCall) -> PreparedC
         why = decision.why or verdict.why
         await run.services.hooks.on_permission_denied(run.brief, prepared.call, why)
     text = _explain_denial(prepared.name, verdict, decision)
-    return structs.replace(prepared, refusal=ToolResult(text, error=True))
+    return replace(prepared, refusal=ToolResult(text, error=True))
 
 
 def _judge(run: RunContext, prepared: PreparedCall) -> PermissionVerdict:
@@ -376,14 +376,14 @@ async def _ask(
             verdict="allow", arguments=decision.arguments, why=decision.why, rule=verdict.rule
         )
     if answer.denial:
-        verdict = structs.replace(verdict, rule=answer.rule)
+        verdict = replace(verdict, rule=answer.rule)
         return prepared, verdict, ApprovalDecision(False, answer.denial)
     prepared = _change_arguments(run, prepared, answer)
     if prepared.refusal is None and answer.arguments is not None:
         verdict = _judge(run, prepared)
         if verdict.verdict == "deny":
             return prepared, verdict, ApprovalDecision(False)
-    verdict = structs.replace(verdict, verdict="ask", rule=answer.rule)
+    verdict = replace(verdict, verdict="ask", rule=answer.rule)
     return prepared, verdict, ApprovalDecision(True, answer.why)
 
 
@@ -530,7 +530,7 @@ def redact_result(run: RunContext, result: ToolResult) -> ToolResult:
     if redact(joined) == joined:
         return result
     text, display, context = map(redact, texts)
-    return structs.replace(result, text=text, display=display, context=context)
+    return replace(result, text=text, display=display, context=context)
 
 
 def cap_result(context: CallContext, result: ToolResult) -> ToolResult:
@@ -548,7 +548,7 @@ def cap_result(context: CallContext, result: ToolResult) -> ToolResult:
         f"\n\n[… {len(text) - 2 * half:,} characters left out; the whole is in {path}: "
         "read it with offset and limit …]\n\n"
     )
-    return structs.replace(result, text=text[:half] + notice + text[-half:], spill=path)
+    return replace(result, text=text[:half] + notice + text[-half:], spill=path)
 
 
 MAX_QUOTED_ARGUMENTS = 200
@@ -572,7 +572,7 @@ class PreparedCall(Struct, frozen=True):
     @property
     def checked_arguments(self) -> dict[str, Any]:
         if isinstance(self.arguments, Struct):
-            return structs.asdict(self.arguments)
+            return asdict(self.arguments)
         return self.call.arguments
 
 
@@ -584,11 +584,11 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
         except ValueError as error:
             return refuse_call(call, None, f"Invalid arguments for {call.name}: {error}")
         if meant:
-            call = structs.replace(call, name=meant[0], arguments=meant[1])
+            call = replace(call, name=meant[0], arguments=meant[1])
     name = call.name if call.name in run.tools else normalize_tool_name(call.name)
     if name not in run.tools and name in STAND_INS:
         name, arguments = STAND_INS[name]
-        call = structs.replace(call, arguments=arguments)
+        call = replace(call, arguments=arguments)
     tool = run.find_tool(call, name)
     if tool is None:
         hint = _find_replacement(run, name) or suggest_names(call.name, run.tools)
@@ -602,11 +602,11 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
     try:
         if tool.forward:
             name, arguments = tool.forward(call.arguments)
-            return prepare_call(run, structs.replace(call, name=name, arguments=arguments))
+            return prepare_call(run, replace(call, name=name, arguments=arguments))
         sent = add_implied_arguments(call.name, call.arguments)
         arguments = tool.read_arguments(sent, called=call.name)
         _read_path(run, call, tool.path_argument, arguments)
-        return PreparedCall(structs.replace(call, arguments=arguments), tool, tool.parse(arguments))
+        return PreparedCall(replace(call, arguments=arguments), tool, tool.parse(arguments))
     except (ValueError, TypeError) as error:
         from .._core.schemas import explain_mismatch
 
