@@ -18,7 +18,7 @@ from .._core.runs import join_run_id
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult, clean_result
 from .._platform.private_files import make_spill_file
-from .changes.watch import ChangeWindow, WriteWindow
+from .changes.watch import ChangeWindow, WriteWindow, explain_unwatched
 from .evidence import CallWindow
 from .file_writes import (
     FileWrite,
@@ -31,7 +31,7 @@ from .mcp_tools import ask_approver
 from .run_context import RunContext
 
 if TYPE_CHECKING:  # only landings load it
-    from .changes.merged_files import RecordWrites
+    from .changes.merged_files import MergedWrite, RecordWrites
 
 _MAX_SHOWN = 2_000
 """Last characters of the output of a call that screens get."""
@@ -75,9 +75,7 @@ class CallWrites:
                 self._end_write(path, is_written=is_written)
             run_from_any_thread(loop, self._leave_barrier, self._barrier.leave)
 
-    def _record_all(
-        self, writes: Sequence[tuple[str, str, bool | None]], recorded: list[str]
-    ) -> None:
+    def _record_all(self, writes: Sequence[MergedWrite], recorded: list[str]) -> None:
         recorder = self._run.recorder
         workspace = self._run.environment.workspace
         events: list[FileWriteIntended] = []
@@ -177,7 +175,8 @@ class CallContext:
         self.memo = run.memo
         self.sandbox = run.environment.sandbox
         self.redact = run.services.redact
-        self._writes = CallWrites(run, call.id if call else "")
+        self.call_id = call.id if call else ""
+        self._writes = CallWrites(run, self.call_id)
         self._workspace: Workspace | None = None
 
     @property
@@ -234,9 +233,8 @@ class CallContext:
         """Show the last lines of the output so far, and keep it as the result of a cut-off call."""
         text = self.redact(text)
         if self.call:
-            self.run.turn.outputs[self.call.id] = text
-        call_id = self.call.id if self.call else ""
-        self.run.recorder.show_delta("output", text[-_MAX_SHOWN:].rstrip(), call_id)
+            self.run.turn.outputs[self.call_id] = text
+        self.run.recorder.show_delta("output", text[-_MAX_SHOWN:].rstrip(), self.call_id)
 
     async def ask_user(self, form: InputForm) -> ApprovalDecision:
         brief = self.run.brief
@@ -246,7 +244,7 @@ class CallContext:
             self.call.name if self.call else "",
             self.call.arguments if self.call else {},
             form.message,
-            self.call.id if self.call else "",
+            self.call_id,
             name=brief.name,
             form=form,
         )
@@ -254,23 +252,19 @@ class CallContext:
             return await ask_approver(self.run.services, self.run.recorder, request, form)
 
     def run_in_background(self, title: str, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
-        results: list[ToolResult] = []
 
         def start() -> None:
             self._writes.is_in_background = True
-            results.append(
-                start_command(self.run, self.place, title, work, self._explain_unwatched())
-            )
+            observed = _observe(self.run, work, unwatched=self._explain_unwatched())
+            self.run.background.add_command(self.place, title, observed)
 
         async def start_on_loop() -> None:
             start()
 
         run_from_any_thread(self.run.control.barrier.loop, start_on_loop, start)
-        return results[0]
+        return _make_start_result(self.place)
 
     def _explain_unwatched(self) -> str:
-        from .changes.watch import explain_unwatched  # only work in the background needs it
-
         tool = self.run.tools.get(normalize_tool_name(self.call.name)) if self.call else None
         return explain_unwatched(tool, self.sandbox.tier) if tool else ""
 
@@ -280,13 +274,30 @@ class CallContext:
         work: Coroutine[Any, Any, ToolResult],
         on_detach: Callable[[], object],
     ) -> ToolResult:
-        call_id = self.call.id if self.call else ""
-
-        def detach() -> None:
-            self._writes.is_in_background = True
-            on_detach()
-
-        return await run_detachable(self.run, self.place, call_id, title, work, detach)
+        run = self.run
+        task = asyncio.create_task(work)
+        released: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        waited_for = run.background.waited_for
+        waited_for[self.place] = lambda: released.done() or released.set_result(True)
+        try:
+            await asyncio.wait((task, released), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait((task,))
+            if not task.cancelled():
+                task.exception()  # read it, or asyncio logs it as never retrieved
+            raise
+        finally:
+            del waited_for[self.place]
+        if task.done():
+            return task.result()
+        self._writes.is_in_background = True
+        on_detach()
+        # The window of the call stays open until the end of the work.
+        window = run.evidence.open_windows.get(self.call_id)
+        run.evidence.open_windows[self.call_id] = WriteWindow(())
+        run.background.add_command(self.place, title, _observe(run, _wait_for(task), window))
+        return _make_start_result(self.place)
 
 
 STARTED = (
@@ -297,57 +308,8 @@ STARTED = (
 _STOPPED = "It was stopped."
 
 
-def start_command(
-    run: RunContext,
-    work_id: str,
-    title: str,
-    work: Coroutine[Any, Any, ToolResult],
-    unwatched: str,
-) -> ToolResult:
-    """Start work in the background and return the result of its call.
-
-    `unwatched` says why the work may change files that nothing compares, or "".
-    """
-    run.background.add_command(work_id, title, _observe(run, work, unwatched=unwatched))
-    return _make_start_result(work_id)
-
-
 def _make_start_result(work_id: str) -> ToolResult:
     return ToolResult(STARTED.format(id=work_id), detail={"command": work_id, "background": True})
-
-
-async def run_detachable(
-    run: RunContext,
-    work_id: str,
-    call_id: str,
-    title: str,
-    work: Coroutine[Any, Any, ToolResult],
-    on_detach: Callable[[], object],
-) -> ToolResult:
-    """Wait for work and return its result, or that of its start if it is detached before its end.
-
-    The window of the call stays open until the end of the work.
-    """
-    task = asyncio.create_task(work)
-    released: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-    run.background.waited_for[work_id] = lambda: released.done() or released.set_result(True)
-    try:
-        await asyncio.wait((task, released), return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait((task,))
-        if not task.cancelled():
-            task.exception()  # read it, or asyncio logs it as never retrieved
-        raise
-    finally:
-        del run.background.waited_for[work_id]
-    if task.done():
-        return task.result()
-    on_detach()
-    window = run.evidence.open_windows.get(call_id)
-    run.evidence.open_windows[call_id] = WriteWindow(())
-    run.background.add_command(work_id, title, _observe(run, _wait_for(task), window))
-    return _make_start_result(work_id)
 
 
 async def _wait_for(task: asyncio.Task[ToolResult]) -> ToolResult:

@@ -24,10 +24,6 @@ def find_no_window(model: str) -> int:
     return 0
 
 
-def learn_nothing(model: str, size: int, refusal: str) -> int:
-    return 0
-
-
 class ContextPolicy(Struct, frozen=True, kw_only=True):
     """When the engine shortens conversations, and how large the windows of models are.
 
@@ -46,7 +42,7 @@ class ContextPolicy(Struct, frozen=True, kw_only=True):
     compact_at: float = 0.85
     find_window: Callable[[str], int] = find_no_window
     look_up_window: Callable[[str], int] = find_no_window
-    learn_window: Callable[[str, int, str], int] = learn_nothing
+    learn_window: Callable[[str, int, str], int] = lambda model, size, refusal: 0
 
     def get_window(self, model: str) -> int:
         """Return the context window of a model from all sources, 0 if it has no known limit."""

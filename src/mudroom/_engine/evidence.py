@@ -11,7 +11,7 @@ from .._core.events import WorkMerged, count_merges
 from .._core.ports.board import CLAIM_DETAIL, update_claims
 from .._core.runs import MergeCounts, Report, is_run_above
 from .._core.tools import ToolResult, join_reasons
-from .changes.watch import list_folders_above
+from .changes.watch import list_folders_above, select_outside
 from .conversation import CallOutcome
 
 
@@ -104,8 +104,6 @@ class Evidence:
 
     def add_outside_changes(self, report: Report) -> None:
         """Add what a child with files of its own may have changed outside them."""
-        from .changes.watch import select_outside
-
         self.add_unknown_changes(select_outside(report.unknown_changes))
 
     def list_parallel_runs(self, run_id: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from .._core.agents import WorkspaceKind
 from .._core.budgets import SHARED_LIMITS, Limit, LimitState
 from .._core.events import RunFinished, RunWaiting, ToolCallFinished
 from .._core.messages import StopReason, Usage
-from .._core.ports import FilesLostError, Hooks
+from .._core.ports import FilesLostError
 from .._core.runs import Reason, Report, Work
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
@@ -22,7 +22,6 @@ from ..errors import BoardError, JournalError, ModelError, MudroomError, Stopped
 from .changes.watch import ELSEWHERE, NOT_STORED
 from .conversation import INTERRUPTED, PARTIAL_OUTPUT, CallOutcome
 from .file_writes import WriteBarrier
-from .meters.run_timer import GRACE_SECONDS
 from .model_call import call_model, reserve_request
 from .phase import LIMIT_REASONS, SUMMARY_REQUEST, WRAP_UP_NOTE, Phase
 from .run_context import RunContext
@@ -204,8 +203,8 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     except FilesLostError as error:
         work = None
         ending = Ending(Reason.LOST, str(error))
-    if run.services.hooks:
-        await _add_changes_of_hooks(run, run.services.hooks)
+    if hooks := run.services.hooks:
+        run.evidence.add_unknown_changes(await hooks.explain_changes(run.brief))
     limit = ending.limit
     if ending.reason is Reason.GOAL:
         limit = run.meter.find_passed_limit()
@@ -213,7 +212,7 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     report = run.make_report(
         ending.reason, text, recovered=bool(summary), error=ending.error, limit=limit, work=work
     )
-    if hooks := run.services.hooks:
+    if hooks:
         await hooks.on_run_end(run.brief, report)
     await run.recorder.record(run.recorder.make_event(RunFinished, report=report))
     _warn_of_unused_check(run, report)
@@ -223,9 +222,7 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
 async def _stop_background_work(run: RunContext, ending: Ending) -> None:
     """End the background work of a run. A limit of the run is the reason of its children, too."""
     allows_summary = not ending.is_summary_requested and _allows_summary(run, ending)
-    is_time_up = ending.reason is Reason.TIMEOUT
-    seconds = run.timer.choose_grace_below() if is_time_up else GRACE_SECONDS
-    grace = seconds if allows_summary else None
+    grace = run.timer.choose_grace_below(ending.reason) if allows_summary else None
     is_shared = ending.reason in LIMIT_REASONS
     await run.background.stop(grace, ending.reason if is_shared else run.control.stop_reason)
 
@@ -244,10 +241,6 @@ async def _end_past_children(run: RunContext) -> None:
 
 async def _finish_cancelled(run: RunContext) -> Report:
     return await finish_run(run, Ending(run.control.stop_reason))
-
-
-async def _add_changes_of_hooks(run: RunContext, hooks: Hooks) -> None:
-    run.evidence.add_unknown_changes(await hooks.explain_changes(run.brief))
 
 
 def _warn_of_unused_check(run: RunContext, report: Report) -> None:
@@ -289,10 +282,11 @@ async def _store_work(run: RunContext) -> Work | None:
     if run.brief.workspace.kind is not WorkspaceKind.ISOLATED or not (recorded or trees):
         return None
     if recorded:
-        work = recorded.find_work(run.run_id)
-        if work is None:
-            run.evidence.unknown_changes = recorded.find_unknown_changes(run.run_id)
-        return work
+        report = recorded.find_report(run.run_id)
+        if report is None or report.work is None:
+            run.evidence.unknown_changes = report.unknown_changes if report else ""
+            return None
+        return report.work
     assert trees
     try:
         observed = set(run.evidence.observed_changes)
@@ -347,7 +341,7 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
         # Hooks have limits of their own, and take no time from the model.
         if not await _judge_messages(run):
             return ""
-        async with time_limit(_choose_grace(run, ending)):
+        async with time_limit(run.timer.choose_grace(ending.reason, ending.limit)):
             if await reserve_request(run, is_summary=True):
                 return ""
             await run.deliver_messages()
@@ -377,11 +371,6 @@ async def _judge_messages(run: RunContext) -> bool:
         log.exception("a hook failed before the summary of run %s", run.run_id)
         return False
     return True
-
-
-def _choose_grace(run: RunContext, ending: Ending) -> float:
-    is_time_up = ending.reason is Reason.TIMEOUT
-    return run.timer.choose_grace(ending.limit) if is_time_up else GRACE_SECONDS
 
 
 async def close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:

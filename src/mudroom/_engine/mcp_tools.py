@@ -339,7 +339,7 @@ def list_granted(tools: Sequence[str], servers: ToolServers | None) -> tuple[str
 
 def list_called_servers(events: Iterable[StoredEvent]) -> list[str]:
     names = (
-        event.call.name.removeprefix(SERVER_PREFIX).partition("__")[0]
+        get_server(event.call.name)
         for event in events
         if isinstance(event, ToolCallStarted) and event.call.name.startswith(SERVER_PREFIX)
     )
@@ -354,7 +354,7 @@ def list_unknown_servers(
     lines: list[str] = []
     for pattern in list_server_patterns(agent_tools or ()):
         name = pattern.partition("(")[0]
-        server = name.removeprefix("mcp__").partition("__")[0]
+        server = get_server(name)
         is_known = any(
             fnmatchcase(each, of_server) for each in (name, f"{name}__") for of_server in known
         )

@@ -41,7 +41,7 @@ from .._core.ports import (
     Toolbox,
     ToolServers,
 )
-from .._core.runs import Brief, RequestHead, ToolDescription, Work
+from .._core.runs import Brief, Report, RequestHead, ToolDescription
 from .._projections.safe_text import redact_event
 from .._projections.trace_ids import TraceIds
 from ..errors import UsageError
@@ -282,13 +282,7 @@ class RecordedWork(Protocol):
 
     def find_workspace(self, run_id: str) -> WorkspaceSpec | None: ...
 
-    def find_work(self, run_id: str) -> Work | None: ...
-
-    def find_error(self, run_id: str) -> str:
-        """Return the error with which a run ended, "" if it had none."""
-        ...
-
-    def find_unknown_changes(self, run_id: str) -> str: ...
+    def find_report(self, run_id: str) -> Report | None: ...
 
     def find_merge(self, child: str, call: str) -> WorkMerged | None: ...
 

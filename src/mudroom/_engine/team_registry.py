@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -15,10 +15,6 @@ from .._core.runs import Brief
 from .._projections.engine_text import quote
 from .._projections.team import Roster, Teammate, normalize_name
 from .recorded_conversations import RecordedRuns
-
-if TYPE_CHECKING:
-    pass
-
 
 PARENT = "parent"
 """Name of the parent in messages of a named child."""

@@ -32,7 +32,7 @@ from .._core.events import (
 )
 from .._core.messages import RecordedConversation, ToolCallBlock
 from .._core.ports import Environment
-from .._core.runs import Brief, InboxMessage, Reason, Report, Work
+from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._core.tools import Tool
 from .._engine.children.merge import is_merge_of
 from .._engine.children.task_tool import make_task_tool
@@ -151,7 +151,7 @@ def _make_services(
         spec=WorkspaceSpec(), workspace=unused, sandbox=unused, policy=outcomes
     )
     return SessionServices(
-        session=_find_session_id(events),
+        session=next((event.prompt_id.split("#", 1)[0] for event in events if event.prompt_id), ""),
         get_model=_always(ReplayModel(())),
         journal=journal,
         environments=SingleEnvironment(environment),
@@ -342,10 +342,6 @@ def _always(model: ReplayModel) -> Callable[[str], ReplayModel]:
     return lambda name: model
 
 
-def _find_session_id(events: Sequence[StoredEvent]) -> str:
-    return next((event.prompt_id.split("#", 1)[0] for event in events if event.prompt_id), "")
-
-
 def _find_child_models(events: Sequence[StoredEvent]) -> dict[str, dict[str, str]]:
     """Return the rules that each run had for the models of its children, by run id."""
     requested = {
@@ -407,31 +403,21 @@ class RecordedWork:
 
     def __init__(self, events: Iterable[StoredEvent]) -> None:
         self._workspaces: dict[str, WorkspaceSpec] = {}
-        self._works: dict[str, Work | None] = {}
-        self._errors: dict[str, str] = {}
-        self._unknown_changes: dict[str, str] = {}
+        self._reports: dict[str, Report] = {}
         self._merges: list[WorkMerged] = []
         for event in events:
             if isinstance(event, RunStarted):
                 self._workspaces[event.run] = event.brief.workspace
             elif isinstance(event, RunFinished):
-                self._works[event.run] = event.report.work
-                self._errors[event.run] = event.report.error
-                self._unknown_changes[event.run] = event.report.unknown_changes
+                self._reports[event.run] = event.report
             elif isinstance(event, WorkMerged):
                 self._merges.append(event)
 
     def find_workspace(self, run_id: str) -> WorkspaceSpec | None:
         return self._workspaces.get(run_id)
 
-    def find_work(self, run_id: str) -> Work | None:
-        return self._works.get(run_id)
-
-    def find_unknown_changes(self, run_id: str) -> str:
-        return self._unknown_changes.get(run_id, "")
-
-    def find_error(self, run_id: str) -> str:
-        return self._errors.get(run_id, "")
+    def find_report(self, run_id: str) -> Report | None:
+        return self._reports.get(run_id)
 
     def find_merge(self, child: str, call: str) -> WorkMerged | None:
         merged = next((each for each in self._merges if is_merge_of(each, child, call)), None)

@@ -106,8 +106,7 @@ class RecordedOutcomes:
         self, tool: Tool, context: CallContext, arguments: object
     ) -> ToolResult:
         """Run a call of a tool with a memo, unless a stop cut it off."""
-        call_id = context.call.id if context.call else ""
-        if self._journal.stops.has_cut_off(context.run_id, call_id):
+        if self._journal.stops.has_cut_off(context.run_id, context.call_id):
             return await self._return_result(context, arguments)
         return await tool.run(context, arguments)
 
@@ -134,21 +133,19 @@ class RecordedOutcomes:
 
         The run went on, and ended the child of the call when it ended itself.
         """
-        call_id = context.call.id if context.call else ""
         stops = self._journal.stops
-        is_cut_off = stops.is_cut_off(context.run_id, call_id)
-        return stops.has_cut_off(context.run_id, call_id) and not is_cut_off
+        is_cut_off = stops.is_cut_off(context.run_id, context.call_id)
+        return stops.has_cut_off(context.run_id, context.call_id) and not is_cut_off
 
     def _is_in_background(self, context: CallContext) -> bool:
         """Return whether the child of a call worked in the background, detached or not."""
-        event = self._results.get((context.run_id, context.call.id if context.call else ""))
+        event = self._results.get((context.run_id, context.call_id))
         return event is not None and bool(event.result.detail.get("background"))
 
     async def _return_result(self, context: CallContext, arguments: object) -> ToolResult:
         """Return the recorded result, or wait for the stop of the run if it has none."""
-        call_id = context.call.id if context.call else ""
-        event = self._results.get((context.run_id, call_id))
-        if event is None or self._journal.stops.is_cut_off(context.run_id, call_id):
+        event = self._results.get((context.run_id, context.call_id))
+        if event is None or self._journal.stops.is_cut_off(context.run_id, context.call_id):
             await self._journal.park()
         return event.result
 

@@ -373,7 +373,7 @@ class RecordedStops:
         max_tokens = requests.popleft() if requests else None
         if max_tokens is None and limit is None:
             return None
-        return Permit([], _do_nothing, max_tokens=max_tokens, cut_by=limit)
+        return Permit((), None, max_tokens=max_tokens, cut_by=limit)
 
     def find_passed_limit(self, run_id: str) -> LimitState | None:
         report = self.get_end(run_id).report
@@ -405,10 +405,6 @@ class RecordedStops:
     def is_cut_off(self, run_id: str, call_id: str) -> bool:
         """Return whether the stop of its run cut off a call."""
         return call_id in self.get_end(run_id).results
-
-
-def _do_nothing() -> None:
-    pass
 
 
 class _RecordedWindow(ChangeWindow):

@@ -6,6 +6,7 @@ import stat
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
+from typing import NamedTuple
 
 from ..._core.ports import (
     Clock,
@@ -19,11 +20,17 @@ from ..._core.ports import (
 from ...errors import WorkspaceError
 from ..file_writes import hash_link, is_executable
 
-RecordWrites = Callable[[Sequence[tuple[str, str, bool | None]]], None]
-"""Records writes before the first one happens.
 
-Each is a path, the hash of the new content and whether it is executable, None for no file.
-"""
+class MergedWrite(NamedTuple):
+    """A write or removal of a merge; see `FileWriteIntended`."""
+
+    path: str
+    after: str
+    executable: bool | None
+
+
+RecordWrites = Callable[[Sequence[MergedWrite]], None]
+"""Records writes before the first one happens."""
 
 
 class ChangedMeanwhileError(Exception):
@@ -57,8 +64,10 @@ def write_merged_files(
         raise ChangedMeanwhileError(changed) from None
 
 
-def _list_writes(plan: MergePlan, trees: FileTrees) -> list[tuple[str, str, bool | None]]:
-    return [(file.path, _hash_new(file, trees), _is_executable(file)) for file in plan.files]
+def _list_writes(plan: MergePlan, trees: FileTrees) -> list[MergedWrite]:
+    return [
+        MergedWrite(file.path, _hash_new(file, trees), _is_executable(file)) for file in plan.files
+    ]
 
 
 def _is_executable(file: MergedFile) -> bool | None:

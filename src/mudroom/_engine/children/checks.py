@@ -114,7 +114,8 @@ async def explain_failed_check(run: RunContext, check: Check) -> str:
     Returns "" if the check succeeds, else why it does not.
     """
     if run.services.recorded_work:
-        return run.services.recorded_work.find_error(run.run_id)
+        report = run.services.recorded_work.find_report(run.run_id)
+        return report.error if report else ""
     trees = run.environment.trees
     if trees is None:
         return f"the check {check.command!r} needs a session that can isolate runs"
@@ -192,7 +193,7 @@ def _judge(context: CallContext, plan: MergePlan) -> PermissionVerdict:
     """Return the strictest verdict on the files of a plan."""
     run = context.run
     tool = run.services.toolbox["write"]
-    call = ToolCallBlock(context.call.id if context.call else "", MERGE, {})
+    call = ToolCallBlock(context.call_id, MERGE, {})
     verdicts = [
         run.environment.policy.judge(call, tool, {"path": file.path, "content": ""}, run.brief)
         for file in plan.files
@@ -212,7 +213,7 @@ def _make_request(
         MERGE,
         {"run": run_ids, "files": paths},
         f"{count_noun(len(paths), 'file')} of yours would change",
-        context.call.id if context.call else "",
+        context.call_id,
         category=ToolCategory.WRITE,
         name=brief.name,
         change=change,

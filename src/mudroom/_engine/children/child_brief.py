@@ -119,7 +119,7 @@ def make_brief(
     return Brief(
         run_id=grant.run_id,
         parent=parent.run_id,
-        call_id=context.call.id if context.call else "",
+        call_id=context.call_id,
         agent=agent,
         prompt=arguments.prompt,
         description=arguments.description or _get_first_line(arguments.prompt),

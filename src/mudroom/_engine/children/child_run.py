@@ -21,7 +21,6 @@ from ..call_context import CallContext
 from ..changes.watch import select_outside
 from ..child_report import format_report, join_evidence
 from ..inbox import choose_status, make_notification
-from ..meters.run_timer import GRACE_SECONDS
 from ..phase import LIMIT_REASONS, Phase
 from ..run_context import RunContext
 from ..team_registry import PLAN_NOTE
@@ -218,10 +217,8 @@ class ChildRun:
             if reason in LIMIT_REASONS and run.control.phase is not Phase.CANCELLING:
                 handle.wrap_up(reason)
                 run.background.ending.add(handle)
-                is_time_up = reason is Reason.TIMEOUT
-                grace = run.timer.choose_grace_below() if is_time_up else GRACE_SECONDS
                 with suppress(TimeoutError):
-                    async with time_limit(grace):
+                    async with time_limit(run.timer.choose_grace_below(reason)):
                         await handle.wait()
         finally:
             run.background.ending.discard(handle)

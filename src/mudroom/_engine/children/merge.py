@@ -544,7 +544,7 @@ class MergeQueue:
                 self._decide(request, MergeOutcome(refusal=refusal))
             return
         # The files of a batch are not changes of one call: each child names its own.
-        writes = CallWrites(self._run, context.call.id if context.call else "")
+        writes = CallWrites(self._run, context.call_id)
         try:
             await asyncio.to_thread(write_merged_files, plan, self._trees, writes.open_landing)
         except ChangedMeanwhileError as change:

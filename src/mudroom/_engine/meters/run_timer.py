@@ -11,6 +11,7 @@ from operator import attrgetter
 from ..._core.budgets import Limit, LimitState, choose_smaller
 from ..._core.events import MessageSent, RunResumed, RunWaiting, StoredEvent
 from ..._core.ports import Clock
+from ..._core.runs import Reason
 from .meter import Meter, SharedTime
 
 RECENT_ANSWERS = 5
@@ -115,22 +116,23 @@ class RunTimer:
         age = round(self.age, 3)
         return self.limit or LimitState(Limit.SECONDS, age + max(0.0, above.seconds), age)
 
-    def choose_grace(self, limit: LimitState | None) -> float:
-        """Return the seconds for the summary after a time limit: no more than the limit itself.
+    def choose_grace(self, reason: Reason, limit: LimitState | None) -> float:
+        """Return the seconds for the summary; after a time limit no more than the limit itself.
 
         Where a run above waits, no more than what is left until then, or some usual answers.
         """
+        if reason is not Reason.TIMEOUT:
+            return GRACE_SECONDS
         grace = limit.maximum if limit else GRACE_SECONDS
         expected = self.expected_answer
         if expected is not None and (left := self.ending_left) is not None:
             grace = min(grace, max(left, _PATIENCE * expected))
         return min(GRACE_SECONDS, max(_MIN_GRACE, grace))
 
-    def choose_grace_below(self) -> float:
-        """Return the seconds for the summaries of the runs below after a time limit."""
-        grace = self.choose_grace(self.limit)
+    def choose_grace_below(self, reason: Reason) -> float:
+        grace = self.choose_grace(reason, self.limit)
         below = self.find_time_below()
-        if below is None or below.answer is None:
+        if reason is not Reason.TIMEOUT or below is None or below.answer is None:
             return grace
         return min(grace, max(_MIN_GRACE, _PATIENCE * below.answer))
 

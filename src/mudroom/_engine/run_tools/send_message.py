@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ..children.members import TeamMembers
-
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,6 +18,7 @@ from ..team_registry import ALL, PARENT_NAMES, TeamRequest, add_answer
 
 if TYPE_CHECKING:
     from ..call_context import CallContext
+    from ..children.members import TeamMembers
 
 MAX_CHARACTERS = 8_000
 """Maximum characters of a message."""
@@ -88,7 +84,7 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
             to,
             arguments.message,
             arguments.approve,
-            context.call.id if context.call and parent == run.run_id else "",
+            context.call_id if parent == run.run_id else "",
         )
         reply = await run.services.teams.send(request)
         results.append(ToolResult(reply.text, reply.is_error))
