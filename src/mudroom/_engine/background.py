@@ -111,7 +111,6 @@ class BackgroundWork:
         self.open[work_id] = WorkHandle(title, task, handle.cancel, handle)
 
     def replace_handle(self, work_id: str, handle: RunHandle) -> None:
-        """Set the handle of a background child that has another run now."""
         if work := self.open.get(work_id):
             self.open[work_id] = replace(work, cancel=handle.cancel, handle=handle)
 
@@ -165,7 +164,6 @@ class BackgroundWork:
         return self._inbox.has_unread
 
     async def wait_for_next_prompt(self) -> None:
-        """Wait for a message of the user, after an interrupt."""
         while not self._inbox.has_next_prompt:
             await self._inbox.wait_for_next()
 

@@ -137,7 +137,6 @@ def parse_report(text: str) -> ParsedReport:
 
 
 def format_warning(report: Report) -> str:
-    """Return one line that says why a run did not reach its goal."""
     by_turns = "a run above it reached its limit of turns"
     if report.limit:
         by_turns = f"stopped after {report.limit.maximum:g} turns, its limit"
@@ -229,7 +228,6 @@ def _join_reasons(unknown_changes: str) -> str:
 
 
 def _list_observed(report: Report) -> str:
-    """Return the files that changed while commands ran, and the runs that may have done it."""
     text = _list_files("changed while commands ran:", report.observed_changes)
     if not text or not report.parallel_runs:
         return text

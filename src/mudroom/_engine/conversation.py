@@ -62,7 +62,6 @@ class Shortening(Struct):
     awaits_hook: bool = False
 
     def add_overflow(self, error: str, fitting: int) -> None:
-        """Count a refusal of the next request as too long."""
         self.overflow_count += 1
         self.overflow_error = error
         self.fitting = fitting
@@ -143,10 +142,7 @@ class Conversation:
             self._model.append(message)
 
     def reopen_last_request(self, messages: Iterable[Message], blocks: Iterable[UserBlock]) -> None:
-        """Return to the state before a request without an answer.
-
-        `messages` are those before it, `blocks` those that wait, with those of the request.
-        """
+        """Return to the messages before a request without an answer; its blocks wait again."""
         self.queued = list(blocks)
         self.replace_messages(messages, self.sent_tokens)
 
@@ -407,7 +403,6 @@ class RunTurn:
             self.calls[call.id] = call
 
     def choose_result_name(self, outcome: CallOutcome) -> str:
-        """Return the name that the result of a call has for the model."""
         call_id = outcome.call_id
         called = self.restored_names.get(call_id) or self.calls[call_id].name
         return choose_result_name(called, outcome.name)

@@ -159,7 +159,6 @@ def _describe_shortage(run: RunContext, left: float) -> str:
 
 
 def _compute_least_amount(run: RunContext, limit: Limit, size: int) -> float:
-    """Return what a request of this many tokens takes of a limit, without its answer."""
     if limit is Limit.USD:
         return run.compute_price(run.brief.model, Usage(input_tokens=size)) or 0.0
     return size if limit in (Limit.INPUT_TOKENS, Limit.TOTAL_TOKENS) else 0

@@ -50,7 +50,6 @@ class Inbox:
 
     @property
     def has_unread_text(self) -> bool:
-        """True if a message of the user or of a run waits to be read."""
         return any(message.kind != "notification" for message in self._unread.values())
 
     @property
@@ -238,7 +237,6 @@ def is_notification(event: MessageDelivered) -> bool:
 
 
 def move_to_file(message: InboxMessage, folder: str) -> str:
-    """Write a notification to a file; return a line that names the file."""
     run, turn, position = split_run_id(message.sender)
     path = Path(make_spill_file(folder, f"{run}-{turn}.{position}-notification"))
     write_private_file(path, message.text.encode("utf-8", "replace"))

@@ -82,7 +82,6 @@ class McpTools:
         return {**full, **{tool.name: tool for tool in self._make_tools(others, unlisted)}}
 
     def _servers_to_list(self) -> list[str]:
-        """Return the patterns of the servers of this run whose tools are not known yet."""
         assert self._servers
         return [each for each in self._servers.unlisted if self._may_use(each)]
 
@@ -327,10 +326,7 @@ class RunServers:
 
 
 def list_granted(tools: Sequence[str], servers: ToolServers | None) -> tuple[str, ...]:
-    """Return the patterns of the tools of servers that a run may use.
-
-    `tools` are those of the brief.
-    """
+    """Return the patterns of the tools of servers that a run with this brief may use."""
     if servers is None:
         return ()
     own = servers.own_grants if isinstance(servers, RunServers) else ()

@@ -299,7 +299,6 @@ def charge_past_child(run: RunContext, child: str) -> Report | None:
 
 
 def sum_estimates(past: PastEvents, run_id: str) -> Usage:
-    """Return the estimated tokens of the answers of a run, and below it, that were cut off."""
     return _sum_past(past, run_id)[1]
 
 

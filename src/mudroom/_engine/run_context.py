@@ -178,7 +178,6 @@ class RunContext:
         return self.compute_repeated_range() + compute_block_range(self.conversation.queued)
 
     def estimate_head_tokens(self) -> int:
-        """Estimate the tokens in the system prompt and tools."""
         system, tools = self._describe_head()
         return estimate_tokens(system) + estimate_tokens(repr(tools))
 

@@ -223,5 +223,4 @@ def format_team(brief: Brief) -> str:
 
 
 def format_shutdown(reason: str) -> str:
-    """Return the text of a request to stop."""
     return f"{_SHUTDOWN_TEXT}\n{quote(reason)}".strip()

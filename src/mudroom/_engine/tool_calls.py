@@ -158,7 +158,6 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
 
 
 async def _add_changes_of_hooks(run: RunContext, hooks: Hooks, result: ToolResult) -> ToolResult:
-    """Return the result with the reason why hooks of the call may have changed files."""
     if run.services.recorded_work is not None:
         return result  # a recorded result has it already
     if not (why := await hooks.explain_changes(run.brief)):
@@ -444,7 +443,6 @@ async def _ask_approver(
 
 
 def collect_reminders(run: RunContext) -> list[str]:
-    """Return the reminders that are due after the calls of a turn."""
     makers = [tool.make_reminder for tool in run.tools.values() if tool.make_reminder]
     reminders = [run.evidence.board_reminder.make_text(run.turn.number)]
     if makers:
@@ -509,7 +507,6 @@ async def run_tool(tool: Tool, context: ToolContext, arguments: object) -> ToolR
 
 
 def warn_of_overlaps(run: RunContext, prepared: PreparedCall, result: ToolResult) -> ToolResult:
-    """Return the result with warnings about its files that another running run changed."""
     overlaps = run.services.live_overlaps
     if not overlaps:
         return result

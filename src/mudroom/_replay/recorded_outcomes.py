@@ -238,7 +238,6 @@ class RecordedHooks(Hooks):
     async def after_tool(
         self, brief: Brief, call: ToolCallBlock, result: ToolResult
     ) -> ToolResult | None:
-        """Return the result with the recorded reason why hooks may have changed files."""
         if (brief.run_id, call.id) not in self._unwatched:
             return None
         return replace(
@@ -418,7 +417,6 @@ class RecordedBackground(BackgroundWork):
             self._stopped_report = event.report
 
     def start_next_run(self, brief: Brief) -> None:
-        """Start a run of a named child that a message begins."""
         run = self._run
         run.meter.add_usage(Usage(), 0.0, children=1)
         grant = run.services.meters.open(brief.run_id, brief.budget, run.meter)
@@ -503,7 +501,6 @@ class RecordedGate(RequestGate):
         return event
 
     async def reach_next_of(self, run_id: str) -> StoredEvent:
-        """Wait until the next event of a run is due, and return it."""
         run = self._journal.stops.find_run(run_id)
         assert run is not None
         return await self.reach_next(run)

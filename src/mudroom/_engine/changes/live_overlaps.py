@@ -85,8 +85,8 @@ class LiveOverlaps:
     def read_before(self, run: str, workspace: Workspace, path: str, sha256: str) -> bytes | None:
         """Return the content of a file before a write, to compare its lines.
 
-        None if no other run can be warned, or if the file is large or cannot be read. Without a
-        file, `sha256` is "".
+        None if no other run can be warned, or if the file is large or cannot be read. `sha256` is
+        "" if there is no file.
         """
         with self._lock:
             if all(_are_related(run, other) for other in self._runs):
@@ -112,7 +112,6 @@ class LiveOverlaps:
                     file.lines = _move_lines(file.lines, change, now if writer == run else None)
 
     def warn(self, run: str, paths: Iterable[str], result: ToolResult) -> ToolResult:
-        """Return the result with a line for each path that another run changed meanwhile."""
         with self._lock:
             if run not in self._runs:
                 return result
@@ -137,7 +136,6 @@ class LiveOverlaps:
 
 
 def compare_lines(old: Sequence[bytes], new: Sequence[bytes]) -> LineChange:
-    """Return the lines between the first and the last difference of two contents."""
     shorter = min(len(old), len(new))
     first = 0
     while first < shorter and old[first] == new[first]:
@@ -187,7 +185,6 @@ def _format_lines(file: WrittenFile, since: float) -> str:
 
 
 def _are_related(run: str, other: str) -> bool:
-    """Return whether two runs are the same, or one is above the other."""
     return run == other or is_run_above(run, other) or is_run_above(other, run)
 
 

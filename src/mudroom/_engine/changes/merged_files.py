@@ -34,8 +34,6 @@ RecordWrites = Callable[[Sequence[MergedWrite]], None]
 
 
 class ChangedMeanwhileError(Exception):
-    """A file that differs from what the merge was planned with."""
-
     def __init__(self, file: MergedFile) -> None:
         super().__init__(file.path)
         self.file = file

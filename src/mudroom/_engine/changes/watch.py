@@ -157,7 +157,6 @@ class ChangeWindow:
         )
 
     async def _find_changes(self) -> tuple[list[str], str]:
-        """Return the files that differ from those before, and why there may be more."""
         before = self._before
         if before is None:
             return [], ""

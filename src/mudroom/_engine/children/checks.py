@@ -132,7 +132,6 @@ async def explain_failed_check(run: RunContext, check: Check) -> str:
 
 
 def describe_check(result: CheckFinished) -> str:
-    """Return the command of a check, how it ended, and the end of its output."""
     ending = "timed out" if result.timed_out else f"exit code {result.exit_code}"
     output = quote(result.output) or "(no output)"
     return f"{quote(result.command)} ({ending}, {result.seconds:.1f} s):\n{output}"
@@ -228,10 +227,7 @@ _MAX_SHOWN_BYTES = 1_000_000
 
 
 def preview_merge(plan: MergePlan, trees: FileTrees) -> tuple[PreviewLine, ...]:
-    """Return each file of a merge with the difference to the present content.
-
-    The function blocks: call it in a thread.
-    """
+    """Return each file of a merge with the difference to the present content. It blocks."""
     lines: list[PreviewLine] = []
     for file in plan.files:
         difference = list(_compare(file, trees)) if len(lines) < MAX_LINES else []

@@ -269,7 +269,6 @@ def _list_patterns(run: RunContext) -> tuple[tuple[str, ...], ...]:
 
 
 def _has_writing_tool(run: RunContext, tools: Sequence[str]) -> bool:
-    """Return whether one of the tools may change files of the workspace."""
     toolbox = run.services.toolbox
     categories = (toolbox[name].category for name in tools if name in toolbox)
     return any(category in (ToolCategory.WRITE, ToolCategory.RUN) for category in categories)

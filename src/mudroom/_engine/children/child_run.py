@@ -76,9 +76,7 @@ class ChildTeam(Protocol):
 
     def attach(self, brief: Brief, handle: RunHandle) -> None: ...
 
-    async def handle_end(self, brief: Brief) -> None:
-        """Handle the end of the child. `brief`: of its last run."""
-        ...
+    async def handle_end(self, brief: Brief) -> None: ...
 
 
 class ChildRun:
@@ -228,7 +226,6 @@ class ChildRun:
             run.services.meters.close(self._grant)
 
     async def _finish(self) -> Report:
-        """Return the report of the run, which has ended, and close its grant."""
         run = self._context.run
         try:
             report = await self._handle.report()
@@ -285,7 +282,6 @@ class ChildRun:
             await self._team.handle_end(self._brief)
 
     def _format(self) -> tuple[Report, str, str]:
-        """Return the report, its text as the parent reads it, and the path of the whole text."""
         assert self._report is not None
         text, spill = format_report(self._context, join_evidence(self._legs))
         if self._brief.workspace.kind is WorkspaceKind.COPY and self._report.turns:
@@ -322,7 +318,6 @@ class ChildWindow:
         self._handle = handle
 
     async def close(self, result: ToolResult) -> ToolResult:
-        """Return the result of the call, cut off or not, with the files of the child."""
         try:
             report = await self._handle.report()
         except Exception:  # noqa: BLE001  the call of the child reports the error

@@ -72,7 +72,6 @@ class TeamMembers:
         return list(dict.fromkeys((*known, *self.active)))
 
     def list_own_runs(self, teammate: Teammate) -> list[str]:
-        """Return the ids of the runs of a child under this run of its parent."""
         run_id = self.run.run_id
         return [brief.run_id for brief in teammate.briefs if brief.parent == run_id]
 
@@ -167,7 +166,6 @@ class TeamMembers:
             active.sent.add(message.id)
 
     def wrap_up(self, teammate: Teammate) -> None:
-        """Have the run of a child that works end with a summary."""
         active = self.active.get(teammate.name)
         if active and active.handle and active.first_run == teammate.first_run:
             active.handle.wrap_up()

@@ -43,10 +43,7 @@ PrepareReturn = Callable[[WorkMerged], Awaitable[WorkMerged]]
 async def merge_report(
     context: CallContext, brief: Brief, report: Report, prepare_return: PrepareReturn
 ) -> WorkMerged | None:
-    """Merge the work of a child with an isolated workspace, once, and record the outcome.
-
-    `prepare_return` is called if the work can go back to the child, before the outcome is recorded.
-    """
+    """Merge the work of a child with an isolated workspace, once, and record the outcome."""
     if merged := find_recorded_merge(context.run, report.run_id):
         context.run.evidence.add_merge(merged)
         return merged
@@ -89,10 +86,9 @@ async def merge_once(
 ) -> WorkMerged:
     """Merge the work of a run and record the outcome.
 
-    Arguments:
-        prepare_return: called if the work can go back to the child, before the outcome is recorded.
-        call: place of the call that asks for the merge; "" at the end of the run.
-        notes: further lines for the parent.
+    `prepare_return` is called if the work can go back to the child, before the outcome is recorded.
+    `call` is the place of the call that asks for the merge, "" at the end of the run. `notes` are
+    further lines for the parent.
     """
     run = context.run
     run_id = brief.run_id
@@ -169,14 +165,12 @@ def _describe_other_files(work: Work, left_out: Sequence[str]) -> Iterator[str]:
 
 
 def format_paths(paths: Sequence[str]) -> str:
-    """Return the first of some paths, and the number of the others."""
     listed = ", ".join(map(format_value, paths[:_MAX_LISTED]))
     more = len(paths) - _MAX_LISTED
     return f"{listed} and {more} more" if more > 0 else listed
 
 
 def _describe_result(outcome: MergeOutcome, check: Check | None) -> str:
-    """Return the command of the check; if it failed, also how."""
     if outcome.check:
         return describe_check(outcome.check)
     return check.command if check and outcome.state == "merged" and outcome.files else ""
@@ -275,7 +269,6 @@ def _describe_conflicts(
 def _write_side(
     context: CallContext, trees: FileTrees, number: int, name: str, content: str
 ) -> str:
-    """Write one side of a conflict to a file that the model can read; return its path."""
     path = context.spill_path(f"merge-{number}-{name.partition(',')[0]}")
     with open(path, "wb") as file:
         file.write(trees.read(content))
@@ -290,15 +283,10 @@ _MAX_ATTEMPTS = 3
 
 
 class MergeOutcome(Struct, frozen=True):
-    """The result of a merge.
+    """The result of a merge; see `MergePlan` for `base`, `tree` and `own`.
 
-    Arguments:
-        files: paths of the files that were changed.
-        conflicts: why nothing was changed; empty if all was merged.
-        refusal: why the merge was not allowed, "" if it was.
-        check: the check that failed, so nothing was changed; None if none failed.
-        fails_without: true if the check fails without the work, too.
-        base, tree, own: see `MergePlan`.
+    Nothing was changed if there are `conflicts`, a `refusal`, or a `check` that failed: without the
+    work, too, if `fails_without`.
     """
 
     files: tuple[str, ...] = ()
@@ -412,7 +400,6 @@ class MergeQueue:
         return None
 
     def _find_past_check(self, run_id: str) -> Check | None:
-        """Return the check that succeeded with the work of a run in an earlier process."""
         services = self._run.services
         for event in reversed(services.past_events.get(self._run.run_id, ())):
             if isinstance(event, CheckFinished) and event.is_green and run_id in event.children:

@@ -78,7 +78,6 @@ def list_overlaps(
 
 
 def describe_overlaps(run: RunContext, overlaps: Sequence[Overlap]) -> str:
-    """Return the overlaps as the parent's model reads them; "" if there are none."""
     if not overlaps:
         return ""
     briefs = {

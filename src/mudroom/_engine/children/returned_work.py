@@ -81,9 +81,8 @@ _MAX_LINE = 200
 class Resolutions(Struct, frozen=True):
     """What a report decides.
 
-    Arguments:
-        sides: "mine", "theirs" or "new" by path of an open conflict.
-        notes: why other lines decide nothing.
+    `sides` has "mine", "theirs" or "new" by path of an open conflict; `notes` say why other lines
+    decide nothing.
     """
 
     sides: dict[str, str] = {}

@@ -248,7 +248,6 @@ class Team:
         return ""
 
     def _list_notes(self, sender: Teammate | None, teammate: Teammate | None) -> list[str]:
-        """Return notes for a child that sends, and for the one that reads."""
         if sender is None or teammate is None:
             return []
         notes: list[str] = []

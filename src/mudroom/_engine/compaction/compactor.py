@@ -121,7 +121,6 @@ async def record_user_compaction(run: RunContext, notes: str, thresholds: Thresh
 
 
 def _remove_prompt(run: RunContext, messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages before the prompt of a run."""
     for index in range(len(messages) - 1, -1, -1):
         texts = (block.text for block in messages[index].content if isinstance(block, TextBlock))
         if run.brief.prompt in texts:
@@ -363,7 +362,6 @@ def _list_hidden_rules(user_texts: Iterable[str], kept: Iterable[str]) -> list[s
 
 
 def _format_all_facts(run: RunContext, facts: ConversationFacts, max_tokens: int) -> str:
-    """Return the recorded facts, the state of the run, and the whole results that stay."""
     rows = [format_facts(facts), _format_state(run)]
     text = cut_text("\n".join(filter(None, rows)), max_tokens)
     left = (max_tokens - estimate_tokens(text)) * CHARACTERS_PER_TOKEN

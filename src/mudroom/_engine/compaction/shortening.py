@@ -106,7 +106,6 @@ async def _shorten(run: RunContext) -> bool:
 
 
 async def record_compaction(run: RunContext, notes: str) -> None:
-    """Record the compaction that the user asked for."""
     if run.services.recorded_edits is not None:
         await _repeat_edits(run)
         return
@@ -115,7 +114,6 @@ async def record_compaction(run: RunContext, notes: str) -> None:
 
 
 async def _repeat_edits(run: RunContext) -> bool:
-    """Apply the edits that the record of a replay has here."""
     recorded_edits = run.services.recorded_edits
     assert recorded_edits is not None
     edits = await recorded_edits(
@@ -204,7 +202,6 @@ async def clear_old_results(
 def _make_edit(
     run: RunContext, parts: Iterable[_Part], calls: Mapping[str, ToolCallBlock], path: str
 ) -> ResultsCleared:
-    """Return the event that clears parts."""
     texts: dict[str, str] = {}
     arguments: dict[str, dict[str, Any]] = {}
     tokens = 0

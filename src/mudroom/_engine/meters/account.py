@@ -48,7 +48,6 @@ class Account:
         return LimitState(self.limit, self.maximum, self.spent)
 
     def hold(self, amount: float) -> None:
-        """Hold what a request costs at most."""
         self._requests += 1
         self.requested += amount
 
@@ -93,7 +92,6 @@ class RequestPlan(Struct, frozen=True):
     size: int = 0
 
     def compute_sent(self, tokens: int) -> dict[Limit, float]:
-        """Return the amounts of this number of tokens in a request."""
         return {
             limit: amount * tokens / max(1, self.size) for limit, amount in self.maximum.items()
         }

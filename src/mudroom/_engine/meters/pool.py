@@ -109,8 +109,7 @@ class Member(Struct):
     def expect_sent(self, limit: Limit, most: float, size: int) -> float:
         """Return what a request takes without its answer, by what the provider counted last.
 
-        `most` is the wide bound, which holds while nothing is known, and `size` the tokens by that
-        bound.
+        The wide bound `most`, of `size` tokens, holds while nothing is known.
         """
         if self.last is None or not self.last.size:
             return most
@@ -263,7 +262,6 @@ class Pool:
             self.set_forecast(run, replace(forecast, current={}, size=0))
 
     def close_run(self, run: PoolRun) -> None:
-        """Release the amounts held for a run that has ended."""
         if run not in self.runs:
             return
         self._add_sums(run, -1)
@@ -389,7 +387,6 @@ class Pool:
         return amount if account is None else min(amount, LARGEST_ENDING * account.maximum)
 
     def _expect_turns(self) -> int:
-        """Return how many requests a run makes, by those that have finished."""
         if self._finished:
             return ceil(self._finished_turns / self._finished)
         return max(EXPECTED_TURNS, self._most_turns + 1)

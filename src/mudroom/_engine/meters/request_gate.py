@@ -70,10 +70,7 @@ class RequestGate:
     async def admit(
         self, meter: Meter, plan: RequestPlan, *, is_own: bool = True
     ) -> Permit | LimitState:
-        """Wait until the meters of this process allow a request.
-
-        `is_own`: the request is not of a run below that of the meter.
-        """
+        """Wait until the meters of this process allow a request of a run, or of one below it."""
         request = _WaitingRequest(self, meter, plan, is_own)
         blocked = {
             each
