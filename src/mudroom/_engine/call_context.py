@@ -33,8 +33,7 @@ from .run_context import RunContext
 if TYPE_CHECKING:  # only landings load it
     from .changes.merged_files import MergedWrite, RecordWrites
 
-_MAX_SHOWN = 2_000
-"""Last characters of the output of a call that screens get."""
+_MAX_SHOWN = 2_000  # last characters of the output of a call that screens get
 
 
 class CallWrites:

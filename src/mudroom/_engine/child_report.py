@@ -20,17 +20,14 @@ from .._projections.safe_text import sanitize_line
 from .call_context import CallContext
 from .phase import LIMIT_REASONS
 
-REPORT_CAP = 8_000
-"""Maximum characters of a report for the parent; the whole text is in a spill file."""
+REPORT_CAP = 8_000  # characters for the parent; the whole text is in a spill file
 
 NO_SUMMARY = "(no summary)"
 
 _MAX_LISTED_FILES = 5
 _MAX_LISTED_REASONS = 3
-_MAX_REASON = 120
-"""Characters of a reason, a command or a name among the facts."""
-_MAX_CAUSE = 2_000
-"""Characters of the error in a warning line."""
+_MAX_REASON = 120  # characters of a reason, a command or a name among the facts
+_MAX_CAUSE = 2_000  # characters of the error in a warning line
 _OUTPUT_OF_SERVER = "; last lines:"
 """Text of a reason before the last output of the server."""
 _NO_DELIMITERS = str.maketrans("[];", "(),")

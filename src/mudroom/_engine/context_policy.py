@@ -12,12 +12,9 @@ LOOK_UP_SIZE = 32_000
 
 The table of windows takes 16 MB of memory. A model with a smaller window refuses once.
 """
-_CHECK_STEP = 4_000
-"""Tokens after which a request is checked again: the window may be known since."""
-_DEFAULT_OUTPUT = 8_192
-"""Tokens that an answer may have where neither agent nor session sets a limit."""
-_MIN_FRACTION = 0.5
-"""The part of a window that a request may always use."""
+_CHECK_STEP = 4_000  # tokens after which a request is checked again: the window may be known since
+_DEFAULT_OUTPUT = 8_192  # tokens of an answer where neither agent nor session sets a limit
+_MIN_FRACTION = 0.5  # of a window that a request may always use
 
 
 def find_no_window(model: str) -> int:

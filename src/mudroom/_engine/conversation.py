@@ -423,5 +423,4 @@ class RunTurn:
         return [self._outcomes[call_id] for call_id in self.calls if call_id in self._outcomes]
 
 
-UNKNOWN_AFTER_CRASH = "a call was interrupted"
-"""Reason why the changes of an interrupted call are not known."""
+UNKNOWN_AFTER_CRASH = "a call was interrupted"  # why its changes are not known

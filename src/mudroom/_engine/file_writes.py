@@ -129,11 +129,8 @@ def run_from_any_thread(
         asyncio.run_coroutine_threadsafe(coroutine(), loop).result()
 
 
-_LINK = "link:"
-"""Start of the hash of a link: the sha256 of its path follows."""
-
-_BLOCK_SIZE = 1 << 20
-"""Bytes read at once to hash a file."""
+_LINK = "link:"  # start of the hash of a link: the sha256 of its path follows
+_BLOCK_SIZE = 1 << 20  # bytes read at once to hash a file
 
 
 def hash_file(workspace: Workspace, path: str) -> str:
@@ -196,8 +193,7 @@ def read_entry(workspace: Workspace, path: str, size: int, *recorded: str) -> by
     return workspace.read(path, 0, size)
 
 
-MAX_VERSION_BYTES = 8 << 20
-"""Size of a file up to which its content is kept."""
+MAX_VERSION_BYTES = 8 << 20  # size of a file up to which its content is kept
 
 
 class FileVersions:

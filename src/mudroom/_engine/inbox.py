@@ -183,8 +183,7 @@ def format_message(message: InboxMessage) -> str:
     )
 
 
-MAX_CHARACTERS = 40_000
-"""Maximum characters of all notifications in one request; the others are in files."""
+MAX_CHARACTERS = 40_000  # of all notifications in one request; the others are in files
 
 _TEMPLATE = """\
 <task-notification>

@@ -48,15 +48,13 @@ MAX_ASKED = 9
 ASKED_AGAIN = (
     "the model was asked {count} times in a row to go on, and did nothing; the last time: {note}"
 )
-_MAX_NOTE = 500
-"""Maximum characters of that note in a report."""
+_MAX_NOTE = 500  # characters of that note in a report
 
 MOVED = (
     "The project has moved from {former} to {folder}. Where this conversation names a path in the "
     "old folder, use the same path in the new one."
 )
-MAX_STOPPED = 3
-"""Answers in a row that stop early before the run ends."""
+MAX_STOPPED = 3  # answers in a row that stop early before the run ends
 
 
 async def execute(

@@ -213,12 +213,9 @@ _CALL_PARAMETERS: dict[str, Any] = {
 }
 
 
-MAX_CATALOGUE_BYTES = 8_000
-"""Bytes of the names in the description of `mcp_find`; with more, it has numbers."""
-MAX_HITS = 5
-"""Tools in one result of `mcp_find`."""
-MAX_TEXT = 2_000
-"""Characters of one description, or of the instructions of a server, in a result."""
+MAX_CATALOGUE_BYTES = 8_000  # of the names in `mcp_find`'s description; with more, it has numbers
+MAX_HITS = 5  # in one result of `mcp_find`
+MAX_TEXT = 2_000  # characters of a description, or of the instructions of a server, in a result
 
 
 def get_server(name: str) -> str:

@@ -37,8 +37,7 @@ from .session_context import SessionServices
 if TYPE_CHECKING:
     from typing import Self
 
-MAX_CALLS = 10_000
-"""Maximum number of tool calls in one answer."""
+MAX_CALLS = 10_000  # in one answer
 
 SILENCE_SECONDS = 150.0
 """Seconds without a chunk after which the call is given up.
@@ -49,19 +48,13 @@ Wires give up silent connections sooner and retry.
 FIRST_CHUNK_SECONDS = 300.0
 """Additional seconds for the first chunk: a request may wait for its turn at the provider."""
 
-WAIT_SECONDS = 1.0
-"""Seconds after which a run that waits for a limit says so."""
+WAIT_SECONDS = 1.0  # after which a run that waits for a limit says so
 
 WAITS_FOR_LIMIT = "waits: {limit} does not cover another request beside those under way"
 
-NOTES_TRIES = 2
-"""Requests for the notes of a compaction; after these the run continues without them."""
-
-_MIN_ANSWER = 16
-"""Tokens that every answer may have: a provider refuses requests with less."""
-
-_MIN_SECRET_PART = 16
-"""Characters of an unfinished secret that are not shown."""
+NOTES_TRIES = 2  # of requests for the notes of a compaction; then the run continues without them
+_MIN_ANSWER = 16  # tokens: a provider refuses requests with less
+_MIN_SECRET_PART = 16  # characters of an unfinished secret that are not shown
 
 _MILLION = 1_000_000
 _INPUT_LIMITS = (Limit.INPUT_TOKENS, Limit.TOTAL_TOKENS)

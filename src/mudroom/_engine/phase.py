@@ -45,24 +45,15 @@ class Phase(Enum):
     A resumed run starts as RUNNING, or as WRAPPING_UP if that was recorded.
     """
 
-    RUNNING = auto()
-    """Takes turns, or waits because too many children run."""
-    INTERRUPTING = auto()
-    """Ends its current turn or wait; background work continues."""
-    INTERRUPTED = auto()
-    """Waits for the next message of the user; background work continues."""
-    WRAPPING_UP = auto()
-    """Stops its current work, then gives a summary."""
-    ENDING = auto()
-    """Has its reason, without a stop from outside, and may still give a summary."""
-    WAITING_FOR_CHILDREN = auto()
-    """Ends, and waits for the summaries of its background children."""
-    SUMMARISING = auto()
-    """Requests the summary."""
-    CANCELLING = auto()
-    """Ends without a summary."""
-    FINISHED = auto()
-    """Only the report remains to be stored; nothing can stop the run any more."""
+    RUNNING = auto()  # takes turns, or waits because too many children run
+    INTERRUPTING = auto()  # ends its current turn or wait; background work continues
+    INTERRUPTED = auto()  # waits for the next message of the user; background work continues
+    WRAPPING_UP = auto()  # stops its current work, then gives a summary
+    ENDING = auto()  # has its reason, without a stop from outside, and may still give a summary
+    WAITING_FOR_CHILDREN = auto()  # ends, and waits for the summaries of its background children
+    SUMMARISING = auto()  # requests the summary
+    CANCELLING = auto()  # ends without a summary
+    FINISHED = auto()  # only the report remains to be stored; nothing can stop the run any more
 
 
 LIMIT_REASONS = (Reason.TIMEOUT, Reason.MAX_TURNS, Reason.BUDGET)

@@ -39,8 +39,7 @@ from .session_context import Recorder, SessionServices
 from .structured_output import EMIT_TOOL, OutputCollector, OutputRefusal
 from .team_registry import format_team
 
-_LONGER = 4
-"""Factor by which the maximum of an answer grows after it has cut one off."""
+_LONGER = 4  # factor by which the maximum of an answer grows after it has cut one off
 
 
 class RunContext:

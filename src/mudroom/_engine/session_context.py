@@ -166,8 +166,7 @@ class CheckResults:
         return is_first
 
 
-_ID_LENGTH = 16
-"""Hexadecimal digits of an id."""
+_ID_LENGTH = 16  # hexadecimal digits
 _MAX_CACHED_HEADS = 32
 
 _encoder = msgspec.json.Encoder(enc_hook=repr)

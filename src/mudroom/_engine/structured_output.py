@@ -45,19 +45,15 @@ EMIT_TOOL = "self.emitvalue"
 Model protocols that do not allow the dot send another name and map it back.
 """
 
-MAX_REPAIRS = 3
-"""Answers in which a run may repair refused values before the next refusal ends it."""
-
-MAX_REMINDERS = 5
-"""Reminders after which a run ends that no answer can finish (S19)."""
+MAX_REPAIRS = 3  # answers with repaired values, before the next refusal ends the run
+MAX_REMINDERS = 5  # after which a run ends that no answer can finish (S19)
 
 MAX_REPEATS = 5
 """Answers in a row that emit nothing but outputs emitted before. The next one ends the run."""
 
 REMINDER_START = "You have stopped calling tools but have not emitted these required outputs: "
 
-_MAX_REFUSAL = 500
-"""Maximum characters of the last refusal in a report."""
+_MAX_REFUSAL = 500  # characters of the last refusal in a report
 
 _WAS_NOT_ACCEPTED = " was not accepted: "
 _CORRECTED = ". Emit it again, corrected."
@@ -129,17 +125,12 @@ class OutputCollector:
         self.repeat_count = 0
         self.last_error = ""
         self.has_given_up = False
-        self._accepted: set[str] = set()
-        """Outputs that were accepted at any time, also those that their type refused later."""
-        self._is_repeat = False
-        """True if the last answer did nothing but emit outputs again."""
+        self._accepted: set[str] = set()  # at any time, also if their type refused them later
+        self._is_repeat = False  # the last answer did nothing but emit outputs again
         self._only_emits = False
-        self._is_refused = False
-        """True if a value of the last answer was refused."""
-        self._text_error = ""
-        """Why the JSON of the last answer was not taken. Its reminder says it, and is counted."""
-        self._must_change = False
-        """True after a refusal by the type, until the run emits a value again."""
+        self._is_refused = False  # a value of the last answer was refused
+        self._text_error = ""  # why the JSON of the last answer was not taken; its reminder says it
+        self._must_change = False  # after a refusal by the type, until the run emits a value again
 
     @property
     def missing(self) -> list[str]:
@@ -371,8 +362,7 @@ _Converter: TypeAlias = Callable[[Any], Any]
 _FIELD_MARKERS = ("__dataclass_fields__", "__struct_fields__", "__total__", "_fields")
 """Attributes of dataclasses, structs, TypedDicts and NamedTuples: classes with typed fields."""
 
-_MAX_ERROR_LENGTH = 2_000
-"""Maximum characters of an error of a type that the model reads."""
+_MAX_ERROR_LENGTH = 2_000  # characters of an error of a type that the model reads
 
 
 class OutputType(msgspec.Struct, Generic[T], frozen=True):

@@ -16,12 +16,10 @@ from .._projections.engine_text import quote
 from .._projections.team import Roster, Teammate, normalize_name
 from .recorded_conversations import RecordedRuns
 
-PARENT = "parent"
-"""Name of the parent in messages of a named child."""
+PARENT = "parent"  # name of the parent in messages of a named child
 
 PARENT_NAMES = (PARENT, "main", "lead", "team-lead")
-ALL = "*"
-"""Receiver that stands for all children, or for all teammates of the sender."""
+ALL = "*"  # receiver that stands for all children, or for all teammates of the sender
 
 _FIRST_EVENTS = {RunStarted, TeamMessageSent}
 """Events that matter in a session without children that another run continues."""

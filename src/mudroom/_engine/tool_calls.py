@@ -451,11 +451,8 @@ def collect_reminders(run: RunContext) -> list[str]:
     return [text for text in reminders if text]
 
 
-OUTPUT_CAP = 50_000
-"""Maximum characters of one result for the model; the whole text is in a spill file."""
-
-_SPILL_NOTICE_CHARACTERS = 400
-"""Characters of OUTPUT_CAP reserved for the notice between head and tail."""
+OUTPUT_CAP = 50_000  # characters of one result for the model; a spill file has the whole text
+_SPILL_NOTICE_CHARACTERS = 400  # of OUTPUT_CAP, for the notice between head and tail
 
 
 async def act_and_observe(context: CallContext, prepared: PreparedCall) -> ToolResult:
@@ -548,8 +545,7 @@ def cap_result(context: CallContext, result: ToolResult) -> ToolResult:
     return replace(result, text=text[:half] + notice + text[-half:], spill=path)
 
 
-MAX_QUOTED_ARGUMENTS = 200
-"""Characters of malformed arguments or of a command that an error message quotes."""
+MAX_QUOTED_ARGUMENTS = 200  # characters of malformed arguments or a command in an error message
 
 
 class PreparedCall(Struct, frozen=True):

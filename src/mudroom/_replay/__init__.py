@@ -65,8 +65,7 @@ from .recorded_tools import RecordedCalls, RecordedTools
 
 __all__ = ["ReplayDiverged", "replay"]
 
-UNLIMITED = 1 << 20
-"""Maximum of children at the same time: the replay must not wait where the record did not."""
+UNLIMITED = 1 << 20  # children at the same time: a replay must not wait where the record did not
 
 STILL_ROUNDS = 100
 """Rounds of the event loop without a step after which nothing moves any more.

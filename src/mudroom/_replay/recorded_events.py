@@ -51,11 +51,8 @@ class ReplayDiverged(MudroomError):
 
 
 MAX_ERROR_LENGTH = 2_000
-_MAX_SHOWN = 800
-"""Characters of an event from shortly before its difference."""
-
-_NEVER = -1
-"""Place in the record of what waits for no event, but for a stop."""
+_MAX_SHOWN = 800  # characters of an event from shortly before its difference
+_NEVER = -1  # place in the record of what waits for no event, but for a stop
 
 
 class RecordedEvents:

@@ -442,8 +442,7 @@ class RecordedMeters(Meters):
 class RecordedMeter(Meter):
     """Meter that counts the turns of the run; all other limits come from the record."""
 
-    has_shared_limits: Any = True
-    """Each request asks the gate, which has the recorded permits."""
+    has_shared_limits: Any = True  # so each request asks the gate, which has the recorded permits
 
     def __init__(
         self, run_id: str, budget: Budget, parent: Meter | ParentMeter | None, stops: RecordedStops

@@ -32,12 +32,8 @@ from .._projections.team import MESSAGE_TOOL
 from .._session.recorded_options import is_board_offered
 from .recorded_events import ReplayDiverged
 
-Offered = Mapping[str, Mapping[str, ToolDescription]]
-"""The tools that the model of each run got, by run id and name."""
-
-
-Offer = Literal["all", "root", "request"]
-"""The runs that get a tool; see `Tool.offered_to`."""
+Offered = Mapping[str, Mapping[str, ToolDescription]]  # by run id and name
+Offer = Literal["all", "root", "request"]  # see `Tool.offered_to`
 
 
 def list_offered_tools(events: Iterable[StoredEvent]) -> Offered:

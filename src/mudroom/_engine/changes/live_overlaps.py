@@ -14,14 +14,9 @@ from ..._core.tools import ToolResult
 from ..._platform.regular_files import is_binary
 from ...errors import WorkspaceError
 
-MAX_COMPARED_BYTES = 1 << 20
-"""Size of a file up to which its changed lines are named."""
-
-MAX_RANGES = 8
-"""Ranges of lines in one warning."""
-
-MAX_WARNINGS = 10
-"""Warnings in one result."""
+MAX_COMPARED_BYTES = 1 << 20  # size of a file up to which its changed lines are named
+MAX_RANGES = 8  # of lines, in one warning
+MAX_WARNINGS = 10  # in one result
 
 
 class ActiveRun(Struct, frozen=True):

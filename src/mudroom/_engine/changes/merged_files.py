@@ -81,11 +81,8 @@ def _hash_new(file: MergedFile, trees: FileTrees) -> str:
     return hash_link(data) if stat.S_ISLNK(file.mode) else sha256(data).hexdigest()
 
 
-QUIET_SECONDS = 1.0
-"""Seconds without a save after which a merge tries again."""
-
-MAX_WAIT_SECONDS = 10.0
-"""Seconds after which it tries again although the user still saves."""
+QUIET_SECONDS = 1.0  # without a save, after which a merge tries again
+MAX_WAIT_SECONDS = 10.0  # after which it tries again although the user still saves
 
 _POLL_SECONDS = 0.1
 

@@ -23,8 +23,7 @@ NOT_STORED = "its files could not be stored: "
 ELSEWHERE = "its files are on another machine"
 """Reason of a run whose isolated workspace could not be brought back."""
 
-MAX_LISTED_CHANGES = 500
-"""Maximum changed files in the result of one call."""
+MAX_LISTED_CHANGES = 500  # in the result of one call
 
 
 class ChangeWatch:
@@ -267,20 +266,11 @@ def select_unstored(unknown_changes: str) -> str:
     return "; ".join(each for each in reasons if each.startswith((NOT_STORED, ELSEWHERE)))
 
 
-MAX_FILES = 20_000
-"""Maximum files of a workspace that is compared before and after calls."""
-
-SCAN_SECONDS = 1.0
-"""Maximum seconds to list a workspace without the content of folders that git ignores."""
-
-IGNORED_SECONDS = 0.3
-"""Seconds from the start of a list in which the content of ignored folders is added."""
-
-_MAX_NAMED_FOLDERS = 3
-"""Maximum names in the list of folders that are not compared."""
-
-_CLOCK_INTERVAL = 256
-"""Entries between two reads of the clock. A shorter list never ends early."""
+MAX_FILES = 20_000  # of a workspace that is compared before and after calls
+SCAN_SECONDS = 1.0  # to list a workspace without the content of folders that git ignores
+IGNORED_SECONDS = 0.3  # from the start of a list, in which the content of ignored folders is added
+_MAX_NAMED_FOLDERS = 3  # of those that are not compared
+_CLOCK_INTERVAL = 256  # entries between two reads of the clock; a shorter list never ends early
 
 Entries = dict[str, tuple[int, float, float]]
 """Size, mtime and ctime of each file or link by path; zeros for "folder/"."""

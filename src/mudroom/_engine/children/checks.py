@@ -30,11 +30,8 @@ from ..call_context import CallContext
 from ..run_context import RunContext
 from ..session_context import CHECK
 
-_BASH = "bash"
-"""Tool whose rules hold for checks."""
-
-_MAX_OUTPUT = 4_000
-"""Characters of the end of the output that the record and the models get."""
+_BASH = "bash"  # its rules hold for checks
+_MAX_OUTPUT = 4_000  # last characters of the output that the record and the models get
 _MAX_BYTES = 64 << 10
 
 
@@ -219,11 +216,8 @@ def _make_request(
     )
 
 
-MAX_LINES = 400
-"""Lines of differences; further files are named without their differences."""
-
-_MAX_SHOWN_BYTES = 1_000_000
-"""Size up to which a content is compared."""
+MAX_LINES = 400  # of differences; further files are named without theirs
+_MAX_SHOWN_BYTES = 1_000_000  # size up to which a content is compared
 
 
 def preview_merge(plan: MergePlan, trees: FileTrees) -> tuple[PreviewLine, ...]:

@@ -31,11 +31,8 @@ if TYPE_CHECKING:
     from ..call_context import CallContext
 
 
-_CHILD_TOOLS = "task"
-"""Key in the memo of a run: the tools of its children."""
-
-_MAX_DESCRIPTION = 60
-"""Maximum characters of the prompt's first line, the description if the call has none."""
+_CHILD_TOOLS = "task"  # key in the memo of a run: the tools of its children
+_MAX_DESCRIPTION = 60  # characters of the prompt's first line, if the call has no description
 
 
 def narrow_tools(

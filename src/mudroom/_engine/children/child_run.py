@@ -42,8 +42,7 @@ STARTED = (
     "nothing of it before. Go on with other work, or end your turn."
 )
 
-NO_REPORT = "a child ended without a report"
-"""Reason why the changes of a run are not known."""
+NO_REPORT = "a child ended without a report"  # why the changes of a run are not known
 
 
 def make_start_result(run_id: str) -> ToolResult:

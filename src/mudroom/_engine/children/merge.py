@@ -21,13 +21,9 @@ from ..run_context import RunContext
 from .checks import ask_for_merge, describe_check, find_check_refusal, find_merge_denial, run_check
 from .merge_notes import collect_git_work, describe_git_work, describe_overlaps, list_overlaps
 
-_MAX_REFUSAL = 2_000
-"""Characters of the reason why work is not merged."""
-_MAX_LISTED = 20
-"""Files and conflicts that the model reads by name."""
-
-_MAX_IGNORED = 3
-"""Ignored files that the model reads by name."""
+_MAX_REFUSAL = 2_000  # characters of the reason why work is not merged
+_MAX_LISTED = 20  # files and conflicts that the model reads by name
+_MAX_IGNORED = 3  # ignored files that the model reads by name
 
 _NOT_STORED = (
     "[merge: not done: {reason}. Your files are unchanged. What the child wrote stays in its "
@@ -275,11 +271,8 @@ def _write_side(
     return path
 
 
-_PURPOSE = "the work of children is merged"
-"""What a check decides."""
-
-_MAX_ATTEMPTS = 3
-"""Plans of one merge: the user may change files while they are written."""
+_PURPOSE = "the work of children is merged"  # what a check decides
+_MAX_ATTEMPTS = 3  # plans of one merge: the user may change files while they are written
 
 
 class MergeOutcome(Struct, frozen=True):

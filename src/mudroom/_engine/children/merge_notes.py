@@ -10,8 +10,7 @@ from ..._core.runs import GitWork, Work, find_first_id
 from ..._projections.engine_text import format_value
 from ..run_context import RunContext
 
-_MAX_NAMED = 5
-"""Commits, staged files and git folders that the model reads by name."""
+_MAX_NAMED = 5  # commits, staged files and git folders that the model reads by name
 
 
 def collect_git_work(run: RunContext, run_id: str, work: Work) -> dict[str, GitWork]:
@@ -47,11 +46,8 @@ def _list(names: tuple[str, ...]) -> str:
     return f"{listed} and {more} more" if more > 0 else listed
 
 
-_MAX_CHILDREN = 8
-"""Children whose changes are compared with those of one child: the last ones."""
-
-_MAX_LISTED = 20
-"""Overlaps that the model reads."""
+_MAX_CHILDREN = 8  # whose changes are compared with those of one child: the last ones
+_MAX_LISTED = 20  # overlaps that the model reads
 
 
 def list_overlaps(

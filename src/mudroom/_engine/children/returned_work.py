@@ -15,8 +15,7 @@ from ..._core.listings import count_noun
 from ..._projections.engine_text import format_value, quote
 from ..._projections.safe_text import sanitize_line
 
-_MAX_LISTED = 20
-"""Conflicts that the child reads by name."""
+_MAX_LISTED = 20  # conflicts that the child reads by name
 
 _CONFLICT = """\
 [From mudroom, not from the user.] Your work is not merged. Since you began, the files of your \
@@ -70,8 +69,7 @@ SIDES = {
 """The decisions, as the child reads them."""
 
 _START = "resolved:"
-_DECORATION = "-*•`'\"> \t"
-"""Characters around a line or a path that a model adds to format its report."""
+_DECORATION = "-*•`'\"> \t"  # what a model adds around a line or a path to format its report
 
 _MAX_NOTES = 10
 _MAX_LINE = 200

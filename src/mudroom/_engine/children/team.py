@@ -297,8 +297,7 @@ class Team:
         return ""
 
 
-SHUTDOWN_SECONDS = 60.0
-"""Time in which a child may answer a request to stop."""
+SHUTDOWN_SECONDS = 60.0  # in which a child may answer a request to stop
 
 
 class ShutdownRequests:
@@ -354,11 +353,8 @@ class ShutdownRequests:
 
 log = logging.getLogger("mudroom")
 
-POLL_SECONDS = 0.5
-"""Seconds between two looks at the board while a child is idle: other processes change it, too."""
-
-BOARD = "task board"
-"""Name of the sender of a message with a task."""
+POLL_SECONDS = 0.5  # between looks at the board while a child is idle: others change it, too
+BOARD = "task board"  # sender of a message with a task
 
 _UNUSED_CHECK = "the check of task #%d is not used: %s has no isolated workspace"
 

@@ -39,15 +39,13 @@ from ..run_context import RunContext
 from .record_file import ConversationRecord, find_record_path
 from .summary import make_summary_brief, make_summary_id, request_summary
 
-MAX_FAILED_SUMMARIES = 3
-"""Summary runs without notes, after which a run starts no more."""
+MAX_FAILED_SUMMARIES = 3  # summary runs without notes, after which a run starts no more
 CROWDED_TURNS = 6
 MAX_CROWDED = 3
 """Compactions within CROWDED_TURNS turns, from which on none has notes."""
 _MIN_FREE = 0.25
 """Part of the window that a compaction must free, or the next after two in a row has no notes."""
-_MIN_GAIN = 0.05
-"""Part of the window that a compaction must free at least."""
+_MIN_GAIN = 0.05  # part of the window that a compaction must free at least
 
 
 async def compact(
@@ -188,10 +186,8 @@ def may_request_notes(run: RunContext, thresholds: Thresholds, size: int) -> boo
     return len(crowded) < MAX_CROWDED - 1
 
 
-MAX_MESSAGE_TOKENS = 20_000
-"""Tokens of the user's messages that stay word for word."""
-MAX_TURN_TOKENS = 20_000
-"""Tokens of the last turns that stay."""
+MAX_MESSAGE_TOKENS = 20_000  # of the user's messages that stay word for word
+MAX_TURN_TOKENS = 20_000  # of the last turns that stay
 MAX_NOTE_TOKENS = 4_000
 
 _MAX_RULES = 100

@@ -35,10 +35,8 @@ from .compactor import (
 from .record_file import ConversationRecord, find_record_path
 from .summary import make_summary_brief, request_summary
 
-MAX_OVERFLOWS = 3
-"""Refusals of one request as too long, after which the run ends."""
-_FRACTIONS = (1.0, 1.0, 0.5, 0.2)
-"""Sizes of the parts of a compaction, by the number of refusals."""
+MAX_OVERFLOWS = 3  # refusals of one request as too long, after which the run ends
+_FRACTIONS = (1.0, 1.0, 0.5, 0.2)  # sizes of the parts of a compaction, by the number of refusals
 _REMEDY = "Use a model with a larger context window, or fewer tools and shorter instructions."
 
 
@@ -145,16 +143,12 @@ def apply_edit(
         apply_clearing(run, event, messages)
 
 
-KEPT_TURNS = 3
-"""Turns at the end whose results and arguments stay."""
-KEPT_ERROR_TURNS = 10
-"""Turns at the end in which errors stay."""
-MAX_KEPT_TOKENS = 40_000
-"""Tokens of the newest calls and results that stay."""
+KEPT_TURNS = 3  # at the end, whose results and arguments stay
+KEPT_ERROR_TURNS = 10  # at the end, in which errors stay
+MAX_KEPT_TOKENS = 40_000  # of the newest calls and results that stay
 MIN_CLEARED_TOKENS = 20_000
 """Tokens that are cleared at once, because the provider's cache holds only an equal beginning."""
-MIN_LENGTH = 200
-"""Characters from which a result is cleared."""
+MIN_LENGTH = 200  # characters from which a result is cleared
 
 CLEARED = "[cleared to save space: "
 _CLEARED_TEXT = CLEARED + "{title}. The whole result is in {path}; search it for {call_id}]"
@@ -340,10 +334,8 @@ def _describe(call: ToolCallBlock | None, block: ToolResultBlock, tools: Mapping
     return f"{describe_call(call, make_call_title(arguments, tool))}, {size}"
 
 
-MAX_LENGTH = 2_000
-"""Characters from which a text in the arguments is cut."""
-_KEPT_LENGTH = 500
-"""Characters of head and tail that stay."""
+MAX_LENGTH = 2_000  # characters from which a text in the arguments is cut
+_KEPT_LENGTH = 500  # characters of head and tail that stay
 _CUT = "[… {length:,} characters were cut to save space; the call had the whole text …]"
 
 

@@ -29,8 +29,7 @@ SUMMARY_PROMPT = (
 A model that follows rules recognises by it that a summary of the conversation is wanted.
 """
 
-RUN_TITLE = "conversation summary"
-"""Title of the run on screens."""
+RUN_TITLE = "conversation summary"  # on screens
 
 _SUMMARY_SECONDS = 300.0
 

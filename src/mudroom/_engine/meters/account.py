@@ -62,12 +62,8 @@ def compute_cost(limit: Limit, usage: Usage, usd: float | None) -> float:
     return (usd or 0.0) if limit is Limit.USD else getattr(usage, limit)
 
 
-LONGEST_ANSWER = 32_000
-"""Maximum tokens of an answer in a plan, where neither agent nor session sets a maximum."""
-
-
-LONGEST_CHILD_ANSWER = 8_000
-"""The same for a child, until one of its answers was cut off."""
+LONGEST_ANSWER = 32_000  # tokens in a plan, where neither agent nor session sets a maximum
+LONGEST_CHILD_ANSWER = 8_000  # the same for a child, until one of its answers was cut off
 
 
 class RequestPlan(Struct, frozen=True):

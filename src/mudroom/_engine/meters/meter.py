@@ -15,10 +15,8 @@ from ...errors import BudgetExceeded
 from .account import Account, Admission, Permit, RequestPlan, compute_cost
 from .pool import Member, Pool
 
-WARNING_FRACTION = 0.9
-"""Used fraction of a limit at which a note warns the run."""
-_orders = count()
-"""Numbers of meters in the order in which they were opened."""
+WARNING_FRACTION = 0.9  # used fraction of a limit at which a note warns the run
+_orders = count()  # of the meters, as they are opened
 
 NEAR_LIMIT = (
     "You have used 90 % of your {limit}. Come to an end: finish what matters most, then report."

@@ -17,30 +17,14 @@ from .account import Account
 if TYPE_CHECKING:
     from .account import RequestPlan
 
-EXPECTED_TURNS = 3
-"""Requests that a run is expected to make while no run of the pool has finished."""
-
-EXPECTED_ANSWER = 500
-"""Tokens that an answer is expected to have while the pool has seen none."""
-
-LONGEST_SUMMARY = 1_024
-"""Tokens that are held for the summary of a run, so that it can say something."""
-
-SHORTEST_SUMMARY = 256
-"""Tokens that are held for the summary of a run where answers are short."""
-
-SMALLEST_RATIO = 0.25
-"""Smallest part of an estimate that is held for a first request: some prompts are larger."""
-
-IDLE_SECONDS = 15.0
-"""Seconds for which a run that executes tools, and asks for nothing, goes before others."""
-
-SURPRISE = 1.25
-"""Factor by which a request costs more than expected where all expectations are corrected."""
-
-LARGEST_ENDING = 0.25
-"""Largest part of a limit that is held for the last turn of one run."""
-
+EXPECTED_TURNS = 3  # of a run, while no run of the pool has finished
+EXPECTED_ANSWER = 500  # tokens of an answer, while the pool has seen none
+LONGEST_SUMMARY = 1_024  # tokens held for the summary of a run, so that it can say something
+SHORTEST_SUMMARY = 256  # the same where answers are short
+SMALLEST_RATIO = 0.25  # of an estimate that is held for a first request: some prompts are larger
+IDLE_SECONDS = 15.0  # for which a run that executes tools, and asks for nothing, goes before others
+SURPRISE = 1.25  # factor of unexpected costs, from which all expectations are corrected
+LARGEST_ENDING = 0.25  # part of a limit that is held for the last turn of one run
 
 PATIENCE = 3
 """Times that the requests which an older run may still make are counted, while none has finished.

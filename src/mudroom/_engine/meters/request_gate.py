@@ -21,8 +21,7 @@ SHARES = 32
 There are two parts for each run where more runs share the limit.
 """
 
-SHORTEST_ANSWER = 512
-"""Tokens that an answer may have at least where runs share a limit, before any is known."""
+SHORTEST_ANSWER = 512  # tokens where runs share a limit, before any answer is known
 
 
 class RequestGate:

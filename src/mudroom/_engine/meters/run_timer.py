@@ -14,29 +14,16 @@ from ..._core.ports import Clock
 from ..._core.runs import Reason
 from .meter import Meter, SharedTime
 
-RECENT_ANSWERS = 5
-"""Answers whose times tell how long a last turn takes: as the longest of them."""
+RECENT_ANSWERS = 5  # whose times tell how long a last turn takes: as the longest of them
+SLACK = 1.25  # factor by which an answer may take longer than the longest of the recent ones
 
-SLACK = 1.25
-"""Factor by which an answer may take longer than the longest of the recent ones."""
+FIRST_GUESS = 10.0  # seconds for an answer while none has arrived; at most a quarter of those left
 
-FIRST_GUESS = 10.0
-"""Seconds to expect of an answer while none has arrived; at most a quarter of the time left."""
-
-GRACE_SECONDS = 60.0
-"""Maximum seconds of the summary turn."""
-
-_MIN_GRACE = 5.0
-"""Seconds of the summary turn after a time limit that is shorter."""
-
-_PATIENCE = 3
-"""Times the expected seconds of an answer that a run above waits for a summary."""
-
-_MARGIN = 0.05
-"""Part of the time limit that is left for everything else than answers: processes must end."""
-
-_MAX_MARGIN = 1.0
-"""Most seconds of that."""
+GRACE_SECONDS = 60.0  # at most for the summary turn
+_MIN_GRACE = 5.0  # seconds of the summary turn after a time limit that is shorter
+_PATIENCE = 3  # times the expected seconds of an answer that a run above waits for a summary
+_MARGIN = 0.05  # part of the time limit left for everything but answers: processes must end
+_MAX_MARGIN = 1.0  # most seconds of that
 
 
 class RunTimer:
@@ -243,8 +230,7 @@ def sum_worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[Stor
     return seconds
 
 
-_MIN_INTERVAL = 0.5
-"""Seconds between two checks at least."""
+_MIN_INTERVAL = 0.5  # seconds between two checks
 
 
 class WatchedCall:

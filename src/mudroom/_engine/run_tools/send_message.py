@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     from ..call_context import CallContext
     from ..children.members import TeamMembers
 
-MAX_CHARACTERS = 8_000
-"""Maximum characters of a message."""
-
-LONG_SECONDS = 1.0
-"""Seconds from which the sender learns which call of the receiver works."""
+MAX_CHARACTERS = 8_000  # of a message
+LONG_SECONDS = 1.0  # from which the sender learns which call of the receiver works
 
 
 class Arguments(Struct, frozen=True, forbid_unknown_fields=True):
