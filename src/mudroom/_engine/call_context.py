@@ -209,15 +209,12 @@ class CallContext:
     def workspace(self) -> Workspace:
         """The files that the tool may read; each write is recorded before it happens."""
         if self._workspace is None:
-            self._workspace = self._make_workspace()
+            self._workspace = self._writes.open_workspace()
+            if self.call is not None:
+                policy = self.run.environment.policy
+                tool = normalize_tool_name(self.call.name)
+                self._workspace = policy.filter_workspace(self._workspace, tool, self.run.brief)
         return self._workspace
-
-    def _make_workspace(self) -> Workspace:
-        recorded = self._writes.open_workspace()
-        if self.call is None:
-            return recorded
-        tool = normalize_tool_name(self.call.name)
-        return self.run.environment.policy.filter_workspace(recorded, tool, self.run.brief)
 
     def spill_path(self, name: str) -> str:
         """Create a file outside the workspace that the `read` tool can read; return its path."""
@@ -251,10 +248,12 @@ class CallContext:
             return await ask_approver(self.run.services, self.run.recorder, request, form)
 
     def run_in_background(self, title: str, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
+        tool = self.run.tools.get(normalize_tool_name(self.call.name)) if self.call else None
+        unwatched = explain_unwatched(tool, self.sandbox.tier) if tool else ""
 
         def start() -> None:
             self._writes.is_in_background = True
-            observed = _observe(self.run, work, unwatched=self._explain_unwatched())
+            observed = _observe(self.run, work, unwatched=unwatched)
             self.run.background.add_command(self.place, title, observed)
 
         async def start_on_loop() -> None:
@@ -262,10 +261,6 @@ class CallContext:
 
         run_from_any_thread(self.run.control.barrier.loop, start_on_loop, start)
         return _make_start_result(self.place)
-
-    def _explain_unwatched(self) -> str:
-        tool = self.run.tools.get(normalize_tool_name(self.call.name)) if self.call else None
-        return explain_unwatched(tool, self.sandbox.tier) if tool else ""
 
     async def run_detachable(
         self,

@@ -92,8 +92,14 @@ class Evidence:
     def merges(self) -> MergeCounts | None:
         return count_merges(self._merges.values())
 
-    def add_report(self, report: Report) -> None:
-        """Add the files of a background child that shares the workspace."""
+    def add_report(self, report: Report, *, is_shared: bool = True) -> None:
+        """Add the files of a background child.
+
+        One with files of its own has changed nothing here, unless it was outside them.
+        """
+        if not is_shared:
+            self.add_unknown_changes(select_outside(report.unknown_changes))
+            return
         self._files_read.update(dict.fromkeys(report.files_read))
         self._files_changed.update(dict.fromkeys(report.files_changed))
         self._folders_of_writes.update(dict.fromkeys(list_folders_above(report.files_written)))
@@ -101,10 +107,6 @@ class Evidence:
         self.parallel_runs.update(dict.fromkeys(report.parallel_runs))
         if report.unknown_changes:
             self.add_unknown_changes(report.unknown_changes)
-
-    def add_outside_changes(self, report: Report) -> None:
-        """Add what a child with files of its own may have changed outside them."""
-        self.add_unknown_changes(select_outside(report.unknown_changes))
 
     def list_parallel_runs(self, run_id: str) -> tuple[str, ...]:
         """Return the other runs whose commands ran at the same time, without those below a run."""

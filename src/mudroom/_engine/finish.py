@@ -235,11 +235,7 @@ async def _end_past_children(run: RunContext) -> None:
         return
     from .resume import end_past_children
 
-    await end_past_children(run, _finish_cancelled)
-
-
-async def _finish_cancelled(run: RunContext) -> Report:
-    return await finish_run(run, Ending(run.control.stop_reason))
+    await end_past_children(run, lambda child: finish_run(child, Ending(child.control.stop_reason)))
 
 
 def _warn_of_unused_check(run: RunContext, report: Report) -> None:

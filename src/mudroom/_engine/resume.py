@@ -279,10 +279,8 @@ class _Restorer:
 def _add_evidence(run: RunContext, child: str, report: Report) -> None:
     """Add the files of a background child of an earlier process to those of its parent."""
     started = next(iter(run.services.past_events.get(child, ())), None)
-    if isinstance(started, RunStarted) and started.brief.workspace.has_own_files:
-        run.evidence.add_outside_changes(report)
-    else:
-        run.evidence.add_report(report)
+    has_own_files = isinstance(started, RunStarted) and started.brief.workspace.has_own_files
+    run.evidence.add_report(report, is_shared=not has_own_files)
 
 
 def charge_past_child(run: RunContext, child: str) -> Report | None:
@@ -374,7 +372,10 @@ async def end_past_children(
         if not find_report(past[child]):
             unfinished.append(child)
         elif child not in services.meters.charged:
-            _charge_finished(run, child)
+            # It ended in an earlier process, and the run never got its result (S9).
+            report = charge_past_child(run, child)
+            if report and child in run.background.interrupted:
+                _add_evidence(run, child, report)
     if not unfinished:
         return
     ends = services.journal.read(types=(RunFinished,))
@@ -382,13 +383,6 @@ async def end_past_children(
     for child in unfinished:
         if child not in ended:
             await _end_child(run, child, finish)
-
-
-def _charge_finished(run: RunContext, child: str) -> None:
-    """Charge a child that ended in an earlier process, but whose result the run never got (S9)."""
-    report = charge_past_child(run, child)
-    if report and child in run.background.interrupted:
-        _add_evidence(run, child, report)
 
 
 async def _end_child(

@@ -81,11 +81,6 @@ class OutputRefusal(Struct, frozen=True):
         return self.note.removeprefix(_NOT_ACCEPTED).rpartition(_EMIT_AGAIN)[0] or self.note
 
 
-def make_refusal(reason: str, names: tuple[str, ...], again: str) -> OutputRefusal:
-    """Return a refusal. `again`: names of the outputs to emit again."""
-    return OutputRefusal(f"{_NOT_ACCEPTED}{reason}{_EMIT_AGAIN}{again}.", names)
-
-
 class OutputChecks:
     """Checks of the values that runs emitted, by the types that their callers requested."""
 
@@ -531,7 +526,7 @@ def _describe_refusal(error: Exception, values: dict[str, Any]) -> OutputRefusal
     text = "; ".join(problem for _, problem in problems)[:_MAX_ERROR_LENGTH]
     names = tuple(dict.fromkeys(name for name, _ in problems if name in values))
     again = ", ".join(names or values)
-    return make_refusal(text, names, again)
+    return OutputRefusal(f"{_NOT_ACCEPTED}{text}{_EMIT_AGAIN}{again}.", names)
 
 
 def _list_problems(error: Exception) -> list[tuple[str, str]]:

@@ -99,14 +99,10 @@ class Teams:
         if isinstance(event, WorkMerged):
             self.open_work.pop(event.child, None)
             if event.state == "merged":
-                self._forget_conversation(event.child)
+                if self.roster.get(event.child) is None:  # without a name, no run continues it
+                    records.pop(event.child, None)
             elif event.state != "dropped" and not event.returned:
                 self.open_work[event.child] = event
-
-    def _forget_conversation(self, run_id: str) -> None:
-        """Forget the conversation of a run without a name, which no run continues."""
-        if self.roster.get(run_id) is None:
-            self._conversations.records.pop(run_id, None)
 
     def open(self, parent: str, team: OpenTeam) -> None:
         self._open[parent] = team

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Container, Iterable, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from typing import Any, NoReturn
 
 import msgspec
@@ -261,15 +269,19 @@ class RecordedEvents:
         limits are not: they are made with the messages. The notes of hooks come after them.
         """
         ids: list[str] = []
-        for index in self._own.get(run_id, ()):
-            event = self._steps[index]
-            if self.stops.is_stopped_before(run_id, index):
-                break
+        for event in self._walk_next(run_id):
             if isinstance(event, MessageDelivered):
                 ids.append(event.message_id)
             elif not isinstance(event, NoteInjected) or not (ids or is_about_limit(event)):
                 break
         return ids
+
+    def _walk_next(self, run_id: str) -> Iterator[StoredEvent]:
+        """Yield the next events of a run until its stop."""
+        for index in self._own.get(run_id, ()):
+            if self.stops.is_stopped_before(run_id, index):
+                return
+            yield self._steps[index]
 
     def find_next_after_messages(self, run_id: str) -> StoredEvent | None:
         """Return what a run does after it has read messages, and the notes with them."""
@@ -291,10 +303,7 @@ class RecordedEvents:
         since: they follow the note of the first request.
         """
         notes: list[tuple[str, list[str]]] = []
-        for index in self._own.get(run_id, ()):
-            event = self._steps[index]
-            if self.stops.is_stopped_before(run_id, index):
-                break
+        for event in self._walk_next(run_id):
             if isinstance(event, MessageDelivered):
                 if notes:
                     notes[-1][1].append(event.message_id)

@@ -160,11 +160,8 @@ class ChildRun:
         try:
             await self._wait()
             report, text, _ = self._format()
-            evidence = self._context.run.evidence
-            if self._brief.workspace.has_own_files:
-                evidence.add_outside_changes(report)
-            else:
-                evidence.add_report(report)
+            is_shared = not self._brief.workspace.has_own_files
+            self._context.run.evidence.add_report(report, is_shared=is_shared)
             status = choose_status(report.reason)
         except Exception as error:  # noqa: BLE001  the parent continues, as after a failed call
             self._context.run.evidence.add_unknown_changes(NO_REPORT)

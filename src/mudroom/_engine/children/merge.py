@@ -300,7 +300,7 @@ class MergeOutcome(Struct, frozen=True):
         return "conflict" if self.conflicts else "merged"
 
 
-class MergeRequest:
+class MergeRequest(Struct, eq=False):
     """Work of a child that waits for its merge.
 
     Attributes:
@@ -308,22 +308,14 @@ class MergeRequest:
         landed: see `MergePlan`.
     """
 
-    def __init__(
-        self,
-        context: CallContext,
-        run_id: str,
-        work: Work,
-        check: Check | None,
-        choice: MergeChoice = NO_CHOICE,
-    ) -> None:
-        self.context = context
-        self.run_id = run_id
-        self.work = work
-        self.check = check
-        self.choice = choice
-        self.landed: tuple[str, ...] = ()
-        self.outcome: MergeOutcome | None = None
-        self.attempts = 0
+    context: CallContext
+    run_id: str
+    work: Work
+    check: Check | None
+    choice: MergeChoice = NO_CHOICE
+    landed: tuple[str, ...] = ()
+    outcome: MergeOutcome | None = None
+    attempts: int = 0
 
 
 class _Step(Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._core.budgets import SHARED_LIMITS, Limit
@@ -411,20 +411,18 @@ class ConversationFacts(Struct):
     """
 
     task: str = ""
-    earlier_tasks: list[str] = field(default_factory=list[str])
-    user_texts: list[str] = field(default_factory=list[str])
-    read: dict[str, str] = field(default_factory=dict[str, str])
-    changed: dict[str, str] = field(default_factory=dict[str, str])
-    failed_commands: dict[str, str] = field(default_factory=dict[str, str])
-    decisions: dict[str, str] = field(default_factory=dict[str, str])
-    children: dict[str, tuple[Brief, Report | None]] = field(
-        default_factory=dict[str, "tuple[Brief, Report | None]"]
-    )
-    commands: dict[str, str] = field(default_factory=dict[str, str])
-    unread: dict[str, str] = field(default_factory=dict[str, str])
+    earlier_tasks: list[str] = []
+    user_texts: list[str] = []
+    read: dict[str, str] = {}
+    changed: dict[str, str] = {}
+    failed_commands: dict[str, str] = {}
+    decisions: dict[str, str] = {}
+    children: dict[str, tuple[Brief, Report | None]] = {}
+    commands: dict[str, str] = {}
+    unread: dict[str, str] = {}
     todo: str = ""
-    claims: dict[int, str] = field(default_factory=dict[int, str])
-    kept_results: dict[str, str] = field(default_factory=dict[str, str])
+    claims: dict[int, str] = {}
+    kept_results: dict[str, str] = {}
 
 
 def collect_facts(
