@@ -167,7 +167,7 @@ class RunEnd(Struct):
         if self.is_interrupt:
             return True
         if self.report is None:
-            return self.is_cut
+            return self.is_cut or self.wraps_up
         if self.report.reason in (*_LIMITS, Reason.TIMEOUT) and not self.is_cut:
             return self.limit is None
         return self.report.reason in (*_LIMITS, Reason.TIMEOUT, Reason.CANCELLED)
