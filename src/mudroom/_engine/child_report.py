@@ -38,15 +38,11 @@ _EVIDENCE = compile_later(r"\[evidence: .*\]")
 
 
 class ParsedReport(Struct, frozen=True):
-    """The parts of a formatted report.
+    """The parts of a formatted report."""
 
-    `text` is "" when there is no summary, `warning` has no brackets and is "" after GOAL, `spill`
-    is the path of the whole text, "" when `text` is not cut.
-    """
-
-    text: str
-    warning: str = ""
-    spill: str = ""
+    text: str  # and outputs, "" without a summary
+    warning: str = ""  # without its brackets, "" if the child reached its goal
+    spill: str = ""  # path of the whole text, "" if `text` is not cut
 
 
 def format_report(context: CallContext, report: Report) -> tuple[str, str]:

@@ -40,26 +40,15 @@ REQUESTED_FOCUS = "compaction_focus"
 
 
 class Shortening(Struct):
-    """State of the edits that keep a conversation within the context window.
+    """State of the edits that keep a conversation within the context window."""
 
-    Arguments:
-        next_check: tokens of a request from which the engine compares it with the window.
-        overflow_count: refusals of the next request because it was too long.
-        overflow_error: the last of these refusals, "" if the request was changed since.
-        fitting: size of a request that fits, by the estimate that refusals have shown to be wrong;
-            0 if there was none since the provider last counted.
-        compactions: the compactions so far, without their messages.
-        requested_focus: what the notes of a requested compaction must keep; None for no request.
-        awaits_hook: true if the hooks have not ended since the last compaction.
-    """
-
-    next_check: int = 0
-    overflow_count: int = 0
-    overflow_error: str = ""
-    fitting: int = 0
-    compactions: list[Compacted] = field(default_factory=list[Compacted])
-    requested_focus: str | None = None
-    awaits_hook: bool = False
+    next_check: int = 0  # tokens of a request from which the engine compares it with the window
+    overflow_count: int = 0  # refusals of the next request because it was too long
+    overflow_error: str = ""  # the last of these refusals, "" if the request was changed since
+    fitting: int = 0  # size that refusals have shown to fit; 0 if the provider has counted since
+    compactions: list[Compacted] = field(default_factory=list[Compacted])  # without their messages
+    requested_focus: str | None = None  # what the notes of a requested compaction must keep
+    awaits_hook: bool = False  # the hooks have not ended since the last compaction
 
     def add_overflow(self, error: str, fitting: int) -> None:
         self.overflow_count += 1
@@ -68,13 +57,10 @@ class Shortening(Struct):
 
 
 class CutAnswers(Struct):
-    """Answers that the maximum of their request cut off.
+    """Answers that the maximum of their request cut off."""
 
-    `is_last`: the last answer was one, and the next may be longer, with at least `required` tokens.
-    """
-
-    is_last: bool = False
-    required: int = 0
+    is_last: bool = False  # the last answer was one, and the next one may be longer
+    required: int = 0  # tokens that an answer must be allowed since then
 
 
 class InARow(Struct):

@@ -14,19 +14,12 @@ from .file_writes import WriteBarrier
 
 
 class Resumption(Struct, frozen=True):
-    """The point at which a run starts or continues.
+    """The point at which a run starts or continues."""
 
-    Arguments:
-        pending_answer: the last answer, if tool calls of it are open or no turn followed it.
-        summary_reason: the reason why the run ends, if the summary was requested already.
-        is_stopped_from_outside: true if that reason is a stop, or the limit of a run above.
-        is_interrupted: true if the user interrupted the run: it waits for the next prompt.
-    """
-
-    pending_answer: AssistantMessage | None = None
-    summary_reason: Reason | None = None
-    is_stopped_from_outside: bool = False
-    is_interrupted: bool = False
+    pending_answer: AssistantMessage | None = None  # with open tool calls, or no turn after it
+    summary_reason: Reason | None = None  # if the summary was requested already
+    is_stopped_from_outside: bool = False  # that reason is a stop, or the limit of a run above
+    is_interrupted: bool = False  # by the user: the run waits for the next prompt
 
 
 class Phase(Enum):

@@ -67,13 +67,10 @@ class Emission(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OutputRefusal(Struct, frozen=True):
-    """Refusal of emitted values by the type that the caller requested.
+    """Refusal of emitted values by the type that the caller requested."""
 
-    `names` are the outputs that are wrong by themselves; () if only their combination is wrong.
-    """
-
-    note: str
-    names: tuple[str, ...] = ()
+    note: str  # the reason, for the model
+    names: tuple[str, ...] = ()  # outputs wrong by themselves; () if only together
 
     @property
     def reason(self) -> str:

@@ -29,22 +29,15 @@ MAX_RUNS = 20
 
 
 class TeamRequest(Struct, frozen=True):
-    """A message to named children of a run (`parent`), or from one of them to that run.
-
-    Arguments:
-        sender: "user", or the id of the run that sends.
-        id: id of the message: the place of the call that sends it.
-        to: a name, the id of a run of a named child, PARENT, or ALL.
-        call_id: id of the call, if the run itself sends.
-    """
+    """A message to named children of a run (`parent`), or from one of them to that run."""
 
     parent: str
-    sender: str
-    id: str
-    to: str
+    sender: str  # "user", or the id of the run that sends
+    id: str  # the place of the call that sends it
+    to: str  # a name, the id of a run of a named child, PARENT, or ALL
     text: str
     approve: bool | None = None
-    call_id: str = ""
+    call_id: str = ""  # if the run itself sends
 
 
 class TeamReply(Struct, frozen=True):

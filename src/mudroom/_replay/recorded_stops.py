@@ -50,37 +50,22 @@ class RecordedFault(Exception):
 
 
 class RunEnd(Struct):
-    """End of one run in the record, or an interrupt of the user.
+    """End of one run in the record, or an interrupt of the user."""
 
-    Arguments:
-        report: None if the record has no end.
-        turn: number of the last turn before the summary.
-        index: place of the first event after the stop, None if there is none.
-        has_summary: true if a summary was requested.
-        is_asked: true if a note asked the run for its summary. is_own: for a limit of its own.
-        wraps_up: true if `wrap_up`, or the limit of a run above, requested it.
-        is_cut: true if a model call, a call or a wait was cut off.
-        results: results of the calls that were cut off, by call id.
-        has_read: true if the run has read messages since its last answer.
-        is_request_lost: true if a process ended in the request with these messages.
-        warning: turn and limit of the warning that a limit is near.
-        is_over: true if the run was stopped again.
-    """
-
-    report: Report | None = None
+    report: Report | None = None  # None if the record has no end
     is_interrupt: bool = False
-    turn: int = 0
-    index: int | None = None
-    has_summary: bool = False
-    is_asked: bool = False
-    is_own: bool = False
-    wraps_up: bool = False
-    is_cut: bool = False
-    results: dict[str, ToolResult] = {}
-    has_read: bool = False
-    is_request_lost: bool = False
-    warning: tuple[int, Limit] | None = None
-    is_over: bool = False
+    turn: int = 0  # number of the last one before the summary
+    index: int | None = None  # place of the first event after the stop, None if there is none
+    has_summary: bool = False  # a summary was requested
+    is_asked: bool = False  # a note asked the run for its summary
+    is_own: bool = False  # for a limit of its own
+    wraps_up: bool = False  # `wrap_up`, or the limit of a run above, requested it
+    is_cut: bool = False  # a model call, a call or a wait was cut off
+    results: dict[str, ToolResult] = {}  # of the calls that were cut off, by id
+    has_read: bool = False  # the run has read messages since its last answer
+    is_request_lost: bool = False  # a process ended in the request with these messages
+    warning: tuple[int, Limit] | None = None  # turn and limit of the warning that a limit is near
+    is_over: bool = False  # the run was stopped again
 
     def apply(self, event: StoredEvent, index: int) -> None:
         """Add the next event of the run. `index`: its place in the record."""

@@ -41,14 +41,11 @@ class ChangedLines(Struct, frozen=True):
 
 
 class WrittenFile(Struct):
-    """The writes of a file by one run.
+    """The writes of a file by one run."""
 
-    `unknown_at` is the time of the last change whose lines are not known.
-    """
-
-    time: float
+    time: float  # of the last write
     lines: list[ChangedLines] = []
-    unknown_at: float = -1.0
+    unknown_at: float = -1.0  # of the last change whose lines are not known
 
 
 class LiveOverlaps:

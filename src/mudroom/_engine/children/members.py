@@ -14,22 +14,14 @@ from ..team_registry import check_name, make_agent_name
 
 
 class ActiveChild(Struct):
-    """A named child that works, or that begins.
+    """A named child that works, or that begins."""
 
-    Arguments:
-        run_id: of the present run. first_run: of the first run of the child.
-        work_id: id of the work, which stays when it comes back to the child; default: `run_id`.
-        handle: None until the worker has the run.
-        sent: ids of the messages that the run has.
-        is_stopping: true if the parent stops it: no message starts it again.
-    """
-
-    run_id: str
+    run_id: str  # of its present run
     first_run: str
-    handle: RunHandle | None = None
-    sent: set[str] = field(default_factory=set[str])
-    is_stopping: bool = False
-    work_id: str = ""
+    handle: RunHandle | None = None  # None until the worker has the run
+    sent: set[str] = field(default_factory=set[str])  # ids of the messages that the run has
+    is_stopping: bool = False  # the parent stops it: no message starts it again
+    work_id: str = ""  # the first `run_id`, which stays when the work comes back to the child
 
     def __post_init__(self) -> None:
         self.work_id = self.work_id or self.run_id

@@ -301,21 +301,16 @@ class MergeOutcome(Struct, frozen=True):
 
 
 class MergeRequest(Struct, eq=False):
-    """Work of a child that waits for its merge.
-
-    Attributes:
-        attempts: how often files of the work changed while they were written.
-        landed: see `MergePlan`.
-    """
+    """Work of a child that waits for its merge."""
 
     context: CallContext
     run_id: str
     work: Work
     check: Check | None
     choice: MergeChoice = NO_CHOICE
-    landed: tuple[str, ...] = ()
+    landed: tuple[str, ...] = ()  # see `MergePlan`
     outcome: MergeOutcome | None = None
-    attempts: int = 0
+    attempts: int = 0  # how often files of the work changed while they were written
 
 
 class _Step(Struct, frozen=True):

@@ -77,14 +77,10 @@ _MAX_LINE = 200
 
 
 class Resolutions(Struct, frozen=True):
-    """What a report decides.
+    """What a report decides."""
 
-    `sides` has "mine", "theirs" or "new" by path of an open conflict; `notes` say why other lines
-    decide nothing.
-    """
-
-    sides: dict[str, str] = {}
-    notes: tuple[str, ...] = ()
+    sides: dict[str, str] = {}  # "mine", "theirs" or "new" by path of an open conflict
+    notes: tuple[str, ...] = ()  # why other lines decide nothing
 
 
 def read_resolutions(

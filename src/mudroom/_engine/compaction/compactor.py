@@ -396,33 +396,21 @@ _TASK_LENGTH = 300
 
 
 class ConversationFacts(Struct):
-    """Facts about a conversation's runs; each list is in the order of the events.
+    """Facts about a conversation's runs; each list is in the order of the events."""
 
-    Attributes:
-        task: prompt of the run, if it is a child.
-        earlier_tasks: prompts of the earlier runs of a named child.
-        read, changed: files, each with the last turn in which that happened ("1.8").
-        failed_commands: commands whose last call failed, with the last line of the output.
-        decisions: calls that the user or a rule allowed or refused.
-        commands: background commands that work, by id.
-        unread: messages that wait for the next request.
-        claims: tasks on the board that the runs work on, by id.
-        kept_results: whole results of tools that keep them, such as skills, by call.
-    """
-
-    task: str = ""
-    earlier_tasks: list[str] = []
+    task: str = ""  # prompt of the run, if it is a child
+    earlier_tasks: list[str] = []  # prompts of the earlier runs of a named child
     user_texts: list[str] = []
-    read: dict[str, str] = {}
-    changed: dict[str, str] = {}
-    failed_commands: dict[str, str] = {}
-    decisions: dict[str, str] = {}
+    read: dict[str, str] = {}  # last turn by file ("1.8")
+    changed: dict[str, str] = {}  # likewise
+    failed_commands: dict[str, str] = {}  # last line of the output, by command
+    decisions: dict[str, str] = {}  # of the user or a rule, about calls
     children: dict[str, tuple[Brief, Report | None]] = {}
-    commands: dict[str, str] = {}
-    unread: dict[str, str] = {}
+    commands: dict[str, str] = {}  # that work in the background, by id
+    unread: dict[str, str] = {}  # messages that wait for the next request
     todo: str = ""
-    claims: dict[int, str] = {}
-    kept_results: dict[str, str] = {}
+    claims: dict[int, str] = {}  # tasks on the board, by id
+    kept_results: dict[str, str] = {}  # of tools that keep them whole, such as skills, by call
 
 
 def collect_facts(

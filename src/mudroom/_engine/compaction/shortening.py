@@ -156,16 +156,12 @@ _CUT_TEXT = "\n[… cut to save space: the whole result is in {path}; search it 
 
 
 class _Part(Struct, frozen=True):
-    """A result or a call in the conversation, `age` turns old.
-
-    `newer_tokens` counts the parts from this one on. `is_repeated`: a later call of a pure tool has
-    the same arguments.
-    """
+    """A result or a call in the conversation."""
 
     block: ToolResultBlock | ToolCallBlock
-    age: int
-    newer_tokens: int
-    is_repeated: bool = False
+    age: int  # in turns
+    newer_tokens: int  # those of the parts from this one on
+    is_repeated: bool = False  # a later call of a pure tool has the same arguments
 
     @property
     def tokens(self) -> int:

@@ -67,25 +67,16 @@ LONGEST_CHILD_ANSWER = 8_000  # the same for a child, until one of its answers w
 
 
 class RequestPlan(Struct, frozen=True):
-    """Amounts that a model request will spend.
+    """Amounts that a model request will spend."""
 
-    Arguments:
-        minimum, maximum: amounts without the answer, estimated from below and from above.
-        prices: amounts of one token of the answer.
-        min_answer: tokens that the answer may always have.
-        max_answer: tokens that the answer may have where enough is left.
-        is_child: true for a run that others may work beside.
-        size: tokens of the request, estimated from above.
-    """
-
-    minimum: Mapping[Limit, float]
-    maximum: Mapping[Limit, float]
-    prices: Mapping[Limit, float]
-    min_answer: int
-    max_answer: int = LONGEST_ANSWER
+    minimum: Mapping[Limit, float]  # without the answer, estimated from below
+    maximum: Mapping[Limit, float]  # the same, estimated from above
+    prices: Mapping[Limit, float]  # of one token of the answer
+    min_answer: int  # tokens that the answer may always have
+    max_answer: int = LONGEST_ANSWER  # tokens where enough is left
     is_summary: bool = False
-    is_child: bool = False
-    size: int = 0
+    is_child: bool = False  # others may work beside the run
+    size: int = 0  # tokens of the request, estimated from above
 
     def compute_sent(self, tokens: int) -> dict[Limit, float]:
         return {
@@ -94,19 +85,12 @@ class RequestPlan(Struct, frozen=True):
 
 
 class Admission(Struct, frozen=True):
-    """Permit or refusal of a request by limits in another process.
+    """Permit or refusal of a request by limits in another process."""
 
-    Arguments:
-        number: id of the request in the channel between the processes.
-        max_tokens: maximum tokens of the answer; None: no limit counts them.
-        cut_by: the limit that allows no longer answer.
-        refusal: the limit that does not allow the request.
-    """
-
-    number: int = 0
-    max_tokens: int | None = None
-    cut_by: LimitState | None = None
-    refusal: LimitState | None = None
+    number: int = 0  # id of the request in the channel between the processes
+    max_tokens: int | None = None  # of the answer; None: no limit counts them
+    cut_by: LimitState | None = None  # the limit that allows no longer answer
+    refusal: LimitState | None = None  # the limit that does not allow the request
 
 
 class Permit:

@@ -389,18 +389,11 @@ def is_used(spent: float, maximum: float, fraction: float) -> bool:
 
 
 class SharedTime(Struct, frozen=True):
-    """The time that a run, or a session, leaves to the runs below it.
+    """The time that a run, or a session, leaves to the runs below it."""
 
-    Arguments:
-        seconds: until they must have ended; negative when it is over.
-        holds_ending: true if the last turn of each must fit into that time; below a session it
-            follows.
-        answer: seconds that an answer of these runs is expected to take; None while none arrived.
-    """
-
-    seconds: float
-    holds_ending: bool = True
-    answer: float | None = None
+    seconds: float  # until they must have ended; negative when it is over
+    holds_ending: bool = True  # the last turn must fit into that time; below a session it follows
+    answer: float | None = None  # seconds expected of their answers; None while none arrived
 
 
 class MeterTimer(Protocol):

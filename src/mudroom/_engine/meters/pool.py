@@ -35,44 +35,26 @@ ones need to finish.
 
 
 class AnsweredRequest(Struct, frozen=True):
-    """The last request of a run that was answered.
+    """The last request of a run that was answered."""
 
-    Arguments:
-        costs: its amounts by limit. sent: the same without the answer.
-        size: its tokens, estimated from above before it was sent.
-        is_cached: true if the provider read from its cache, or wrote to it.
-    """
-
-    costs: Mapping[Limit, float]
-    sent: Mapping[Limit, float]
-    size: int
-    is_cached: bool
+    costs: Mapping[Limit, float]  # by limit
+    sent: Mapping[Limit, float]  # the same without the answer
+    size: int  # in tokens, estimated from above before it was sent
+    is_cached: bool  # the provider read from its cache, or wrote to it
 
 
 class Member(Struct):
-    """A run as seen by the pools whose limits apply to it.
+    """A run as seen by the pools whose limits apply to it."""
 
-    Arguments:
-        order: older runs have smaller numbers.
-        waits: more than 0 while the run waits for other runs, or for the user: it asks for nothing.
-        is_elsewhere: true if another process executes the run.
-        last: its last request that was answered, if a limit holds for it.
-        on_free: called when the run needs less of the limits than it seemed.
-        is_part: true for a summary run: it takes the place of the run that needs it.
-        is_asking: true while a request of the run waits for a limit.
-        has_goal: true once the run has reached its goal: others may need as many requests.
-        idle_since: time of the event loop at which its last request ended.
-    """
-
-    order: int
-    waits: int = 0
-    is_elsewhere: bool = False
-    last: AnsweredRequest | None = None
-    on_free: Callable[[], None] | None = None
-    is_part: bool = False
-    is_asking: bool = False
-    has_goal: bool = False
-    idle_since: float = 0.0
+    order: int  # older runs have smaller numbers
+    waits: int = 0  # more than 0 while it waits for other runs or the user, and asks for nothing
+    is_elsewhere: bool = False  # another process executes the run
+    last: AnsweredRequest | None = None  # if a limit holds for it
+    on_free: Callable[[], None] | None = None  # called when the run needs less than it seemed
+    is_part: bool = False  # a summary run, which takes the place of the run that needs it
+    is_asking: bool = False  # while a request of the run waits for a limit
+    has_goal: bool = False  # others may need as many requests as this run, which reached its goal
+    idle_since: float = 0.0  # time of the event loop at which its last request ended
 
     def start_wait(self) -> None:
         """Count one more wait, and let others use what the run was expected to need."""
@@ -115,23 +97,14 @@ class PoolRun(Protocol):
 
 
 class Forecast(Struct):
-    """What a run that has begun is expected to spend until it ends.
+    """What a run that has begun is expected to spend until it ends."""
 
-    Arguments:
-        current: its request under way; empty while there is none.
-        rest: the requests that are expected to follow.
-        ending: the last turn, in which the run gives its summary.
-        size: tokens of its request under way, estimated from above; 0 while there is none.
-        summary: what the tokens of the summary cost, without the request for it.
-        prices: what a token of an answer costs.
-    """
-
-    current: Mapping[Limit, float] = {}
-    rest: Mapping[Limit, float] = {}
-    ending: Mapping[Limit, float] = {}
-    size: int = 0
-    summary: Mapping[Limit, float] = {}
-    prices: Mapping[Limit, float] = {}
+    current: Mapping[Limit, float] = {}  # its request under way; empty while there is none
+    rest: Mapping[Limit, float] = {}  # the requests that are expected to follow
+    ending: Mapping[Limit, float] = {}  # the last turn, in which the run gives its summary
+    size: int = 0  # tokens of its request under way, estimated from above; 0 while there is none
+    summary: Mapping[Limit, float] = {}  # the tokens of the summary, without the request for it
+    prices: Mapping[Limit, float] = {}  # of a token of an answer
 
     def sum_all(self, limit: Limit) -> float:
         """Return what the run is expected to spend of a limit, its last turn included."""
