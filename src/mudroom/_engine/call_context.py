@@ -209,11 +209,12 @@ class CallContext:
     def workspace(self) -> Workspace:
         """The files that the tool may read; each write is recorded before it happens."""
         if self._workspace is None:
-            self._workspace = self._writes.open_workspace()
+            workspace: Workspace = self._writes.open_workspace()
             if self.call is not None:
                 policy = self.run.environment.policy
                 tool = normalize_tool_name(self.call.name)
-                self._workspace = policy.filter_workspace(self._workspace, tool, self.run.brief)
+                workspace = policy.filter_workspace(workspace, tool, self.run.brief)
+            self._workspace = workspace  # set last: another thread must not get it unfiltered
         return self._workspace
 
     def spill_path(self, name: str) -> str:
