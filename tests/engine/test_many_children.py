@@ -19,7 +19,7 @@ from mudroom import Agent, Budget, Children, Effect, Usage, tool
 from mudroom._core.budgets import Limit
 from mudroom._core.events import RunFinished, SessionClosed, StoredEvent, ToolCallFinished
 from mudroom._core.messages import ToolCallBlock
-from mudroom._engine.conversation import Turn
+from mudroom._engine.conversation import RunTurn
 from mudroom._engine.meters.meter import Meter
 from mudroom._engine.meters.request_gate import Meters
 from mudroom._engine.run_context import RunContext
@@ -115,7 +115,7 @@ async def test_resuming_takes_linear_time(finished: bool, stage: Stage) -> None:
 
 def measure_restore(count: int) -> float:
     calls = [ToolCallBlock(f"c{number}", "task", {}) for number in range(count)]
-    turn = Turn(1, calls)
+    turn = RunTurn(1, calls)
     gc.disable()  # a collection looks at all objects of the test process
     try:
         started_at = time.process_time()

@@ -22,7 +22,8 @@ from mudroom._adapters.workers.remote.remote_services import RemoteParentMeter, 
 from mudroom._core.budgets import Limit
 from mudroom._engine.meters.account import Admission, Permit, RequestPlan
 from mudroom._engine.meters.meter import Meter
-from mudroom._engine.meters.request_gate import RequestGate, SessionMeter
+from mudroom._engine.meters.request_gate import RequestGate
+from mudroom._engine.meters.session_meter import SessionMeter
 from mudroom._peers import encode
 from mudroom.testing.clock import LoopClock
 from mudroom.testing.event_builders import run_started

@@ -32,9 +32,8 @@ _COMMANDS_NOTE = (
 class WorkHandle(Struct, frozen=True):
     """Background work that continues, and the task that waits for its end.
 
-    Arguments:
-        handle: of a child; None for a command.
-        cancel: stops the work. Its argument is the reason for the report of a child.
+    `handle` is None for a command. The argument of `cancel` is the reason for the report of a
+    child.
     """
 
     title: str
@@ -46,11 +45,9 @@ class WorkHandle(Struct, frozen=True):
 class BackgroundWork:
     """Background work of one run: children and commands.
 
-    Arguments:
-        wait_scope: returns the scope in which the run waits for others; see `Meter.wait`.
+    `wait_scope` returns the scope in which the run waits for others; see `Meter.wait`.
 
     Attributes:
-        worker: executes all children of the run.
         open: the work that continues by id, in the order in which it started.
         interrupted: calls of an earlier process, by the id of their work; it had not ended.
         titles: titles of all work so far by id: agent and task of a child, or the command.
@@ -84,7 +81,6 @@ class BackgroundWork:
 
     @property
     def children(self) -> dict[str, RunHandle]:
-        """Handles of the open children by id."""
         return {work_id: work.handle for work_id, work in self.open.items() if work.handle}
 
     @property
@@ -93,7 +89,6 @@ class BackgroundWork:
         return bool(self.children) or (bool(self.open) and not self._has_warned)
 
     def list_open(self) -> tuple[str, ...]:
-        """Return the ids of the work that has not ended."""
         return tuple(self.open)
 
     def is_reported(self, work_id: str) -> bool:
@@ -103,11 +98,9 @@ class BackgroundWork:
     def add_child(
         self, work_id: str, handle: RunHandle, title: str, end: Awaitable[InboxMessage]
     ) -> None:
-        """Send a notification when a child ends.
+        """Send a notification when a child ends; `end` waits for that and returns it.
 
-        Arguments:
-            work_id: id of its first run. handle: of its present run.
-            end: waits for the end of the child and returns the notification.
+        `work_id` is the id of the child's first run, `handle` is of its present one.
         """
 
         async def wait_for_end() -> None:
@@ -118,15 +111,13 @@ class BackgroundWork:
         self.open[work_id] = WorkHandle(title, task, handle.cancel, handle)
 
     def replace_handle(self, work_id: str, handle: RunHandle) -> None:
-        """Set the handle of a background child that has another run now."""
         if work := self.open.get(work_id):
             self.open[work_id] = replace(work, cancel=handle.cancel, handle=handle)
 
     def add_command(self, work_id: str, title: str, work: Coroutine[Any, Any, ToolResult]) -> None:
         """Run a command, and send a notification when it ends.
 
-        Arguments:
-            work: ends with the result also when it is cancelled.
+        `work` must end with a result also when it is cancelled.
         """
         command = asyncio.create_task(work)
 
@@ -145,7 +136,6 @@ class BackgroundWork:
         self.open[work_id] = WorkHandle(title, task, lambda _: loop.call_soon(command.cancel))
 
     def _close(self, work_id: str, message: InboxMessage, result: ToolResult | None = None) -> None:
-        """Remove work that has ended, and send its notification. `result`: of a command."""
         del self.open[work_id]
         if self._sends_notifications:
             self._send(message, result)
@@ -174,7 +164,6 @@ class BackgroundWork:
         return self._inbox.has_unread
 
     async def wait_for_next_prompt(self) -> None:
-        """Wait for a message of the user, after an interrupt."""
         while not self._inbox.has_next_prompt:
             await self._inbox.wait_for_next()
 
@@ -185,11 +174,10 @@ class BackgroundWork:
         await self._recorder.record(self._recorder.make_event(RunWaiting, runs=runs))
 
     async def wait_for(self, ids: Collection[str], *, wants_all: bool) -> None:
-        """Wait until work has ended, or until a message of the user or of a run is unread.
+        """Wait until work has ended, or a message of the user or of a run is unread.
 
-        Arguments:
-            ids: the work; empty for all that is open.
-            wants_all: true to wait for the end of all, false for the first.
+        Without `ids`, any open work counts. `wants_all` waits for the end of all, not only of the
+        first.
         """
         wanted = ids or tuple(self.open)
         while not self._inbox.has_unread_text:
@@ -209,7 +197,7 @@ class BackgroundWork:
         return bool(releases)
 
     def stop_one(self, work_id: str, *, is_gentle: bool) -> None:
-        """Stop open work. `is_gentle`: a child may give a summary."""
+        """Stop open work; if `is_gentle`, a child may give a summary."""
         work = self.open[work_id]
         if is_gentle and work.handle:
             work.handle.wrap_up()
@@ -225,7 +213,7 @@ class BackgroundWork:
         return True
 
     def cancel(self, reason: Reason) -> None:
-        """Stop all open work. `reason`: that of the reports of children."""
+        """Stop all open work; `reason` is for the reports of children."""
         for work in list(self.open.values()):
             work.cancel(reason)
         for handle in list(self.ending):
@@ -234,12 +222,9 @@ class BackgroundWork:
     async def stop(self, grace: float | None, reason: Reason) -> None:
         """End all open work, and wait until its notifications are sent.
 
-        A cancel of the run during the wait cancels the children.
-
-        Arguments:
-            grace: seconds in which children may give their summaries. None cancels them at once,
-                and sends no notification: the model is not called again.
-            reason: reason of the reports of children: the limit that ends the run, or CANCELLED.
+        Children may give their summaries in `grace` seconds. None cancels them at once and sends no
+        notification: the model is not called again. A cancel of the run during the wait cancels the
+        children. `reason` is for their reports: the limit that ends the run, or CANCELLED.
         """
         if not self.open:
             return

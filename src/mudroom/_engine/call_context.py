@@ -18,7 +18,7 @@ from .._core.runs import join_run_id
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult, clean_result
 from .._platform.private_files import make_spill_file
-from .changes.watch import ChangeWindow, WriteWindow
+from .changes.watch import ChangeWindow, WriteWindow, explain_unwatched
 from .evidence import CallWindow
 from .file_writes import (
     FileWrite,
@@ -31,20 +31,16 @@ from .mcp_tools import ask_approver
 from .run_context import RunContext
 
 if TYPE_CHECKING:  # only landings load it
-    from .changes.merged_files import RecordWrites
+    from .changes.merged_files import MergedWrite, RecordWrites
 
-_MAX_SHOWN = 2_000
-"""Last characters of the output of a call that screens get."""
+_MAX_SHOWN = 2_000  # last characters of the output of a call that screens get
 
 
 class CallWrites:
     """The file writes of one call. Each is recorded before it happens.
 
-    Holds no reference to the call context, so no cycle keeps it in memory.
-
-    Attributes:
-        paths: files that the call wrote.
-        is_in_background: true if the call continues after its result.
+    Holds no reference to the call context, so no cycle keeps it in memory. `is_in_background` is
+    set when the call continues after its result.
     """
 
     def __init__(self, run: RunContext, call_id: str) -> None:
@@ -56,7 +52,6 @@ class CallWrites:
         self._before: dict[str, bytes | None] = {}
 
     def open_workspace(self) -> RecordedWorkspace:
-        """Return the files of the run."""
         inner = self._run.environment.workspace
         return RecordedWorkspace(inner, self._before_write, self._after_write)
 
@@ -79,9 +74,7 @@ class CallWrites:
                 self._end_write(path, is_written=is_written)
             run_from_any_thread(loop, self._leave_barrier, self._barrier.leave)
 
-    def _record_all(
-        self, writes: Sequence[tuple[str, str, bool | None]], recorded: list[str]
-    ) -> None:
+    def _record_all(self, writes: Sequence[MergedWrite], recorded: list[str]) -> None:
         recorder = self._run.recorder
         workspace = self._run.environment.workspace
         events: list[FileWriteIntended] = []
@@ -162,11 +155,8 @@ class CallWrites:
 class CallContext:
     """The port ToolContext for one call.
 
-    Arguments:
-        call: None outside of a call, for `Tool.make_reminder`.
-        position: number of the call in its answer, from 1; or the last part of the id of a run that
-            the engine begins.
-        turn: turn of the call; None for the current one.
+    `call` is None outside of a call, for `Tool.make_reminder`. `position` is the number of the call
+    in its answer, from 1, or the last part of the id of a run that the engine begins.
     """
 
     def __init__(
@@ -184,12 +174,12 @@ class CallContext:
         self.memo = run.memo
         self.sandbox = run.environment.sandbox
         self.redact = run.services.redact
-        self._writes = CallWrites(run, call.id if call else "")
+        self.call_id = call.id if call else ""
+        self._writes = CallWrites(run, self.call_id)
         self._workspace: Workspace | None = None
 
     @property
     def writes(self) -> list[str]:
-        """Files that the call wrote."""
         return self._writes.paths
 
     @property
@@ -199,7 +189,6 @@ class CallContext:
 
     @property
     def run_name(self) -> str:
-        """Name of the run if it is a named child, else ""."""
         return self.run.brief.name
 
     @property
@@ -208,7 +197,6 @@ class CallContext:
 
     @property
     def call_key(self) -> str:
-        """Session, run, turn and position of the call."""
         return f"{self.run.services.session}#{self.run_id}#{self.turn}.{self.position}"
 
     @property
@@ -221,15 +209,13 @@ class CallContext:
     def workspace(self) -> Workspace:
         """The files that the tool may read; each write is recorded before it happens."""
         if self._workspace is None:
-            self._workspace = self._make_workspace()
+            workspace: Workspace = self._writes.open_workspace()
+            if self.call is not None:
+                policy = self.run.environment.policy
+                tool = normalize_tool_name(self.call.name)
+                workspace = policy.filter_workspace(workspace, tool, self.run.brief)
+            self._workspace = workspace  # set last: another thread must not get it unfiltered
         return self._workspace
-
-    def _make_workspace(self) -> Workspace:
-        recorded = self._writes.open_workspace()
-        if self.call is None:
-            return recorded
-        tool = normalize_tool_name(self.call.name)
-        return self.run.environment.policy.filter_workspace(recorded, tool, self.run.brief)
 
     def spill_path(self, name: str) -> str:
         """Create a file outside the workspace that the `read` tool can read; return its path."""
@@ -237,20 +223,17 @@ class CallContext:
         return make_spill_file(folder, f"{self.run_id}-{self.turn}.{self.position}-{name}")
 
     def show_progress(self, line: str) -> None:
-        """Show a line about the progress of the call; see the port."""
         name = self.call.name if self.call else ""
         self.run.recorder.show_delta("progress", self.redact(f"{name}: {line}"))
 
     def show_output(self, text: str) -> None:
-        """Show the last lines of the output so far, and keep it; see the port."""
+        """Show the last lines of the output so far, and keep it as the result of a cut-off call."""
         text = self.redact(text)
         if self.call:
-            self.run.turn.outputs[self.call.id] = text
-        call_id = self.call.id if self.call else ""
-        self.run.recorder.show_delta("output", text[-_MAX_SHOWN:].rstrip(), call_id)
+            self.run.turn.outputs[self.call_id] = text
+        self.run.recorder.show_delta("output", text[-_MAX_SHOWN:].rstrip(), self.call_id)
 
     async def ask_user(self, form: InputForm) -> ApprovalDecision:
-        """Ask the user a question for the call; see the port."""
         brief = self.run.brief
         request = ApprovalRequest(
             brief.run_id,
@@ -258,7 +241,7 @@ class CallContext:
             self.call.name if self.call else "",
             self.call.arguments if self.call else {},
             form.message,
-            self.call.id if self.call else "",
+            self.call_id,
             name=brief.name,
             form=form,
         )
@@ -266,26 +249,19 @@ class CallContext:
             return await ask_approver(self.run.services, self.run.recorder, request, form)
 
     def run_in_background(self, title: str, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
-        """Run work after the call has returned; return the result of the call; see the port."""
-        results: list[ToolResult] = []
+        tool = self.run.tools.get(normalize_tool_name(self.call.name)) if self.call else None
+        unwatched = explain_unwatched(tool, self.sandbox.tier) if tool else ""
 
         def start() -> None:
             self._writes.is_in_background = True
-            results.append(
-                start_command(self.run, self.place, title, work, self._explain_unwatched())
-            )
+            observed = _observe(self.run, work, unwatched=unwatched)
+            self.run.background.add_command(self.place, title, observed)
 
         async def start_on_loop() -> None:
             start()
 
         run_from_any_thread(self.run.control.barrier.loop, start_on_loop, start)
-        return results[0]
-
-    def _explain_unwatched(self) -> str:
-        from .changes.watch import explain_unwatched  # only work in the background needs it
-
-        tool = self.run.tools.get(normalize_tool_name(self.call.name)) if self.call else None
-        return explain_unwatched(tool, self.sandbox.tier) if tool else ""
+        return _make_start_result(self.place)
 
     async def run_detachable(
         self,
@@ -293,14 +269,30 @@ class CallContext:
         work: Coroutine[Any, Any, ToolResult],
         on_detach: Callable[[], object],
     ) -> ToolResult:
-        """Run work that may continue in the background; see the port."""
-        call_id = self.call.id if self.call else ""
-
-        def detach() -> None:
-            self._writes.is_in_background = True
-            on_detach()
-
-        return await run_detachable(self.run, self.place, call_id, title, work, detach)
+        run = self.run
+        task = asyncio.create_task(work)
+        released: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        waited_for = run.background.waited_for
+        waited_for[self.place] = lambda: released.done() or released.set_result(True)
+        try:
+            await asyncio.wait((task, released), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait((task,))
+            if not task.cancelled():
+                task.exception()  # read it, or asyncio logs it as never retrieved
+            raise
+        finally:
+            del waited_for[self.place]
+        if task.done():
+            return task.result()
+        self._writes.is_in_background = True
+        on_detach()
+        # The window of the call stays open until the end of the work.
+        window = run.evidence.open_windows.get(self.call_id)
+        run.evidence.open_windows[self.call_id] = WriteWindow(())
+        run.background.add_command(self.place, title, _observe(run, _wait_for(task), window))
+        return _make_start_result(self.place)
 
 
 STARTED = (
@@ -311,60 +303,8 @@ STARTED = (
 _STOPPED = "It was stopped."
 
 
-def start_command(
-    run: RunContext,
-    work_id: str,
-    title: str,
-    work: Coroutine[Any, Any, ToolResult],
-    unwatched: str,
-) -> ToolResult:
-    """Start work in the background and return the result of its call.
-
-    Arguments:
-        unwatched: why the work may change files that nothing compares, or "".
-    """
-    run.background.add_command(work_id, title, _observe(run, work, unwatched=unwatched))
-    return _make_start_result(work_id)
-
-
 def _make_start_result(work_id: str) -> ToolResult:
     return ToolResult(STARTED.format(id=work_id), detail={"command": work_id, "background": True})
-
-
-async def run_detachable(
-    run: RunContext,
-    work_id: str,
-    call_id: str,
-    title: str,
-    work: Coroutine[Any, Any, ToolResult],
-    on_detach: Callable[[], object],
-) -> ToolResult:
-    """Wait for work and return its result, or that of its start if it is detached before its end.
-
-    Arguments:
-        call_id: the call that waits. Its window stays open until the end of the work.
-        on_detach: called when the work is detached.
-    """
-    task = asyncio.create_task(work)
-    released: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-    run.background.waited_for[work_id] = lambda: released.done() or released.set_result(True)
-    try:
-        await asyncio.wait((task, released), return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait((task,))
-        if not task.cancelled():
-            task.exception()  # read it, or asyncio logs it as never retrieved
-        raise
-    finally:
-        del run.background.waited_for[work_id]
-    if task.done():
-        return task.result()
-    on_detach()
-    window = run.evidence.open_windows.get(call_id)
-    run.evidence.open_windows[call_id] = WriteWindow(())
-    run.background.add_command(work_id, title, _observe(run, _wait_for(task), window))
-    return _make_start_result(work_id)
 
 
 async def _wait_for(task: asyncio.Task[ToolResult]) -> ToolResult:
@@ -380,11 +320,8 @@ async def _observe(
 ) -> ToolResult:
     """Wait for the work; return its result with the files that changed meanwhile.
 
-    It ends with a result also when it is cancelled or fails.
-
-    Arguments:
-        window: the open window of the call that started the work; None opens one.
-        unwatched: for the window that is opened.
+    It ends with a result also when it is cancelled or fails. Without the open window of the call
+    that started it, it opens one.
     """
     watch = run.services.change_watch
     try:

@@ -20,17 +20,14 @@ from .._projections.safe_text import sanitize_line
 from .call_context import CallContext
 from .phase import LIMIT_REASONS
 
-REPORT_CAP = 8_000
-"""Maximum characters of a report for the parent; the whole text is in a spill file."""
+REPORT_CAP = 8_000  # characters for the parent; the whole text is in a spill file
 
 NO_SUMMARY = "(no summary)"
 
 _MAX_LISTED_FILES = 5
 _MAX_LISTED_REASONS = 3
-_MAX_REASON = 120
-"""Characters of a reason, a command or a name among the facts."""
-_MAX_CAUSE = 2_000
-"""Characters of the error in a warning line."""
+_MAX_REASON = 120  # characters of a reason, a command or a name among the facts
+_MAX_CAUSE = 2_000  # characters of the error in a warning line
 _OUTPUT_OF_SERVER = "; last lines:"
 """Text of a reason before the last output of the server."""
 _NO_DELIMITERS = str.maketrans("[];", "(),")
@@ -41,17 +38,11 @@ _EVIDENCE = compile_later(r"\[evidence: .*\]")
 
 
 class ParsedReport(Struct, frozen=True):
-    """The parts of a formatted report.
+    """The parts of a formatted report."""
 
-    Arguments:
-        text: text and outputs, "" when there is no summary.
-        warning: the warning line without its brackets, "" when the child reached its goal.
-        spill: path of the whole text, "" when `text` is not cut.
-    """
-
-    text: str
-    warning: str = ""
-    spill: str = ""
+    text: str  # and outputs, "" without a summary
+    warning: str = ""  # without its brackets, "" if the child reached its goal
+    spill: str = ""  # path of the whole text, "" if `text` is not cut
 
 
 def format_report(context: CallContext, report: Report) -> tuple[str, str]:
@@ -74,8 +65,7 @@ def format_report(context: CallContext, report: Report) -> tuple[str, str]:
 def join_evidence(legs: Sequence[Report]) -> Report:
     """Return the last report of a child with the evidence of all its runs.
 
-    Arguments:
-        legs: the reports of a child whose work came back to it, the oldest first.
+    `legs` are the reports of a child whose work came back to it, the oldest first.
     """
     last = legs[-1]
     if len(legs) == 1:
@@ -102,16 +92,11 @@ def join_evidence(legs: Sequence[Report]) -> Report:
 
 
 def _join(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the texts of all groups, each once."""
     return tuple(dict.fromkeys(text for group in groups for text in group))
 
 
 def format_words(report: Report) -> str:
-    """Return what a child wrote: its text and its outputs, quoted.
-
-    Arguments:
-        report: of the child.
-    """
+    """Return what a child wrote: its text and its outputs, quoted."""
     parts = [quote(report.text.strip())]
     if report.outputs:
         parts.append(f"Outputs: {quote(msgspec.json.encode(report.outputs).decode())}")
@@ -119,13 +104,9 @@ def format_words(report: Report) -> str:
 
 
 def add_facts(report: Report, words: str) -> str:
-    """Return the words of a child between what the engine knows of its run.
+    """Return the words of a child, or their beginning, between what the engine knows of its run.
 
     The empty line keeps the evidence out of the last paragraph or list of the words.
-
-    Arguments:
-        report: of the child.
-        words: those of `format_words`, or their beginning.
     """
     text = f"{words}\n\n{format_evidence(report)}"
     return text if report.reason is Reason.GOAL else f"{format_warning(report)}\n{text}"
@@ -149,7 +130,6 @@ def parse_report(text: str) -> ParsedReport:
 
 
 def format_warning(report: Report) -> str:
-    """Return one line that says why a run did not reach its goal."""
     by_turns = "a run above it reached its limit of turns"
     if report.limit:
         by_turns = f"stopped after {report.limit.maximum:g} turns, its limit"
@@ -241,7 +221,6 @@ def _join_reasons(unknown_changes: str) -> str:
 
 
 def _list_observed(report: Report) -> str:
-    """Return the files that changed while commands ran, and the runs that may have done it."""
     text = _list_files("changed while commands ran:", report.observed_changes)
     if not text or not report.parallel_runs:
         return text

@@ -12,21 +12,12 @@ LOOK_UP_SIZE = 32_000
 
 The table of windows takes 16 MB of memory. A model with a smaller window refuses once.
 """
-_CHECK_STEP = 4_000
-"""Tokens after which a request is checked again: the window may be known since."""
-_DEFAULT_OUTPUT = 8_192
-"""Tokens that an answer may have where neither agent nor session sets a limit."""
-_MIN_FRACTION = 0.5
-"""The part of a window that a request may always use."""
+_CHECK_STEP = 4_000  # tokens after which a request is checked again: the window may be known since
+_DEFAULT_OUTPUT = 8_192  # tokens of an answer where neither agent nor session sets a limit
+_MIN_FRACTION = 0.5  # of a window that a request may always use
 
 
 def find_no_window(model: str) -> int:
-    """Return 0: the window is not known."""
-    return 0
-
-
-def learn_nothing(model: str, size: int, refusal: str) -> int:
-    """Return 0: nothing is known of what fits."""
     return 0
 
 
@@ -48,7 +39,7 @@ class ContextPolicy(Struct, frozen=True, kw_only=True):
     compact_at: float = 0.85
     find_window: Callable[[str], int] = find_no_window
     look_up_window: Callable[[str], int] = find_no_window
-    learn_window: Callable[[str, int, str], int] = learn_nothing
+    learn_window: Callable[[str, int, str], int] = lambda model, size, refusal: 0
 
     def get_window(self, model: str) -> int:
         """Return the context window of a model from all sources, 0 if it has no known limit."""
@@ -67,10 +58,7 @@ class ContextPolicy(Struct, frozen=True, kw_only=True):
     ) -> Thresholds | None:
         """Return the thresholds for a model, None if it has no known limit.
 
-        Arguments:
-            size: tokens of the next request.
-            max_output: longest answer in tokens; None: a default.
-            fitting: size that fits after a refusal, by the estimate of the run; 0 for none.
+        `fitting` is the size that fits after a refusal, by the estimate of the run; 0 for none.
         """
         find = self.get_window if size >= LOOK_UP_SIZE else self.find_window
         window = min(filter(None, (find(model), fitting)), default=0)
@@ -91,11 +79,7 @@ class Thresholds(Struct, frozen=True):
 
 
 def choose_next_check(size: int, thresholds: Thresholds | None) -> int:
-    """Return the tokens of a request that is compared with the thresholds again.
-
-    Arguments:
-        size: tokens of the request that was compared now.
-    """
+    """Return the tokens of a request from which it is compared with the thresholds again."""
     if thresholds is None:
         return size + _CHECK_STEP
     step = size + min(_CHECK_STEP, thresholds.window // 32)

@@ -40,54 +40,34 @@ REQUESTED_FOCUS = "compaction_focus"
 
 
 class Shortening(Struct):
-    """State of the edits that keep a conversation within the context window.
+    """State of the edits that keep a conversation within the context window."""
 
-    Arguments:
-        next_check: tokens of a request from which the engine compares it with the window.
-        overflow_count: refusals of the next request because it was too long.
-        overflow_error: the last of these refusals, "" if the request was changed since.
-        fitting: size of a request that fits, by the estimate that refusals have shown to be wrong;
-            0 if there was none since the provider last counted.
-        compactions: the compactions so far, without their messages.
-        requested_focus: what the notes of a requested compaction must keep; None for no request.
-        awaits_hook: true if the hooks have not ended since the last compaction.
-    """
-
-    next_check: int = 0
-    overflow_count: int = 0
-    overflow_error: str = ""
-    fitting: int = 0
-    compactions: list[Compacted] = field(default_factory=list[Compacted])
-    requested_focus: str | None = None
-    awaits_hook: bool = False
+    next_check: int = 0  # tokens of a request from which the engine compares it with the window
+    overflow_count: int = 0  # refusals of the next request because it was too long
+    overflow_error: str = ""  # the last of these refusals, "" if the request was changed since
+    fitting: int = 0  # size that refusals have shown to fit; 0 if the provider has counted since
+    compactions: list[Compacted] = field(default_factory=list[Compacted])  # without their messages
+    requested_focus: str | None = None  # what the notes of a requested compaction must keep
+    awaits_hook: bool = False  # the hooks have not ended since the last compaction
 
     def add_overflow(self, error: str, fitting: int) -> None:
-        """Count a refusal of the next request as too long."""
         self.overflow_count += 1
         self.overflow_error = error
         self.fitting = fitting
 
 
 class CutAnswers(Struct):
-    """Answers that the maximum of their request cut off.
+    """Answers that the maximum of their request cut off."""
 
-    Arguments:
-        is_last: true if the last answer was one, and the next one may be longer.
-        required: tokens that an answer must be allowed since then.
-    """
-
-    is_last: bool = False
-    required: int = 0
+    is_last: bool = False  # the last answer was one, and the next one may be longer
+    required: int = 0  # tokens that an answer must be allowed since then
 
 
 class InARow(Struct):
     """Counts that begin again as soon as something else happens.
 
-    Arguments:
-        stopped: answers that stopped before they were complete.
-        empty: answers with neither text nor a call.
-        asked: consecutive requests made only by the engine or a hook. A call that acts and a
-            message begin this count again.
+    `stopped` answers were not complete, `empty` ones had neither text nor a call; `asked` counts
+    requests made only by the engine or a hook, until a call acts or a message comes.
     """
 
     stopped: int = 0
@@ -98,23 +78,15 @@ class InARow(Struct):
 class Conversation:
     """Messages of one run: sent ones, and blocks that wait for the next request.
 
-    Arguments:
-        start_model: starts an empty conversation with the model.
-        config: the part of a request that is the same in all turns.
+    `config` is the part of a request that is the same in all turns.
 
     Attributes:
-        queued: blocks of the next user message.
         restored_notes: queued notes of an earlier process, which must not be added again.
-        answer_text: text of the last answer.
         last_text: text of the last answer that has text, complete or not.
         received: characters of the next answer that have arrived, None if none of its parts has.
         sent_tokens: tokens of the last request and its answer, which the next request repeats;
             0 before the first.
         new_tokens: about how many tokens the user blocks have that came since, queued or sent.
-        is_unanswered: true if a request was sent and its answer has not arrived.
-        in_a_row: counts of answers and requests one after another.
-        cut: the answers so far that were cut off.
-        shortening: edits that keep the conversation within the context window.
     """
 
     def __init__(
@@ -156,12 +128,7 @@ class Conversation:
             self._model.append(message)
 
     def reopen_last_request(self, messages: Iterable[Message], blocks: Iterable[UserBlock]) -> None:
-        """Return to the state before a request without an answer.
-
-        Arguments:
-            messages: those before the request.
-            blocks: those that wait, with those of the request.
-        """
+        """Return to the messages before a request without an answer; its blocks wait again."""
         self.queued = list(blocks)
         self.replace_messages(messages, self.sent_tokens)
 
@@ -171,7 +138,6 @@ class Conversation:
         self.new_tokens += estimate_block_tokens(results)
 
     def queue_text(self, text: str) -> None:
-        """Add a text block to the next user message."""
         self.queued.append(TextBlock(text))
         self.new_tokens += estimate_tokens(text)
 
@@ -181,12 +147,10 @@ class Conversation:
 
     @property
     def queued_note(self) -> str | None:
-        """The last text that waits for the next request, None if none does."""
         texts = [block.text for block in self.queued if isinstance(block, TextBlock)]
         return texts[-1] if texts else None
 
     def take_queued(self) -> list[UserBlock]:
-        """Remove and return the queued blocks."""
         blocks = self.queued
         self.queued = []
         self.restored_notes = []
@@ -209,23 +173,19 @@ class Conversation:
         return self._model.request_answer(tools=tools, max_tokens=max_tokens)
 
     def add_streamed(self, kind: str, text: str) -> None:
-        """Add a piece of the answer that is arriving."""
         self.received = (self.received or 0) + len(text)
         if kind == "text":
             self._streamed.append(text)
 
     def discard_streamed(self) -> None:
-        """Forget the answer that was arriving."""
         self._streamed = []
         self.received = None
 
     def count_streamed_tokens(self) -> int:
-        """Return about how many tokens of the answer have arrived."""
         return (self.received or 0) // CHARACTERS_PER_TOKEN
 
     @property
     def streamed_text(self) -> str:
-        """Text of the answer that is arriving, as far as it has."""
         return "".join(self._streamed).strip()
 
     def keep_partial_answer(self, text: str) -> str:
@@ -327,8 +287,7 @@ def _merge_user_blocks(
 ) -> UserMessage | None:
     """Return the next user message; None if it would be empty.
 
-    Arguments:
-        open_calls: calls that need a result, each with its old id, which the result still has.
+    Each of `open_calls` needs a result; beside it is its old id, which the result still has.
     """
     results_by_id: dict[str, list[ToolResultBlock]] = {}
     for block in reversed(blocks):
@@ -371,7 +330,6 @@ def _reserve_id(call_id: str, ids: set[str]) -> str:
 
 
 def make_wire_id(call_id: str) -> str:
-    """Return a call id in the characters that every wire accepts."""
     return _ILLEGAL_CHARACTERS.sub("_", call_id)
 
 
@@ -398,7 +356,7 @@ class CallOutcome(Struct, frozen=True, gc=False):
     refused: bool = False
 
 
-class Turn:
+class RunTurn:
     """One turn of a run: its number, the tool calls of its answer, and what has become of them.
 
     Outcomes stay here when the run is cut off between two calls. How a run is stopped is no state
@@ -431,7 +389,6 @@ class Turn:
             self.calls[call.id] = call
 
     def choose_result_name(self, outcome: CallOutcome) -> str:
-        """Return the name in the result of a call for the model."""
         call_id = outcome.call_id
         called = self.restored_names.get(call_id) or self.calls[call_id].name
         return choose_result_name(called, outcome.name)
@@ -452,5 +409,4 @@ class Turn:
         return [self._outcomes[call_id] for call_id in self.calls if call_id in self._outcomes]
 
 
-UNKNOWN_AFTER_CRASH = "a call was interrupted"
-"""Reason why the changes of an interrupted call are not known."""
+UNKNOWN_AFTER_CRASH = "a call was interrupted"  # why its changes are not known

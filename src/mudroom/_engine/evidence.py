@@ -11,25 +11,23 @@ from .._core.events import WorkMerged, count_merges
 from .._core.ports.board import CLAIM_DETAIL, update_claims
 from .._core.runs import MergeCounts, Report, is_run_above
 from .._core.tools import ToolResult, join_reasons
-from .changes.watch import list_folders_above
+from .changes.watch import list_folders_above, select_outside
 from .conversation import CallOutcome
 
 
 class CallWindow(Protocol):
     """The time in which a call runs that may change files."""
 
-    async def close(self, result: ToolResult) -> ToolResult:
-        """Return the result of the call with the files that changed meanwhile."""
-        ...
+    async def close(self, result: ToolResult) -> ToolResult: ...
 
 
 class Evidence:
     """Counts of one run. Paths are relative to the workspace, each once, in order of first use.
 
+    What children that share the workspace read and changed is included.
+
     Attributes:
-        unknown_changes, missing_tools: see `Report`.
         parallel_runs: other runs whose commands ran at the same time, those below included.
-        board_reminder: reminds of the tasks of the board that the run works on.
         open_windows: windows of the calls that run now: effectful calls and children, by call id.
     """
 
@@ -64,7 +62,6 @@ class Evidence:
             self.add_unknown_changes(result.unknown_changes)
 
     def add_unknown_changes(self, reason: str) -> None:
-        """Add a reason why more files may have changed than those that are known."""
         self.unknown_changes = join_reasons(self.unknown_changes, reason)
 
     def _add_changes(self, result: ToolResult) -> None:
@@ -79,7 +76,7 @@ class Evidence:
         self.add_files(ToolResult("", changes=event.files))
 
     def list_merged(self) -> list[str]:
-        """Return the ids of the runs whose work was merged or could not be, in this order."""
+        """Return the runs whose work was merged or could not be, in this order."""
         return list(dict.fromkeys(child for child, _ in self._merges))
 
     def list_earlier_legs(self, run_id: str) -> list[str]:
@@ -93,11 +90,16 @@ class Evidence:
 
     @property
     def merges(self) -> MergeCounts | None:
-        """What became of the work of children."""
         return count_merges(self._merges.values())
 
-    def add_report(self, report: Report) -> None:
-        """Add the files of a background child that shares the workspace."""
+    def add_report(self, report: Report, *, is_shared: bool = True) -> None:
+        """Add the files of a background child.
+
+        One with files of its own has changed nothing here, unless it was outside them.
+        """
+        if not is_shared:
+            self.add_unknown_changes(select_outside(report.unknown_changes))
+            return
         self._files_read.update(dict.fromkeys(report.files_read))
         self._files_changed.update(dict.fromkeys(report.files_changed))
         self._folders_of_writes.update(dict.fromkeys(list_folders_above(report.files_written)))
@@ -106,12 +108,6 @@ class Evidence:
         if report.unknown_changes:
             self.add_unknown_changes(report.unknown_changes)
 
-    def add_outside_changes(self, report: Report) -> None:
-        """Add what a child with files of its own may have changed outside them."""
-        from .changes.watch import select_outside
-
-        self.add_unknown_changes(select_outside(report.unknown_changes))
-
     def list_parallel_runs(self, run_id: str) -> tuple[str, ...]:
         """Return the other runs whose commands ran at the same time, without those below a run."""
         others = (each for each in self.parallel_runs if each != run_id)
@@ -119,12 +115,10 @@ class Evidence:
 
     @property
     def files_read(self) -> tuple[str, ...]:
-        """Files that the run and its children read."""
         return tuple(self._files_read)
 
     @property
     def files_changed(self) -> tuple[str, ...]:
-        """Files that the run and its children changed."""
         return self._remove_folders_of_writes(self._files_changed)
 
     @property
@@ -169,7 +163,6 @@ class BoardReminder:
                 self._turn = turn
 
     def make_text(self, turn: int) -> str:
-        """Return a reminder if one is due, "" if not."""
         if not self._claims or turn - self._turn < TURNS_BEFORE_REMINDER:
             return ""
         self._turn = turn

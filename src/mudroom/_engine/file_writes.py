@@ -30,9 +30,7 @@ class FileWrite(Struct, frozen=True):
 class RecordedWorkspace(WorkspaceWrapper):
     """A workspace that announces each write and removal before it happens.
 
-    Arguments:
-        before_write: called with the write. If it raises, nothing is written.
-        after_write: called with path and success when the write has ended.
+    If `before_write` raises, nothing is written. `after_write` takes path and success.
     """
 
     def __init__(
@@ -53,7 +51,6 @@ class RecordedWorkspace(WorkspaceWrapper):
         mode: int | None = None,
         check: ContentCheck | None = None,
     ) -> bool:
-        """Write a whole file. Return True if the file is new."""
         after = sha256(data).hexdigest()
         if S_ISLNK(mode or 0):
             after = hash_link(data)
@@ -66,7 +63,7 @@ class RecordedWorkspace(WorkspaceWrapper):
 
     @contextmanager
     def _announce(self, path: str, after: str, mode: int | None) -> Generator[None]:
-        """Announce a write before it happens, and its end. `mode`: see `write`."""
+        """Announce a write before it happens, and its end."""
         located = self.inner.locate(path)
         follows = bool(after) and not S_IFMT(mode or 0)
         before = hash_file(self.inner, located) if follows else hash_entry(self.inner, located)
@@ -87,9 +84,6 @@ class WriteBarrier:
     """Counter of the file writes of one run, which run in other threads.
 
     After `close` no write starts; `close` waits for running ones (S8).
-
-    Attributes:
-        loop: event loop of the run.
     """
 
     def __init__(self) -> None:
@@ -110,7 +104,6 @@ class WriteBarrier:
             self._idle.set()
 
     async def close(self) -> None:
-        """Refuse new writes and wait for running ones."""
         self._is_closed = True
         if self._running:
             self._idle = asyncio.Event()
@@ -124,8 +117,7 @@ def run_from_any_thread(
 ) -> None:
     """Run a coroutine on the loop from another thread, and wait for it.
 
-    Arguments:
-        on_loop: called instead if this is the thread of the loop, which must not wait.
+    In the thread of the loop, which must not wait, `on_loop` is called instead.
     """
     try:
         current = asyncio.get_running_loop()
@@ -137,11 +129,8 @@ def run_from_any_thread(
         asyncio.run_coroutine_threadsafe(coroutine(), loop).result()
 
 
-_LINK = "link:"
-"""Start of the hash of a link: the sha256 of its path follows."""
-
-_BLOCK_SIZE = 1 << 20
-"""Bytes read at once to hash a file."""
+_LINK = "link:"  # start of the hash of a link: the sha256 of its path follows
+_BLOCK_SIZE = 1 << 20  # bytes read at once to hash a file
 
 
 def hash_file(workspace: Workspace, path: str) -> str:
@@ -174,11 +163,7 @@ def hash_entry(workspace: Workspace, path: str) -> str:
 
 
 def find_mode(workspace: Workspace, path: str, digest: str) -> int | None:
-    """Return the permission bits of a file, None for no file and for a link.
-
-    Arguments:
-        digest: hash of the file, or of the link.
-    """
+    """Return the permission bits of a file with this hash, None for no file and for a link."""
     if not digest or is_link_hash(digest):
         return None
     try:
@@ -208,8 +193,7 @@ def read_entry(workspace: Workspace, path: str, size: int, *recorded: str) -> by
     return workspace.read(path, 0, size)
 
 
-MAX_VERSION_BYTES = 8 << 20
-"""Size of a file up to which its content is kept."""
+MAX_VERSION_BYTES = 8 << 20  # size of a file up to which its content is kept
 
 
 class FileVersions:
@@ -219,11 +203,7 @@ class FileVersions:
         self.folder = folder
 
     def keep(self, workspace: Workspace, path: str, sha256: str) -> None:
-        """Keep the present content of a file. Larger files are left out.
-
-        Arguments:
-            sha256: of the content; "" for no file.
-        """
+        """Keep the present content of a file, unless it is large; its hash is "" for no file."""
         target = Path(self.folder, sha256)
         if not sha256 or target.exists():
             return

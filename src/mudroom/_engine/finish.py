@@ -12,7 +12,7 @@ from .._core.agents import WorkspaceKind
 from .._core.budgets import SHARED_LIMITS, Limit, LimitState
 from .._core.events import RunFinished, RunWaiting, ToolCallFinished
 from .._core.messages import StopReason, Usage
-from .._core.ports import FilesLostError, Hooks
+from .._core.ports import FilesLostError
 from .._core.runs import Reason, Report, Work
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
@@ -22,7 +22,6 @@ from ..errors import BoardError, JournalError, ModelError, MudroomError, Stopped
 from .changes.watch import ELSEWHERE, NOT_STORED
 from .conversation import INTERRUPTED, PARTIAL_OUTPUT, CallOutcome
 from .file_writes import WriteBarrier
-from .meters.run_timer import GRACE_SECONDS
 from .model_call import call_model, reserve_request
 from .phase import LIMIT_REASONS, SUMMARY_REQUEST, WRAP_UP_NOTE, Phase
 from .run_context import RunContext
@@ -106,12 +105,8 @@ OWN_LIMIT_NOTES = [
 class Ending(Struct, frozen=True):
     """Why a run ends; `finish_run` makes the report from it.
 
-    Arguments:
-        error: description of the failure, or "".
-        exception: exception of an adapter that ended the run.
-        limit: the limit that ended the run.
-        has_begun: false if `explain_no_turn` says that a limit left no time for a request.
-        is_summary_requested: true if an earlier process requested the summary already.
+    `exception` is one of an adapter. `has_begun` is false if a limit left no time for a request
+    (`explain_no_turn`), `is_summary_requested` true if an earlier process requested the summary.
     """
 
     reason: Reason
@@ -164,7 +159,6 @@ def _describe_shortage(run: RunContext, left: float) -> str:
 
 
 def _compute_least_amount(run: RunContext, limit: Limit, size: int) -> float:
-    """Return what a request of this many tokens takes of a limit, without its answer."""
     if limit is Limit.USD:
         return run.compute_price(run.brief.model, Usage(input_tokens=size)) or 0.0
     return size if limit in (Limit.INPUT_TOKENS, Limit.TOTAL_TOKENS) else 0
@@ -208,8 +202,8 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     except FilesLostError as error:
         work = None
         ending = Ending(Reason.LOST, str(error))
-    if run.services.hooks:
-        await _add_changes_of_hooks(run, run.services.hooks)
+    if hooks := run.services.hooks:
+        run.evidence.add_unknown_changes(await hooks.explain_changes(run.brief))
     limit = ending.limit
     if ending.reason is Reason.GOAL:
         limit = run.meter.find_passed_limit()
@@ -217,7 +211,7 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     report = run.make_report(
         ending.reason, text, recovered=bool(summary), error=ending.error, limit=limit, work=work
     )
-    if hooks := run.services.hooks:
+    if hooks:
         await hooks.on_run_end(run.brief, report)
     await run.recorder.record(run.recorder.make_event(RunFinished, report=report))
     _warn_of_unused_check(run, report)
@@ -227,9 +221,7 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
 async def _stop_background_work(run: RunContext, ending: Ending) -> None:
     """End the background work of a run. A limit of the run is the reason of its children, too."""
     allows_summary = not ending.is_summary_requested and _allows_summary(run, ending)
-    is_time_up = ending.reason is Reason.TIMEOUT
-    seconds = run.timer.choose_grace_below() if is_time_up else GRACE_SECONDS
-    grace = seconds if allows_summary else None
+    grace = run.timer.choose_grace_below(ending.reason) if allows_summary else None
     is_shared = ending.reason in LIMIT_REASONS
     await run.background.stop(grace, ending.reason if is_shared else run.control.stop_reason)
 
@@ -243,15 +235,7 @@ async def _end_past_children(run: RunContext) -> None:
         return
     from .resume import end_past_children
 
-    await end_past_children(run, _finish_cancelled)
-
-
-async def _finish_cancelled(run: RunContext) -> Report:
-    return await finish_run(run, Ending(run.control.stop_reason))
-
-
-async def _add_changes_of_hooks(run: RunContext, hooks: Hooks) -> None:
-    run.evidence.add_unknown_changes(await hooks.explain_changes(run.brief))
+    await end_past_children(run, lambda child: finish_run(child, Ending(child.control.stop_reason)))
 
 
 def _warn_of_unused_check(run: RunContext, report: Report) -> None:
@@ -269,9 +253,6 @@ async def _return_tasks(run: RunContext, reason: Reason, text: str) -> None:
 
     After GOAL, the parent completes the task that it claimed for the run: the files are merged
     before.
-
-    Arguments:
-        text: what the board keeps beside the reason.
     """
     board = run.services.board
     if board is None:
@@ -296,10 +277,11 @@ async def _store_work(run: RunContext) -> Work | None:
     if run.brief.workspace.kind is not WorkspaceKind.ISOLATED or not (recorded or trees):
         return None
     if recorded:
-        work = recorded.find_work(run.run_id)
-        if work is None:
-            run.evidence.unknown_changes = recorded.find_unknown_changes(run.run_id)
-        return work
+        report = recorded.find_report(run.run_id)
+        if report is None or report.work is None:
+            run.evidence.unknown_changes = report.unknown_changes if report else ""
+            return None
+        return report.work
     assert trees
     try:
         observed = set(run.evidence.observed_changes)
@@ -354,7 +336,7 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
         # Hooks have limits of their own, and take no time from the model.
         if not await _judge_messages(run):
             return ""
-        async with time_limit(_choose_grace(run, ending)):
+        async with time_limit(run.timer.choose_grace(ending.reason, ending.limit)):
             if await reserve_request(run, is_summary=True):
                 return ""
             await run.deliver_messages()
@@ -386,12 +368,6 @@ async def _judge_messages(run: RunContext) -> bool:
     return True
 
 
-def _choose_grace(run: RunContext, ending: Ending) -> float:
-    """Return the seconds for the summary."""
-    is_time_up = ending.reason is Reason.TIMEOUT
-    return run.timer.choose_grace(ending.limit) if is_time_up else GRACE_SECONDS
-
-
 async def close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:
     """Give each call without a result an error result, so that the conversation is valid (S7).
 
@@ -417,10 +393,7 @@ async def end_interrupted_turn(run: RunContext, last_turn: int, counted_turns: i
     """End the turn or the wait that the user interrupted, and record the interrupt.
 
     Background work continues. The next request has the blocks of a request without an answer.
-
-    Arguments:
-        last_turn: number of the turn before.
-        counted_turns: turns on the meter then. A turn without an answer does not count.
+    `last_turn` and `counted_turns` are of the turn before: one without an answer does not count.
     """
     control = run.control
     control.clear_cancel()

@@ -21,12 +21,7 @@ from .session_context import Recorder
 
 
 class JudgedMessages(Struct):
-    """Messages of the user that hooks have seen and the model has not read.
-
-    Arguments:
-        texts: what the model reads of each message, by its id.
-        contexts: texts of hooks for the model.
-    """
+    """What the model reads of messages that hooks have seen, by id, and further texts of hooks."""
 
     texts: dict[str, str] = field(default_factory=dict[str, str])
     contexts: list[str] = field(default_factory=list[str])
@@ -51,12 +46,10 @@ class Inbox:
 
     @property
     def has_unread(self) -> bool:
-        """True if a message waits to be read."""
         return bool(self._unread)
 
     @property
     def has_unread_text(self) -> bool:
-        """True if a message of the user or of a run waits to be read."""
         return any(message.kind != "notification" for message in self._unread.values())
 
     @property
@@ -69,7 +62,6 @@ class Inbox:
         )
 
     def mark_interrupt(self) -> None:
-        """Mark the point at which the user interrupted the run."""
         self._before_interrupt = frozenset(self._unread)
 
     def knows(self, message_id: str) -> bool:
@@ -77,12 +69,10 @@ class Inbox:
         return message_id in self._known_ids
 
     async def wait_for_message(self) -> None:
-        """Wait until there is an unread message."""
         if not self._unread:
             await self.wait_for_next()
 
     async def wait_for_next(self) -> None:
-        """Wait until the next message is sent."""
         if self._arrival is None or self._arrival.done():
             self._arrival = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._arrival)
@@ -90,8 +80,7 @@ class Inbox:
     def put(self, message: InboxMessage, result: ToolResult | None = None) -> None:
         """Add a message and start to store it. A message with a known id is dropped.
 
-        Arguments:
-            result: of a command that the message reports.
+        `result` is that of a command whose end the message reports.
         """
         if message.id in self._known_ids:
             return
@@ -105,17 +94,14 @@ class Inbox:
         write.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
     def list_of_user(self) -> list[InboxMessage]:
-        """Return the unread messages of the user, oldest first."""
         return [message for message in self._unread.values() if message.sender == "user"]
 
     async def take_unread(self, folder: str) -> list[MessageDelivered]:
         """Deliver the unread messages: record that, and return the events with their texts.
 
         Notifications come first, then messages of runs, then those of the user; each oldest first.
-        A message of the user that hooks must see first stays unread.
-
-        Arguments:
-            folder: for notifications beyond the characters that one request may have.
+        A message of the user that hooks must see first stays unread. Notifications beyond the
+        characters that one request may have go to files in `folder`.
         """
         await self.flush()
         judged = self.judged
@@ -142,7 +128,6 @@ class Inbox:
         return delivered
 
     def _sort(self, messages: Iterable[InboxMessage]) -> list[InboxMessage]:
-        """Return messages in the order in which the model reads them."""
         return sorted(messages, key=_get_rank)
 
     def take_contexts(self) -> list[str]:
@@ -175,7 +160,6 @@ class Inbox:
             self._arrival.set_result(None)
 
     def restore_delivery(self, message_id: str) -> None:
-        """Mark a stored message as read."""
         self._unread.pop(message_id, None)
 
 
@@ -199,8 +183,7 @@ def format_message(message: InboxMessage) -> str:
     )
 
 
-MAX_CHARACTERS = 40_000
-"""Maximum characters of all notifications in one request; the others are in files."""
+MAX_CHARACTERS = 40_000  # of all notifications in one request; the others are in files
 
 _TEMPLATE = """\
 <task-notification>
@@ -221,7 +204,6 @@ _STATUS = {
 
 
 def make_end_id(work_id: str) -> str:
-    """Return the id of the message that reports the end of background work."""
     return f"{work_id}#end"
 
 
@@ -235,11 +217,8 @@ def make_notification(
 ) -> InboxMessage:
     """Return the message that reports the end of background work.
 
-    Arguments:
-        status: "completed", "failed" or "stopped".
-        title: the agent and the task of a child, or a command.
-        text: report or output; its foreign parts are quoted.
-        name: of a named child.
+    `status` is "completed", "failed" or "stopped", `title` the agent and task of a child or a
+    command, `text` a report or output whose foreign parts are quoted, `name` that of a named child.
     """
     content = _TEMPLATE.format(
         id=work_id,
@@ -257,7 +236,6 @@ def is_notification(event: MessageDelivered) -> bool:
 
 
 def move_to_file(message: InboxMessage, folder: str) -> str:
-    """Write a notification to a file; return a line that names the file."""
     run, turn, position = split_run_id(message.sender)
     path = Path(make_spill_file(folder, f"{run}-{turn}.{position}-notification"))
     write_private_file(path, message.text.encode("utf-8", "replace"))

@@ -48,15 +48,13 @@ MAX_ASKED = 9
 ASKED_AGAIN = (
     "the model was asked {count} times in a row to go on, and did nothing; the last time: {note}"
 )
-_MAX_NOTE = 500
-"""Maximum characters of that note in a report."""
+_MAX_NOTE = 500  # characters of that note in a report
 
 MOVED = (
     "The project has moved from {former} to {folder}. Where this conversation names a path in the "
     "old folder, use the same path in the new one."
 )
-MAX_STOPPED = 3
-"""Answers in a row that stop early before the run ends."""
+MAX_STOPPED = 3  # answers in a row that stop early before the run ends
 
 
 async def execute(
@@ -64,12 +62,9 @@ async def execute(
 ) -> Report:
     """Execute a run to its end and return its report.
 
-    Arguments:
-        failure: why the run cannot work; it only starts or resumes, and ends.
-        failure_reason: the reason of its report then.
-
-    A failure inside the run becomes the reason of the report. Raises JournalError at once. In a
-    root run, raises any other exception of an adapter after the report is stored.
+    A failure inside the run becomes the reason of the report. With `failure`, why the run cannot
+    work, it only starts or resumes, and ends. Raises JournalError at once. In a root run, raises
+    any other exception of an adapter after the report is stored.
     """
     overlaps = run.services.live_overlaps
     if overlaps is not None and run.brief.workspace.kind is WorkspaceKind.SHARED:
@@ -155,8 +150,7 @@ async def start_or_resume(run: RunContext) -> Resumption:
 def _tell_new_folder(run: RunContext, earlier: str) -> None:
     """Tell the model where the project is now, if it has moved since its conversation began.
 
-    Arguments:
-        earlier: id of the recorded run whose conversation continues, "" for none.
+    `earlier` is the recorded run whose conversation continues, "" for none.
     """
     if former := run.services.former_folders.get(earlier):
         folder = run.environment.folder or run.environment.workspace.root
@@ -184,8 +178,7 @@ async def _call_start_hook(run: RunContext) -> None:
 async def take_turns(run: RunContext, pending: AssistantMessage | None) -> Ending:
     """Take turns until the run is done or a limit is exceeded.
 
-    Arguments:
-        pending: an answer that an earlier process received and did not handle completely.
+    `pending` is an answer that an earlier process received and did not handle completely.
     """
     while True:
         last_turn = run.turn.number
@@ -208,7 +201,6 @@ async def take_turns(run: RunContext, pending: AssistantMessage | None) -> Endin
 
 
 async def _take_turn(run: RunContext, pending: AssistantMessage | None) -> Ending | None:
-    """Take one turn; return the ending of the run if it ends with it."""
     if pending is None:
         if ending := _judge_repeats(run):
             return ending
@@ -222,12 +214,11 @@ async def _take_turn(run: RunContext, pending: AssistantMessage | None) -> Endin
 
 
 async def _act_and_judge(run: RunContext, answer: AssistantMessage) -> Ending | None:
-    """Run the tool calls of an answer; return the ending of the run if it ends after them."""
     if run.brief.is_compaction and answer.tool_calls:
         return await _refuse_calls_of_summary(run, answer)
     from .tool_calls import run_tool_calls
 
-    outcomes = await run_tool_calls(run, run.turn)
+    outcomes = await run_tool_calls(run)
     ending = judge(run, answer, outcomes)
     if ending and ending.reason is Reason.GOAL:
         ending = await _confirm_goal(run, ending)
@@ -284,7 +275,6 @@ async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
 
 
 def judge(run: RunContext, answer: AssistantMessage, outcomes: list[CallOutcome]) -> Ending | None:
-    """Return the ending of the run if it ends after this turn, None if it continues."""
     repeats = run.loop_detector.add_turn(answer, outcomes)
     ending = _judge_calls(run, outcomes) if outcomes else _judge_final_answer(run, answer)
     if ending:

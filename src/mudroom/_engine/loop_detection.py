@@ -10,11 +10,8 @@ from .._core.messages import AssistantMessage
 from .._platform.patterns import compile_later
 from .conversation import CallOutcome
 
-WARN_AFTER = 4
-"""Repeats of a pattern of turns between two warnings to the model."""
-
-STOP_AFTER = 12
-"""Repeats before the run ends with LOOP."""
+WARN_AFTER = 4  # repeats of a pattern of turns between two warnings to the model
+STOP_AFTER = 12  # repeats before the run ends with LOOP
 
 WARNING = (
     "You are going in circles: you did the same {count} times in a row and got the same each time. "
@@ -26,15 +23,13 @@ REFUSED_WARNING = (
     "Do something else, or stop and report what you have."
 )
 
-LONGEST_PERIOD = 5
-"""Maximum number of turns in a pattern that repeats."""
+LONGEST_PERIOD = 5  # turns in a pattern that repeats
 
 _WORK_ID = compile_later(r"(?<!\d)\d++(?:[.-]\d++)+")
 """An id of a run or a command, also with the hyphen that it has in file names."""
 
 _EVIDENCE_START = "[evidence: "
-_SPILL_DIGITS = compile_later(r"-[0-9a-f]{16}(?=\.txt)")
-"""End of the name of a spill file: each has other digits."""
+_SPILL_DIGITS = compile_later(r"-[0-9a-f]{16}(?=\.txt)")  # each spill file has others
 
 _EVIDENCE = compile_later(r"^\[evidence: .*\]$", re.MULTILINE)
 """The line of a report with times and ids, which are never the same."""
@@ -53,8 +48,7 @@ class LoopDetector:
     """
 
     def __init__(self) -> None:
-        self._turns: list[int] = []
-        """Hashes of the last turns."""
+        self._turns: list[int] = []  # hashes of the last turns
         self._equal_counts: dict[int, int] = {}
         """Period -> number of turns in a row that equal the turn one period before, if any."""
         self._work_ids: dict[str, None] = {}
@@ -63,12 +57,10 @@ class LoopDetector:
         self._refused_turns = 0
 
     def make_warning(self, repeats: int) -> str:
-        """Return the warning to the model about what repeats."""
         is_refused = self._refused_turns >= repeats
         return (REFUSED_WARNING if is_refused else WARNING).format(count=repeats)
 
     def add_notification(self, text: str) -> None:
-        """Add the report of background work to the next turn."""
         self._open_count -= 1
         self._notifications.append(hash(self._remove_differences(text)))
 

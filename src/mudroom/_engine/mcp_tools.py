@@ -48,12 +48,8 @@ class FindArguments(Struct, frozen=True):
 class McpTools:
     """The tools of servers that one run may use.
 
-    Arguments:
-        tools: those of the brief; its entries about servers are patterns.
-        servers: None if the session has none.
-
-    Attributes:
-        offered: the tools that the model gets, by name.
+    The entries of `tools` about servers are patterns. Without servers in the session, `servers` is
+    None. `offered` are the tools that the model gets.
     """
 
     def __init__(self, tools: Sequence[str], servers: ToolServers | None) -> None:
@@ -86,7 +82,6 @@ class McpTools:
         return {**full, **{tool.name: tool for tool in self._make_tools(others, unlisted)}}
 
     def _servers_to_list(self) -> list[str]:
-        """Return the patterns of the servers of this run whose tools are not known yet."""
         assert self._servers
         return [each for each in self._servers.unlisted if self._may_use(each)]
 
@@ -218,16 +213,12 @@ _CALL_PARAMETERS: dict[str, Any] = {
 }
 
 
-MAX_CATALOGUE_BYTES = 8_000
-"""Bytes of the names in the description of `mcp_find`; with more, it has numbers."""
-MAX_HITS = 5
-"""Tools in one result of `mcp_find`."""
-MAX_TEXT = 2_000
-"""Characters of one description, or of the instructions of a server, in a result."""
+MAX_CATALOGUE_BYTES = 8_000  # of the names in `mcp_find`'s description; with more, it has numbers
+MAX_HITS = 5  # in one result of `mcp_find`
+MAX_TEXT = 2_000  # characters of a description, or of the instructions of a server, in a result
 
 
 def get_server(name: str) -> str:
-    """Return the server in the name of a tool, or in a pattern."""
     return name.removeprefix(SERVER_PREFIX).partition("__")[0]
 
 
@@ -261,7 +252,6 @@ def search(tools: Mapping[str, Tool], query: str) -> list[Tool]:
 
 
 def format_tool(tool: Tool) -> str:
-    """Return name, description and parameters of a tool."""
     description = tool.description.strip()[:MAX_TEXT]
     return (
         f"{tool.name}\n{description}\nparameters: {msgspec.json.encode(tool.parameters).decode()}"
@@ -269,7 +259,6 @@ def format_tool(tool: Tool) -> str:
 
 
 def describe_no_hit(tools: Mapping[str, Tool]) -> str:
-    """Return a text for a search without a result."""
     if not tools:
         return "There is no such tool."
     return f"No tool fits. There are: {format_catalogue(list(tools), ())}"
@@ -279,10 +268,6 @@ class RunServers:
     """The port ToolServers for one run: its own servers, and those of the session.
 
     A server of its own hides one of the session that has the same name.
-
-    Arguments:
-        own: servers that only this run uses. shared: those of the session.
-        agent_tools: tool patterns of the agent.
 
     Attributes:
         own_grants: patterns of the tools of its own servers that the agent may use. They are not
@@ -303,27 +288,22 @@ class RunServers:
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """Pattern of the tools of each server."""
         return (*self._own.patterns, *self._select_shared(self._shared.patterns))
 
     @property
     def full_patterns(self) -> tuple[str, ...]:
-        """Patterns of the servers whose tools models always get in full."""
         return (*self._own.full_patterns, *self._select_shared(self._shared.full_patterns))
 
     @property
     def unlisted(self) -> tuple[str, ...]:
-        """Patterns of the servers whose tools are not known yet."""
         return (*self._own.unlisted, *self._select_shared(self._shared.unlisted))
 
     @property
     def instructions(self) -> Mapping[str, str]:
-        """Instructions of the servers, by pattern."""
         return {**self._shared.instructions, **self._own.instructions}
 
     @property
     def tools(self) -> Mapping[str, Tool]:
-        """The tools that are known now, by name."""
         shared = self._shared.tools
         return {
             **self._own.tools,
@@ -336,20 +316,14 @@ class RunServers:
         return (*own, *await self._shared.load(self._select_shared(patterns)))
 
     def open_own(self, agent: str, *, is_root: bool) -> ToolServers | None:
-        """Return the servers that only runs of this agent have; see the port."""
         return self._shared.open_own(agent, is_root=is_root)
 
     async def close(self) -> None:
-        """End its own servers."""
         await self._own.close()
 
 
 def list_granted(tools: Sequence[str], servers: ToolServers | None) -> tuple[str, ...]:
-    """Return the patterns of the tools of servers that a run may use.
-
-    Arguments:
-        tools: those of the brief. servers: those of the run.
-    """
+    """Return the patterns of the tools of servers that a run with this brief may use."""
     if servers is None:
         return ()
     own = servers.own_grants if isinstance(servers, RunServers) else ()
@@ -357,9 +331,8 @@ def list_granted(tools: Sequence[str], servers: ToolServers | None) -> tuple[str
 
 
 def list_called_servers(events: Iterable[StoredEvent]) -> list[str]:
-    """Return the names of the servers whose tools a run has called, in the order of its calls."""
     names = (
-        event.call.name.removeprefix(SERVER_PREFIX).partition("__")[0]
+        get_server(event.call.name)
         for event in events
         if isinstance(event, ToolCallStarted) and event.call.name.startswith(SERVER_PREFIX)
     )
@@ -374,7 +347,7 @@ def list_unknown_servers(
     lines: list[str] = []
     for pattern in list_server_patterns(agent_tools or ()):
         name = pattern.partition("(")[0]
-        server = name.removeprefix("mcp__").partition("__")[0]
+        server = get_server(name)
         is_known = any(
             fnmatchcase(each, of_server) for each in (name, f"{name}__") for of_server in known
         )

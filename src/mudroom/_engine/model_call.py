@@ -28,7 +28,7 @@ from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolCategory
 from .._projections.safe_text import redact_answer
 from ..errors import ContextOverflow, ModelError, ModelGarbled, ModelUnavailable
-from .conversation import Turn
+from .conversation import RunTurn
 from .meters.account import RequestPlan
 from .meters.pool import SHORTEST_SUMMARY
 from .run_context import RunContext
@@ -37,8 +37,7 @@ from .session_context import SessionServices
 if TYPE_CHECKING:
     from typing import Self
 
-MAX_CALLS = 10_000
-"""Maximum number of tool calls in one answer."""
+MAX_CALLS = 10_000  # in one answer
 
 SILENCE_SECONDS = 150.0
 """Seconds without a chunk after which the call is given up.
@@ -49,19 +48,13 @@ Wires give up silent connections sooner and retry.
 FIRST_CHUNK_SECONDS = 300.0
 """Additional seconds for the first chunk: a request may wait for its turn at the provider."""
 
-WAIT_SECONDS = 1.0
-"""Seconds after which a run that waits for a limit says so."""
+WAIT_SECONDS = 1.0  # after which a run that waits for a limit says so
 
 WAITS_FOR_LIMIT = "waits: {limit} does not cover another request beside those under way"
 
-NOTES_TRIES = 2
-"""Requests for the notes of a compaction; after these the run continues without them."""
-
-_MIN_ANSWER = 16
-"""Tokens that every answer may have: a provider refuses requests with less."""
-
-_MIN_SECRET_PART = 16
-"""Characters of an unfinished secret that are not shown."""
+NOTES_TRIES = 2  # of requests for the notes of a compaction; then the run continues without them
+_MIN_ANSWER = 16  # tokens: a provider refuses requests with less
+_MIN_SECRET_PART = 16  # characters of an unfinished secret that are not shown
 
 _MILLION = 1_000_000
 _INPUT_LIMITS = (Limit.INPUT_TOKENS, Limit.TOTAL_TOKENS)
@@ -71,10 +64,7 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
     """Request the next answer, append it to the conversation and return it.
 
     `reserve_request` comes first. The answer is stored with the next `record`, before any of its
-    tool calls acts.
-
-    Arguments:
-        summary_reason: reason of the run's end; the turn then has no tools.
+    tool calls acts. A turn with `summary_reason`, the reason of the run's end, has no tools.
 
     Raises ModelError after storing the failure, TimeoutError if the model sends nothing for too
     long.
@@ -111,7 +101,6 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
 
 
 def append_answer(run: RunContext, answer: AssistantMessage) -> None:
-    """Append an answer to the conversation, and its tool calls to the turn."""
     tokens = answer.usage.total_tokens
     is_cut = answer.stop_reason is StopReason.LENGTH
     run.conversation.cut.is_last = is_cut and run.require_longer_answer(answer)
@@ -121,11 +110,10 @@ def append_answer(run: RunContext, answer: AssistantMessage) -> None:
     run.conversation.append_answer(answer, tokens)
     calls = answer.tool_calls
     run.outputs.begin_answer(calls)
-    run.turn = Turn(run.turn.number, calls)
+    run.turn = RunTurn(run.turn.number, calls)
 
 
 def charge(run: RunContext, answer: AssistantMessage) -> None:
-    """Add the tokens and the price of an answer to the meter."""
     model = answer.answered_by or run.brief.model
     usd = run.compute_price(model, answer.usage)
     run.meter.charge(answer.usage, usd)
@@ -333,13 +321,11 @@ class _Stream:
             self._pending = self._pending[end:]
 
     def flush(self) -> None:
-        """Show the text held back."""
         if self._pending:
             self._show(self._kind, self._services.redact(self._pending))
         self._pending = ""
 
     def discard(self) -> None:
-        """Forget the text held back."""
         self._pending = ""
 
 

@@ -14,19 +14,12 @@ from .file_writes import WriteBarrier
 
 
 class Resumption(Struct, frozen=True):
-    """The point at which a run starts or continues.
+    """The point at which a run starts or continues."""
 
-    Arguments:
-        pending_answer: the last answer, if tool calls of it are open or no turn followed it.
-        summary_reason: the reason why the run ends, if the summary was requested already.
-        is_stopped_from_outside: true if that reason is a stop, or the limit of a run above.
-        is_interrupted: true if the user interrupted the run: it waits for the next prompt.
-    """
-
-    pending_answer: AssistantMessage | None = None
-    summary_reason: Reason | None = None
-    is_stopped_from_outside: bool = False
-    is_interrupted: bool = False
+    pending_answer: AssistantMessage | None = None  # with open tool calls, or no turn after it
+    summary_reason: Reason | None = None  # if the summary was requested already
+    is_stopped_from_outside: bool = False  # that reason is a stop, or the limit of a run above
+    is_interrupted: bool = False  # by the user: the run waits for the next prompt
 
 
 class Phase(Enum):
@@ -45,24 +38,15 @@ class Phase(Enum):
     A resumed run starts as RUNNING, or as WRAPPING_UP if that was recorded.
     """
 
-    RUNNING = auto()
-    """Takes turns, or waits because too many children run."""
-    INTERRUPTING = auto()
-    """Ends its current turn or wait; background work continues."""
-    INTERRUPTED = auto()
-    """Waits for the next message of the user; background work continues."""
-    WRAPPING_UP = auto()
-    """Stops its current work, then gives a summary."""
-    ENDING = auto()
-    """Has its reason, without a stop from outside, and may still give a summary."""
-    WAITING_FOR_CHILDREN = auto()
-    """Ends, and waits for the summaries of its background children."""
-    SUMMARISING = auto()
-    """Requests the summary."""
-    CANCELLING = auto()
-    """Ends without a summary."""
-    FINISHED = auto()
-    """Only the report remains to be stored; nothing can stop the run any more."""
+    RUNNING = auto()  # takes turns, or waits because too many children run
+    INTERRUPTING = auto()  # ends its current turn or wait; background work continues
+    INTERRUPTED = auto()  # waits for the next message of the user; background work continues
+    WRAPPING_UP = auto()  # stops its current work, then gives a summary
+    ENDING = auto()  # has its reason, without a stop from outside, and may still give a summary
+    WAITING_FOR_CHILDREN = auto()  # ends, and waits for the summaries of its background children
+    SUMMARISING = auto()  # requests the summary
+    CANCELLING = auto()  # ends without a summary
+    FINISHED = auto()  # only the report remains to be stored; nothing can stop the run any more
 
 
 LIMIT_REASONS = (Reason.TIMEOUT, Reason.MAX_TURNS, Reason.BUDGET)
@@ -97,8 +81,8 @@ class RunControl:
         barrier: closed at the end of the run, so that no file is written after it; an interrupt
             closes it and opens a new one.
         stop_reason: reason of the run's end if it is cancelled.
-        interim_report: report of the run while it is in the phase INTERRUPTED, else None.
-        on_interrupt: called when the run enters the phase INTERRUPTED.
+        interim_report: report of the run in the phase INTERRUPTED.
+        on_interrupt: called when the run enters that phase.
     """
 
     def __init__(self) -> None:
@@ -110,16 +94,12 @@ class RunControl:
         self._task: asyncio.Task[object] | None = None
 
     def attach(self, task: asyncio.Task[object]) -> None:
-        """Set the task that executes the run."""
         self._task = task
 
     def wrap_up(self, reason: Reason = Reason.CANCELLED) -> bool:
-        """Stop the current work and have the run give a summary.
+        """Have the run stop its work and give a summary. Return False if it is ending already.
 
-        Return False if it is ending already.
-
-        Arguments:
-            reason: why the run ends: the limit of a run above, or CANCELLED.
+        `reason` is the limit of a run above, or CANCELLED.
         """
         if self.phase not in (Phase.RUNNING, Phase.INTERRUPTED):
             return False
@@ -174,7 +154,6 @@ class RunControl:
             self.phase = Phase.ENDING
 
     def clear_cancel(self) -> None:
-        """Mark a cancel of the task as handled."""
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             task.uncancel()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections import UserDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -29,43 +30,22 @@ from .._projections.transcript import ContextBuilder
 from .conversation import normalize_conversation
 
 
-class PastEvents(MutableMapping[str, list[StoredEvent]]):
-    """The events of runs by run id, and an index of the runs below each run.
-
-    Arguments:
-        events: the first events.
-    """
+class PastEvents(UserDict[str, list[StoredEvent]]):
+    """The events of runs by run id, and an index of the runs below each run."""
 
     def __init__(self, events: Mapping[str, list[StoredEvent]] | None = None) -> None:
-        self._by_run: dict[str, list[StoredEvent]] = {}
         self._children: dict[str, dict[str, None]] = {}
-        self.update(events or {})
-
-    def __getitem__(self, run_id: str) -> list[StoredEvent]:
-        return self._by_run[run_id]
+        super().__init__(events)
 
     def __setitem__(self, run_id: str, events: list[StoredEvent]) -> None:
-        self._by_run[run_id] = events
+        super().__setitem__(run_id, events)
         if parent := find_parent_id(run_id):
             self._children.setdefault(parent, {})[run_id] = None
 
     def __delitem__(self, run_id: str) -> None:
-        del self._by_run[run_id]
+        super().__delitem__(run_id)
         if parent := find_parent_id(run_id):
             del self._children[parent][run_id]
-
-    def clear(self) -> None:
-        self._by_run.clear()
-        self._children.clear()
-
-    def __contains__(self, run_id: object) -> bool:
-        return run_id in self._by_run
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._by_run)
-
-    def __len__(self) -> int:
-        return len(self._by_run)
 
     def list_children(self, run_id: str) -> list[str]:
         """Return the ids of the children of a run, oldest first."""
@@ -105,8 +85,7 @@ _STEPS = (
 class _RunRecord:
     """The conversations of one run, rebuilt while its events arrive.
 
-    Attributes:
-        history: messages of earlier runs, as the run received them.
+    `history` are the messages of earlier runs, as the run received them.
     """
 
     def __init__(self, start: RunStarted, history: tuple[Message, ...]) -> None:
@@ -123,7 +102,6 @@ class _RunRecord:
         self._interrupted: set[int] = set()
 
     def apply(self, event: StoredEvent) -> None:
-        """Add the next event of the run."""
         if isinstance(event, ResultsCleared | Compacted):
             self._end_part()
         elif isinstance(event, TurnStarted):
@@ -160,7 +138,6 @@ class _RunRecord:
         self._has_request = False
 
     def list_parts(self) -> list[RecordedConversation]:
-        """Return the conversations after the last event."""
         parts = [*self._parts, (self.context.build(), self._failures)]
         return [
             RecordedConversation(
@@ -205,7 +182,6 @@ class RecordedRuns:
             self.records[event.run].apply(event)
 
     def list_next_history(self, run_id: str) -> tuple[Message, ...]:
-        """Return the messages that a run receives that continues this one now."""
         record = self.records.get(run_id)
         return record.list_next_history() if record else ()
 

@@ -61,7 +61,6 @@ NEAR_LIMIT_NOTES = {NEAR_LIMIT.format(limit=limit.replace("_", " ")): limit for 
 
 
 async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumption:
-    """Restore conversation, meter, evidence, open calls and age of a run from its events."""
     restorer = _Restorer(run)
     for number, event in enumerate(events, 1):
         restorer.apply(event)
@@ -95,9 +94,7 @@ def _restore_permit(run: RunContext, max_tokens: int | None) -> Permit | None:
 class _Restorer:
     """Restorer of a RunContext: applies the events of the run, one by one.
 
-    Attributes:
-        calls: started tool calls by id.
-        sent_blocks: blocks of a request whose answer is not recorded; they are sent again.
+    `sent_blocks` are those of a request whose answer is not recorded; they are sent again.
     """
 
     def __init__(self, run: RunContext) -> None:
@@ -190,11 +187,7 @@ class _Restorer:
         self.is_stopped_from_outside = event.text == WRAP_UP_NOTE
 
     def _restore_final_answer(self, answer: AssistantMessage, event: NoteInjected) -> None:
-        """Restore what an answer without calls stated and how often the model was reminded.
-
-        Arguments:
-            event: what followed the answer.
-        """
+        """Restore what an answer without calls stated, and count a reminder that followed it."""
         run = self._run
         if answer.stop_reason in (StopReason.END, StopReason.CALLS):
             run.outputs.take_text(answer.text)
@@ -286,10 +279,8 @@ class _Restorer:
 def _add_evidence(run: RunContext, child: str, report: Report) -> None:
     """Add the files of a background child of an earlier process to those of its parent."""
     started = next(iter(run.services.past_events.get(child, ())), None)
-    if isinstance(started, RunStarted) and started.brief.workspace.has_own_files:
-        run.evidence.add_outside_changes(report)
-    else:
-        run.evidence.add_report(report)
+    has_own_files = isinstance(started, RunStarted) and started.brief.workspace.has_own_files
+    run.evidence.add_report(report, is_shared=not has_own_files)
 
 
 def charge_past_child(run: RunContext, child: str) -> Report | None:
@@ -306,7 +297,6 @@ def charge_past_child(run: RunContext, child: str) -> Report | None:
 
 
 def sum_estimates(past: PastEvents, run_id: str) -> Usage:
-    """Return the estimated tokens of the answers of a run, and below it, that were cut off."""
     return _sum_past(past, run_id)[1]
 
 
@@ -372,10 +362,8 @@ async def end_past_children(
     """End each such child of a run that ends (S10). What it spent is charged (S9).
 
     A run that is stopped right after it is resumed has not continued its children. A run that was
-    killed while its conversation was summarised may go on without the summary.
-
-    Arguments:
-        finish: ends a run that was cancelled.
+    killed while its conversation was summarised may go on without the summary. `finish` ends a run
+    that was cancelled.
     """
     services = run.services
     past = services.past_events
@@ -384,7 +372,10 @@ async def end_past_children(
         if not find_report(past[child]):
             unfinished.append(child)
         elif child not in services.meters.charged:
-            _charge_finished(run, child)
+            # It ended in an earlier process, and the run never got its result (S9).
+            report = charge_past_child(run, child)
+            if report and child in run.background.interrupted:
+                _add_evidence(run, child, report)
     if not unfinished:
         return
     ends = services.journal.read(types=(RunFinished,))
@@ -392,13 +383,6 @@ async def end_past_children(
     for child in unfinished:
         if child not in ended:
             await _end_child(run, child, finish)
-
-
-def _charge_finished(run: RunContext, child: str) -> None:
-    """Charge a child that ended in an earlier process, but whose result the run never got (S9)."""
-    report = charge_past_child(run, child)
-    if report and child in run.background.interrupted:
-        _add_evidence(run, child, report)
 
 
 async def _end_child(

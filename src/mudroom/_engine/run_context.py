@@ -26,9 +26,9 @@ from .._projections.engine_text import quote_hook
 from ..errors import WorkspaceError
 from .background import BackgroundWork
 from .context_policy import Thresholds
-from .conversation import REQUESTED_FOCUS, CallOutcome, Conversation, Turn
+from .conversation import REQUESTED_FOCUS, CallOutcome, Conversation, RunTurn
 from .evidence import Evidence
-from .inbox import Inbox, is_notification
+from .inbox import Inbox, is_notification, judge_messages
 from .loop_detection import LoopDetector
 from .mcp_tools import McpTools, RunTools
 from .meters.account import LONGEST_ANSWER, LONGEST_CHILD_ANSWER
@@ -39,18 +39,15 @@ from .session_context import Recorder, SessionServices
 from .structured_output import EMIT_TOOL, OutputCollector, OutputRefusal
 from .team_registry import format_team
 
-_LONGER = 4
-"""Factor by which the maximum of an answer grows after it has cut one off."""
+_LONGER = 4  # factor by which the maximum of an answer grows after it has cut one off
 
 
 class RunContext:
     """The objects of one run, each with one job. Nothing of another run is in them.
 
-    Attributes:
-        tools: tools of the brief that the model gets; a source may have lost some. Without those
-            that the provider runs. Tools of servers that it finds by `mcp_find` are found, too.
-        memo: state of the run's tools, by tool name.
-        turn: the turn that the run has reached.
+    `tools` are those of the brief that the model gets, without those that the provider runs; a
+    source may have lost some. Tools of servers that it finds by `mcp_find` are found, too. `memo`
+    is the state of the tools, by tool name.
     """
 
     def __init__(
@@ -79,7 +76,7 @@ class RunContext:
         if brief.agent.outputs is not None:
             self.tools[EMIT_TOOL] = self.outputs.make_tool()
         self.memo: dict[str, Any] = {}
-        self.turn = Turn()
+        self.turn = RunTurn()
         self.evidence = Evidence()
         self.loop_detector = LoopDetector()
         model = services.get_model(brief.model)
@@ -88,7 +85,6 @@ class RunContext:
         )
 
     def _make_request_config(self) -> RequestConfig:
-        """Return the part of a request that is the same in all turns."""
         agent = self.brief.agent
         texts = [agent.instructions, self.services.context_texts.get(agent.context_files, "")]
         if agent.describes_environment and self.services.environment_text:
@@ -107,7 +103,6 @@ class RunContext:
         )
 
     def describe_head(self) -> RequestHead:
-        """Return system prompt and tools for the record."""
         return self.services.request_heads.describe(self.conversation.config)
 
     def _list_provider_tools(self) -> tuple[str, ...]:
@@ -162,7 +157,6 @@ class RunContext:
         return True
 
     def _describe_head(self) -> tuple[str, list[tuple[Any, ...]]]:
-        """Return the system prompt, and names, descriptions and parameters of the tools."""
         config = self.conversation.config
         tools = [(tool.name, tool.description, tool.parameters) for tool in config.tools]
         return config.system, tools
@@ -183,7 +177,6 @@ class RunContext:
         return self.compute_repeated_range() + compute_block_range(self.conversation.queued)
 
     def estimate_head_tokens(self) -> int:
-        """Return about how many tokens the system prompt and the tools have."""
         system, tools = self._describe_head()
         return estimate_tokens(system) + estimate_tokens(repr(tools))
 
@@ -212,7 +205,6 @@ class RunContext:
 
     @property
     def run_id(self) -> str:
-        """Id of the run; see `Brief`."""
         return self.brief.run_id
 
     @property
@@ -264,12 +256,9 @@ class RunContext:
     async def judge_messages(self) -> None:
         """Show the unread messages of the user to the hooks. Raises StoppedByHook."""
         if hooks := self.services.hooks:
-            from .inbox import judge_messages
-
             await judge_messages(self.inbox, hooks, self.brief)
 
     async def deliver_messages(self) -> None:
-        """Add the unread messages to the next message to the model."""
         if not self.inbox.has_unread:
             return
         self.conversation.in_a_row.asked = 0
@@ -282,7 +271,7 @@ class RunContext:
 
     def go_to_turn(self, number: int) -> None:
         """Begin a turn, or return to an earlier one; events carry its number from now on."""
-        self.turn = Turn(number)
+        self.turn = RunTurn(number)
         self.recorder.turn = number
 
     def close_turn(self) -> list[CallOutcome]:
@@ -303,7 +292,7 @@ class RunContext:
         )
         self.evidence.add(outcomes)
         self.evidence.board_reminder.add(outcomes, self.turn.number)
-        self.turn = Turn(self.turn.number)
+        self.turn = RunTurn(self.turn.number)
         return outcomes
 
     def _compute_costs(self) -> float | None:
@@ -330,9 +319,6 @@ class RunContext:
     def read_path(self, call_id: str, name: str, path: str) -> str:
         """Return the path that an argument of a call means, with `~` and the like expanded.
 
-        Arguments:
-            call_id: id of the call. name: name of the argument.
-
         Raises ValueError with the remedy for a path that means nothing here.
         """
         workspace = self.environment.workspace
@@ -357,7 +343,6 @@ class RunContext:
         limit: LimitState | None = None,
         work: Work | None = None,
     ) -> Report:
-        """Return the report of the run as of now."""
         meter = self.meter
         return Report(
             text=text,

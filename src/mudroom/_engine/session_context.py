@@ -41,7 +41,7 @@ from .._core.ports import (
     Toolbox,
     ToolServers,
 )
-from .._core.runs import Brief, RequestHead, ToolDescription, Work
+from .._core.runs import Brief, Report, RequestHead, ToolDescription
 from .._projections.safe_text import redact_event
 from .._projections.trace_ids import TraceIds
 from ..errors import UsageError
@@ -60,11 +60,7 @@ E = TypeVar("E", bound=Event)
 
 
 class Recorder:
-    """Writer of one run's events.
-
-    Attributes:
-        turn: number that all events carry; `RunContext.go_to_turn` sets it.
-    """
+    """Writer of one run's events; `RunContext.go_to_turn` sets the turn that they carry."""
 
     def __init__(self, services: SessionServices, run_id: str) -> None:
         self.turn = 0
@@ -80,7 +76,6 @@ class Recorder:
         self._unshown: list[StoredEvent] = []
 
     def make_event(self, kind: type[E], /, **fields: Any) -> E:
-        """Return an event of this run with time, turn and prompt id."""
         return kind(
             at=self._clock.now(),
             run=self._run_id,
@@ -126,7 +121,6 @@ class Recorder:
             self._watchers.show(event)
 
     def show_delta(self, kind: str, text: str, call_id: str = "") -> None:
-        """Show streamed text to the watchers."""
         if self._watching:
             self._watchers.show(self.make_event(Delta, kind=kind, text=text, call_id=call_id))
 
@@ -152,8 +146,7 @@ class CheckResults:
     ) -> CheckFinished | None:
         """Find the result of running a command on a tree; None if it has not run.
 
-        Arguments:
-            past_events: events recorded by an earlier process, read only if needed.
+        `past_events`, of an earlier process, are read only if needed.
         """
         if (command, tree) not in self._results:
             for event in past_events:
@@ -161,7 +154,6 @@ class CheckResults:
         return self._results.get((command, tree))
 
     def allow(self, command: str) -> None:
-        """Remember that the user allowed a command, so it is not asked about again."""
         self._allowed.add(command)
 
     def is_allowed(self, command: str) -> bool:
@@ -174,8 +166,7 @@ class CheckResults:
         return is_first
 
 
-_ID_LENGTH = 16
-"""Hexadecimal digits of an id."""
+_ID_LENGTH = 16  # hexadecimal digits
 _MAX_CACHED_HEADS = 32
 
 _encoder = msgspec.json.Encoder(enc_hook=repr)
@@ -190,7 +181,6 @@ class RequestHeads:
         self._cache: dict[object, tuple[RequestConfig, RequestHead]] = {}
 
     def load(self, events: Iterable[StoredEvent]) -> None:
-        """Add the heads of recorded events."""
         for event in events:
             if type(event) is not RunStarted and type(event) is not RunResumed:
                 continue
@@ -225,7 +215,6 @@ class RequestHeads:
 
 
 def _compute_id(value: object) -> str:
-    """Return a digest of a value, the same for equal values."""
     try:
         encoded = _encoder.encode(value)
     except (ValueError, OverflowError):  # a surrogate, or a number with too many digits
@@ -248,7 +237,6 @@ class Watchers:
     Attributes:
         functions: the watchers, always the same object; only the methods below change it.
         on_change: called when the first one was added, or the last one removed.
-        redact: removes secrets from the texts of what is shown.
     """
 
     def __init__(self, watchers: Iterable[Callable[[AnyEvent], None]] = ()) -> None:
@@ -291,35 +279,18 @@ class Watchers:
 class RecordedWork(Protocol):
     """The isolated workspaces of a record, for a replay."""
 
-    def find_workspace(self, run_id: str) -> WorkspaceSpec | None:
-        """Return the workspace of a run."""
-        ...
+    def find_workspace(self, run_id: str) -> WorkspaceSpec | None: ...
 
-    def find_work(self, run_id: str) -> Work | None:
-        """Return what a run made of its isolated workspace."""
-        ...
+    def find_report(self, run_id: str) -> Report | None: ...
 
-    def find_error(self, run_id: str) -> str:
-        """Return the error with which a run ended, "" if it had none."""
-        ...
-
-    def find_unknown_changes(self, run_id: str) -> str:
-        """Return why a run may have changed more files than its report says."""
-        ...
-
-    def find_merge(self, child: str, call: str) -> WorkMerged | None:
-        """Return the outcome of a merge; see `find_recorded_merge`."""
-        ...
+    def find_merge(self, child: str, call: str) -> WorkMerged | None: ...
 
 
 class ComputePrice(Protocol):
-    """Function that returns the price of an answer in US dollars."""
-
     def __call__(self, model: str, usage: Usage, *, uses_table: bool = True) -> float | None:
-        """Return the price, None if it is unknown.
+        """Return the price in US dollars, None if it is unknown.
 
-        Arguments:
-            uses_table: also look in a table of prices, which takes time to load.
+        `uses_table`: also look in a table of prices, which takes time to load.
         """
         ...
 
@@ -340,20 +311,13 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     """Services that all runs of a session share. They know no run's conversation.
 
     Arguments:
-        session: session id.
-        get_model: returns the Model of a model string.
         toolbox: all tools by name, without those of servers.
-        servers: servers with further tools; None for none.
         agents: agents that `task` may call, by name.
         spill_folder: folder for output that is too long for a model.
-        environments: opens the workspace, sandbox and policy of each run.
         environment_text: platform and date, for system prompts; "" leaves out the folder, too.
         context_texts: text of the context files, by the value of `Agent.context_files`.
         child_models: agent name -> model string of children whose agent says "inherit"; "*" stands
             for all other agents. Without a model string it is that of the parent.
-        children, isolation, model_options: options of the session.
-        check_results: the results of the checks.
-        compute_price: returns the price of an answer.
         redact: removes secrets from tool results, and from what models write. Its method
             `find_unfinished`, if it has one, tells where a secret begins that is still streaming.
         mark_report: marks a child's report that looks like a prompt injection.
@@ -364,23 +328,13 @@ class SessionServices(Struct, frozen=True, kw_only=True):
             with deltas. They must not raise or wait.
         forward_events: sends events to the session's process, which stores and shows them; its
             second argument is how many of the first have been shown. None in the session's process.
-        hooks: functions of the user; None means that there are none.
-        meters: meters of the running runs.
-        silence_watch: ends model calls that receive nothing.
-        change_watch: compares workspaces before and after effectful calls; None: no comparison.
-        versions: keeps the earlier contents of files that tools write; None: they are not kept.
-        live_overlaps: warns of changes by other running runs; None: no warning.
-        teams: the named children of the runs.
+        change_watch, versions, live_overlaps: None compares, keeps and warns of nothing.
         output_checks: checks of the outputs that runs emit.
-        context_policy: when the engine shortens conversations.
-        request_heads: the system prompts and tools that the record contains.
         trace_ids: ids of the spans of tool calls; None: no traces are exported.
-        board: the task board of the project; None for a session without one.
         in_thread: calls a function beside the event loop. A replay, which must know when nothing
             moves any more, calls it at once.
-        recorded_edits: the edits of the record in a replay; None: the engine decides.
-        recorded_work: the isolated workspaces of the record in a replay; None: the engine makes
-            them.
+        recorded_edits, recorded_work: the edits and isolated workspaces of the record in a replay;
+            None: the engine makes them.
     """
 
     session: str

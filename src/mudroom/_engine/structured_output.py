@@ -45,19 +45,15 @@ EMIT_TOOL = "self.emitvalue"
 Model protocols that do not allow the dot send another name and map it back.
 """
 
-MAX_REPAIRS = 3
-"""Answers in which a run may repair refused values before the next refusal ends it."""
-
-MAX_REMINDERS = 5
-"""Reminders after which a run ends that no answer can finish (S19)."""
+MAX_REPAIRS = 3  # answers with repaired values, before the next refusal ends the run
+MAX_REMINDERS = 5  # after which a run ends that no answer can finish (S19)
 
 MAX_REPEATS = 5
 """Answers in a row that emit nothing but outputs emitted before. The next one ends the run."""
 
 REMINDER_START = "You have stopped calling tools but have not emitted these required outputs: "
 
-_MAX_REFUSAL = 500
-"""Maximum characters of the last refusal in a report."""
+_MAX_REFUSAL = 500  # characters of the last refusal in a report
 
 _WAS_NOT_ACCEPTED = " was not accepted: "
 _CORRECTED = ". Emit it again, corrected."
@@ -66,32 +62,20 @@ _EMIT_AGAIN = ". Correct it and emit again: "
 
 
 class Emission(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of the emit tool."""
-
     emit_variable_name: str
     emit_variable_value: JsonValue
 
 
 class OutputRefusal(Struct, frozen=True):
-    """Refusal of emitted values by the type that the caller requested.
+    """Refusal of emitted values by the type that the caller requested."""
 
-    Arguments:
-        note: the reason, for the model.
-        names: outputs that are wrong by themselves; () if only their combination is wrong.
-    """
-
-    note: str
-    names: tuple[str, ...] = ()
+    note: str  # the reason, for the model
+    names: tuple[str, ...] = ()  # outputs wrong by themselves; () if only together
 
     @property
     def reason(self) -> str:
         """The note without the request to emit again."""
         return self.note.removeprefix(_NOT_ACCEPTED).rpartition(_EMIT_AGAIN)[0] or self.note
-
-
-def make_refusal(reason: str, names: tuple[str, ...], again: str) -> OutputRefusal:
-    """Return a refusal. `again`: names of the outputs to emit again."""
-    return OutputRefusal(f"{_NOT_ACCEPTED}{reason}{_EMIT_AGAIN}{again}.", names)
 
 
 class OutputChecks:
@@ -108,7 +92,6 @@ class OutputChecks:
         self._checks.pop(run_id, None)
 
     async def find_refusal(self, run_id: str, values: dict[str, Any]) -> OutputRefusal | None:
-        """Return why the values are refused, None if they are accepted."""
         check = self._checks.get(run_id)
         return check(values) if check else None
 
@@ -117,18 +100,13 @@ class OutputCollector:
     """Values that one run has emitted, and how often it had to be told about them.
 
     The counts begin again when an output is accepted for the first time: a run that gets on may
-    need as many answers as it has outputs.
-
-    Arguments:
-        expected: the declared outputs by name. If empty, nothing is required and everything is
-            allowed.
+    need as many answers as it has outputs. If no outputs are expected, everything is allowed.
 
     Attributes:
         refusal_count: answers in which a value was refused. Calls of one answer count once: the
             model reads all their errors together.
         reminder_count: reminders of missing outputs.
         repeat_count: answers in a row that did nothing but emit outputs again.
-        has_given_up: true if the run ends because the model did not give its outputs.
     """
 
     def __init__(self, expected: Mapping[str, Output]) -> None:
@@ -139,17 +117,12 @@ class OutputCollector:
         self.repeat_count = 0
         self.last_error = ""
         self.has_given_up = False
-        self._accepted: set[str] = set()
-        """Outputs that were accepted at any time, also those that their type refused later."""
-        self._is_repeat = False
-        """True if the last answer did nothing but emit outputs again."""
+        self._accepted: set[str] = set()  # at any time, also if their type refused them later
+        self._is_repeat = False  # the last answer did nothing but emit outputs again
         self._only_emits = False
-        self._is_refused = False
-        """True if a value of the last answer was refused."""
-        self._text_error = ""
-        """Why the JSON of the last answer was not taken. Its reminder says it, and is counted."""
-        self._must_change = False
-        """True after a refusal by the type, until the run emits a value again."""
+        self._is_refused = False  # a value of the last answer was refused
+        self._text_error = ""  # why the JSON of the last answer was not taken; its reminder says it
+        self._must_change = False  # after a refusal by the type, until the run emits a value again
 
     @property
     def missing(self) -> list[str]:
@@ -207,7 +180,6 @@ class OutputCollector:
         return f"{text} The JSON of your answer was not accepted: {self._text_error}."
 
     def begin_answer(self, calls: Sequence[ToolCallBlock]) -> None:
-        """Begin the next answer of the model, with its calls."""
         if not self._is_repeat:
             self.repeat_count = 0
         self._is_refused = False
@@ -308,7 +280,6 @@ class OutputCollector:
         return f"the model did not emit {names} after {self.reminder_count} reminders"
 
     def make_tool(self) -> Tool:
-        """Return the tool that emits values of this run."""
         outputs = "".join(f"\n- {name}: {out.description}" for name, out in self._expected.items())
         name_schema: dict[str, Any] = {"type": "string"}
         if self._expected:
@@ -383,15 +354,13 @@ _Converter: TypeAlias = Callable[[Any], Any]
 _FIELD_MARKERS = ("__dataclass_fields__", "__struct_fields__", "__total__", "_fields")
 """Attributes of dataclasses, structs, TypedDicts and NamedTuples: classes with typed fields."""
 
-_MAX_ERROR_LENGTH = 2_000
-"""Maximum characters of an error of a type that the model reads."""
+_MAX_ERROR_LENGTH = 2_000  # characters of an error of a type that the model reads
 
 
 class OutputType(msgspec.Struct, Generic[T], frozen=True):
     """Named outputs, and a function that converts the emitted values to a T.
 
-    Arguments:
-        is_by_name: true if T is a dict with the values by name.
+    `is_by_name`: T is a dict with the values by name.
     """
 
     outputs: dict[str, Output]
@@ -399,7 +368,6 @@ class OutputType(msgspec.Struct, Generic[T], frozen=True):
     is_by_name: bool = False
 
     def find_refusal(self, values: dict[str, Any]) -> OutputRefusal | None:
-        """Return why the type does not accept the emitted values, None if it does."""
         try:
             self.convert(values)
         except Exception as error:  # noqa: BLE001  a type of the caller may raise anything
@@ -430,10 +398,8 @@ class OutputType(msgspec.Struct, Generic[T], frozen=True):
 def parse_output_type(requested: type[T] | Mapping[str, Any]) -> OutputType[T]:
     """Return the outputs that a caller requests.
 
-    Arguments:
-        requested: a type (dataclass, msgspec struct, TypedDict, pydantic model, `list[int]`), a
-            JSON Schema, or a mapping of names to descriptions, schemas and types; see
-            `parse_outputs`.
+    `requested` is a type (dataclass, msgspec struct, TypedDict, pydantic model, `list[int]`), a
+    JSON Schema, or a mapping of names to descriptions, schemas and types; see `parse_outputs`.
 
     Raises UsageError for anything else.
     """
@@ -458,7 +424,6 @@ def parse_output_type(requested: type[T] | Mapping[str, Any]) -> OutputType[T]:
 
 
 def _parse_mapping(requested: Mapping[str, Any]) -> OutputType[Any]:
-    """Return the outputs of a JSON Schema, or of names with descriptions, schemas and types."""
     converters: dict[str, _Converter] = {}
 
     def read_output(name: str, kind: object) -> Output:
@@ -554,12 +519,11 @@ class _ConversionError(Exception):
 
 
 def _describe_refusal(error: Exception, values: dict[str, Any]) -> OutputRefusal:
-    """Return the refusal of values: a note for the model, and the outputs with an own problem."""
     problems = _list_problems(error)
     text = "; ".join(problem for _, problem in problems)[:_MAX_ERROR_LENGTH]
     names = tuple(dict.fromkeys(name for name, _ in problems if name in values))
     again = ", ".join(names or values)
-    return make_refusal(text, names, again)
+    return OutputRefusal(f"{_NOT_ACCEPTED}{text}{_EMIT_AGAIN}{again}.", names)
 
 
 def _list_problems(error: Exception) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -16,16 +16,10 @@ from .._projections.engine_text import quote
 from .._projections.team import Roster, Teammate, normalize_name
 from .recorded_conversations import RecordedRuns
 
-if TYPE_CHECKING:
-    pass
-
-
-PARENT = "parent"
-"""Name of the parent in messages of a named child."""
+PARENT = "parent"  # name of the parent in messages of a named child
 
 PARENT_NAMES = (PARENT, "main", "lead", "team-lead")
-ALL = "*"
-"""Receiver that stands for all children, or for all teammates of the sender."""
+ALL = "*"  # receiver that stands for all children, or for all teammates of the sender
 
 _FIRST_EVENTS = {RunStarted, TeamMessageSent}
 """Events that matter in a session without children that another run continues."""
@@ -35,24 +29,15 @@ MAX_RUNS = 20
 
 
 class TeamRequest(Struct, frozen=True):
-    """A message to named children of a run, or from one of them to that run.
-
-    Arguments:
-        parent: id of the run.
-        sender: "user", or the id of the run that sends.
-        id: id of the message: the place of the call that sends it.
-        to: a name, the id of a run of a named child, PARENT, or ALL.
-        approve: see `InboxMessage`.
-        call_id: id of the call, if the run itself sends.
-    """
+    """A message to named children of a run (`parent`), or from one of them to that run."""
 
     parent: str
-    sender: str
-    id: str
-    to: str
+    sender: str  # "user", or the id of the run that sends
+    id: str  # the place of the call that sends it
+    to: str  # a name, the id of a run of a named child, PARENT, or ALL
     text: str
     approve: bool | None = None
-    call_id: str = ""
+    call_id: str = ""  # if the run itself sends
 
 
 class TeamReply(Struct, frozen=True):
@@ -69,21 +54,15 @@ class OpenTeam(Protocol):
         """Send a message. When this returns, the record has it."""
         ...
 
-    def observe(self, teammate: Teammate, event: StoredEvent) -> None:
-        """Handle an event of a named child."""
-        ...
+    def observe(self, teammate: Teammate, event: StoredEvent) -> None: ...
 
-    def close(self) -> None:
-        """End all timers."""
-        ...
+    def close(self) -> None: ...
 
 
 class Teams:
     """Named children of all runs, and the teams of the runs that work in this process.
 
-    Attributes:
-        roster: the named children, from all events so far.
-        open_work: the last merge of each run whose work is not merged, by run id.
+    `open_work` is the last merge of each run whose work is not merged, by run id.
     """
 
     def __init__(self) -> None:
@@ -113,21 +92,15 @@ class Teams:
         if isinstance(event, WorkMerged):
             self.open_work.pop(event.child, None)
             if event.state == "merged":
-                self._forget_conversation(event.child)
+                if self.roster.get(event.child) is None:  # without a name, no run continues it
+                    records.pop(event.child, None)
             elif event.state != "dropped" and not event.returned:
                 self.open_work[event.child] = event
 
-    def _forget_conversation(self, run_id: str) -> None:
-        """Forget the conversation of a run without a name, which no run continues."""
-        if self.roster.get(run_id) is None:
-            self._conversations.records.pop(run_id, None)
-
     def open(self, parent: str, team: OpenTeam) -> None:
-        """Add the team of a run that works."""
         self._open[parent] = team
 
     def get(self, parent: str) -> OpenTeam | None:
-        """Return the team of a run that works in this process."""
         return self._open.get(parent)
 
     def find_parent(self, name: str) -> str:
@@ -144,7 +117,6 @@ class Teams:
         return teammate.run_id if teammate and is_name else name
 
     def close(self, parent: str) -> None:
-        """Remove the team of a run that ends."""
         if team := self._open.pop(parent, None):
             team.close()
 
@@ -161,11 +133,9 @@ class Teams:
         return self._conversations.list_next_history(run_id)
 
     def count_unread(self, parent: str) -> dict[str, int]:
-        """Return the numbers of messages that the named children of a run have not read."""
         return self.roster.count_unread(parent)
 
     async def send(self, request: TeamRequest) -> TeamReply:
-        """Send a message by the team of the parent."""
         team = self._open.get(request.parent)
         if team is None:
             return TeamReply("Nothing was sent: the parent does not work.", is_error=True)
@@ -240,5 +210,4 @@ def format_team(brief: Brief) -> str:
 
 
 def format_shutdown(reason: str) -> str:
-    """Return the text of a request to stop."""
     return f"{_SHUTDOWN_TEXT}\n{quote(reason)}".strip()

@@ -8,8 +8,8 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from msgspec import Struct, structs
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from .._core.events import PermissionDecided, ToolCallFinished, ToolCallStarted
 from .._core.json_values import find_json_fault
@@ -38,7 +38,7 @@ from .._projections.safe_text import make_call_title
 from ..errors import MudroomError, UsageError, WorkspaceError, suggest_names
 from .call_context import CallContext
 from .changes.watch import ChangeWindow, WriteWindow, add_writes, explain_unwatched
-from .conversation import INTERRUPTED, UNKNOWN_AFTER_CRASH, CallOutcome, Turn
+from .conversation import INTERRUPTED, UNKNOWN_AFTER_CRASH, CallOutcome
 from .evidence import keep_evidence
 from .file_writes import hash_present
 from .run_context import RunContext
@@ -60,14 +60,14 @@ ALL_FAILED = (
 )
 
 
-async def run_tool_calls(run: RunContext, turn: Turn) -> list[CallOutcome]:
+async def run_tool_calls(run: RunContext) -> list[CallOutcome]:
     """Run the calls of the turn that have no outcome yet, and queue all results for the model.
 
     Returns the outcomes in the order of the calls.
     """
-    if not turn.calls:
+    if not run.turn.calls:
         return []
-    open_calls = turn.list_open_calls()
+    open_calls = run.turn.list_open_calls()
     if len(open_calls) == 1:
         [(position, call)] = open_calls
         await _run_call(run, position, prepare_call(run, call))
@@ -86,7 +86,6 @@ async def run_tool_calls(run: RunContext, turn: Turn) -> list[CallOutcome]:
 def _start_call(
     run: RunContext, scheduler: CallScheduler, position: int, call: ToolCallBlock
 ) -> Coroutine[Any, Any, None]:
-    """Return the work of a call, with its place in the order of the calls."""
     prepared = prepare_call(run, call)
     lane = choose_lane(prepared)
     if lane is None:
@@ -159,7 +158,6 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
 
 
 async def _add_changes_of_hooks(run: RunContext, hooks: Hooks, result: ToolResult) -> ToolResult:
-    """Return the result with the reason why hooks of the call may have changed files."""
     if run.services.recorded_work is not None:
         return result  # a recorded result has it already
     if not (why := await hooks.explain_changes(run.brief)):
@@ -300,25 +298,24 @@ async def _refuse(
     verdict = PermissionVerdict("deny", decision.denial, rule=decision.rule)
     await _record_decision(run, prepared, verdict, ApprovalDecision(False))
     text = _explain_denial(prepared.name, verdict, ApprovalDecision(False))
-    return structs.replace(refuse_call(prepared.call, prepared.tool, text), hook=decision)
+    return replace(refuse_call(prepared.call, prepared.tool, text), hook=decision)
 
 
 def _change_arguments(
     run: RunContext, prepared: PreparedCall, decision: ToolHookDecision
 ) -> PreparedCall:
     if decision.arguments is None:
-        return structs.replace(prepared, hook=decision)
+        return replace(prepared, hook=decision)
     if fault := find_json_fault(decision.arguments):
         text = f"a hook gave arguments that cannot be recorded: {fault}"
         raise UsageError(text, where=prepared.name)
-    call = structs.replace(prepared.call, arguments=decision.arguments)
-    return structs.replace(prepare_call(run, clean_call(call)), hook=decision)
+    call = replace(prepared.call, arguments=decision.arguments)
+    return replace(prepare_call(run, clean_call(call)), hook=decision)
 
 
 def add_context(run: RunContext, decision: ToolHookDecision, result: ToolResult) -> ToolResult:
-    """Return the result with the text that a hook gave before the call."""
     texts = filter(None, (run.services.redact(decision.context), result.context))
-    return structs.replace(result, context="\n".join(texts))
+    return replace(result, context="\n".join(texts))
 
 
 async def check_permission(run: RunContext, prepared: PreparedCall) -> PreparedCall:
@@ -335,7 +332,7 @@ async def check_permission(run: RunContext, prepared: PreparedCall) -> PreparedC
     if verdict.verdict == "ask":
         if prepared.hook and prepared.hook.verdict == "allow" and not verdict.rule:
             decision = ApprovalDecision(True, prepared.hook.why)
-            verdict = structs.replace(verdict, rule=prepared.hook.rule)
+            verdict = replace(verdict, rule=prepared.hook.rule)
         else:
             prepared, verdict, decision = await _ask(run, prepared, verdict)
     if prepared.refusal:
@@ -347,7 +344,7 @@ async def check_permission(run: RunContext, prepared: PreparedCall) -> PreparedC
         why = decision.why or verdict.why
         await run.services.hooks.on_permission_denied(run.brief, prepared.call, why)
     text = _explain_denial(prepared.name, verdict, decision)
-    return structs.replace(prepared, refusal=ToolResult(text, error=True))
+    return replace(prepared, refusal=ToolResult(text, error=True))
 
 
 def _judge(run: RunContext, prepared: PreparedCall) -> PermissionVerdict:
@@ -378,14 +375,14 @@ async def _ask(
             verdict="allow", arguments=decision.arguments, why=decision.why, rule=verdict.rule
         )
     if answer.denial:
-        verdict = structs.replace(verdict, rule=answer.rule)
+        verdict = replace(verdict, rule=answer.rule)
         return prepared, verdict, ApprovalDecision(False, answer.denial)
     prepared = _change_arguments(run, prepared, answer)
     if prepared.refusal is None and answer.arguments is not None:
         verdict = _judge(run, prepared)
         if verdict.verdict == "deny":
             return prepared, verdict, ApprovalDecision(False)
-    verdict = structs.replace(verdict, verdict="ask", rule=answer.rule)
+    verdict = replace(verdict, verdict="ask", rule=answer.rule)
     return prepared, verdict, ApprovalDecision(True, answer.why)
 
 
@@ -446,7 +443,6 @@ async def _ask_approver(
 
 
 def collect_reminders(run: RunContext) -> list[str]:
-    """Return the reminders that are due after the calls of a turn."""
     makers = [tool.make_reminder for tool in run.tools.values() if tool.make_reminder]
     reminders = [run.evidence.board_reminder.make_text(run.turn.number)]
     if makers:
@@ -455,11 +451,8 @@ def collect_reminders(run: RunContext) -> list[str]:
     return [text for text in reminders if text]
 
 
-OUTPUT_CAP = 50_000
-"""Maximum characters of one result for the model; the whole text is in a spill file."""
-
-_SPILL_NOTICE_CHARACTERS = 400
-"""Characters of OUTPUT_CAP reserved for the notice between head and tail."""
+OUTPUT_CAP = 50_000  # characters of one result for the model; a spill file has the whole text
+_SPILL_NOTICE_CHARACTERS = 400  # of OUTPUT_CAP, for the notice between head and tail
 
 
 async def act_and_observe(context: CallContext, prepared: PreparedCall) -> ToolResult:
@@ -491,11 +484,7 @@ async def act_and_observe(context: CallContext, prepared: PreparedCall) -> ToolR
 
 
 async def run_tool(tool: Tool, context: ToolContext, arguments: object) -> ToolResult:
-    """Run a tool. An exception becomes an error result, except a cancel of the present task.
-
-    Arguments:
-        arguments: the parsed ones.
-    """
+    """Run a tool. An exception becomes an error result, except a cancel of the present task."""
     name = tool.name
     try:
         result = await tool.run(context, arguments)
@@ -515,7 +504,6 @@ async def run_tool(tool: Tool, context: ToolContext, arguments: object) -> ToolR
 
 
 def warn_of_overlaps(run: RunContext, prepared: PreparedCall, result: ToolResult) -> ToolResult:
-    """Return the result with warnings about its files that another running run changed."""
     overlaps = run.services.live_overlaps
     if not overlaps:
         return result
@@ -529,7 +517,6 @@ def warn_of_overlaps(run: RunContext, prepared: PreparedCall, result: ToolResult
 
 
 def redact_result(run: RunContext, result: ToolResult) -> ToolResult:
-    """Return the result without secrets."""
     redact = run.services.redact
     # One pass finds out that no text has a secret, which is usual.
     texts = (result.text, result.display, result.context)
@@ -537,14 +524,11 @@ def redact_result(run: RunContext, result: ToolResult) -> ToolResult:
     if redact(joined) == joined:
         return result
     text, display, context = map(redact, texts)
-    return structs.replace(result, text=text, display=display, context=context)
+    return replace(result, text=text, display=display, context=context)
 
 
 def cap_result(context: CallContext, result: ToolResult) -> ToolResult:
-    """Return the result with at most OUTPUT_CAP characters: head and tail.
-
-    The whole text is in a spill file.
-    """
+    """Return head and tail of a result longer than OUTPUT_CAP; a spill file has the whole text."""
     text = result.text
     if len(text) <= OUTPUT_CAP:
         return result
@@ -558,19 +542,14 @@ def cap_result(context: CallContext, result: ToolResult) -> ToolResult:
         f"\n\n[… {len(text) - 2 * half:,} characters left out; the whole is in {path}: "
         "read it with offset and limit …]\n\n"
     )
-    return structs.replace(result, text=text[:half] + notice + text[-half:], spill=path)
+    return replace(result, text=text[:half] + notice + text[-half:], spill=path)
 
 
-MAX_QUOTED_ARGUMENTS = 200
-"""Characters of malformed arguments or of a command that an error message quotes."""
+MAX_QUOTED_ARGUMENTS = 200  # characters of malformed arguments or a command in an error message
 
 
 class PreparedCall(Struct, frozen=True):
-    """A tool call after lookup and check: it can run, or `refusal` says why not.
-
-    Arguments:
-        hook: the decision of a hook about the call, if there is one.
-    """
+    """A tool call after lookup and check: it can run, or `refusal` says why not."""
 
     call: ToolCallBlock
     tool: Tool | None = None
@@ -585,9 +564,8 @@ class PreparedCall(Struct, frozen=True):
 
     @property
     def checked_arguments(self) -> dict[str, Any]:
-        """The checked arguments by name."""
         if isinstance(self.arguments, Struct):
-            return structs.asdict(self.arguments)
+            return asdict(self.arguments)
         return self.call.arguments
 
 
@@ -599,11 +577,11 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
         except ValueError as error:
             return refuse_call(call, None, f"Invalid arguments for {call.name}: {error}")
         if meant:
-            call = structs.replace(call, name=meant[0], arguments=meant[1])
+            call = replace(call, name=meant[0], arguments=meant[1])
     name = call.name if call.name in run.tools else normalize_tool_name(call.name)
     if name not in run.tools and name in STAND_INS:
         name, arguments = STAND_INS[name]
-        call = structs.replace(call, arguments=arguments)
+        call = replace(call, arguments=arguments)
     tool = run.find_tool(call, name)
     if tool is None:
         hint = _find_replacement(run, name) or suggest_names(call.name, run.tools)
@@ -617,11 +595,11 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
     try:
         if tool.forward:
             name, arguments = tool.forward(call.arguments)
-            return prepare_call(run, structs.replace(call, name=name, arguments=arguments))
+            return prepare_call(run, replace(call, name=name, arguments=arguments))
         sent = add_implied_arguments(call.name, call.arguments)
         arguments = tool.read_arguments(sent, called=call.name)
         _read_path(run, call, tool.path_argument, arguments)
-        return PreparedCall(structs.replace(call, arguments=arguments), tool, tool.parse(arguments))
+        return PreparedCall(replace(call, arguments=arguments), tool, tool.parse(arguments))
     except (ValueError, TypeError) as error:
         from .._core.schemas import explain_mismatch
 
@@ -655,7 +633,6 @@ def _read_path(run: RunContext, call: ToolCallBlock, name: str, arguments: dict[
 
 
 def refuse_call(call: ToolCallBlock, tool: Tool | None, text: str) -> PreparedCall:
-    """Return a call that does not run. `text`: says why."""
     return PreparedCall(call, tool, refusal=ToolResult(text, error=True))
 
 

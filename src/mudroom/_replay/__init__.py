@@ -32,7 +32,7 @@ from .._core.events import (
 )
 from .._core.messages import RecordedConversation, ToolCallBlock
 from .._core.ports import Environment
-from .._core.runs import Brief, InboxMessage, Reason, Report, Work
+from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._core.tools import Tool
 from .._engine.children.merge import is_merge_of
 from .._engine.children.task_tool import make_task_tool
@@ -65,8 +65,7 @@ from .recorded_tools import RecordedCalls, RecordedTools
 
 __all__ = ["ReplayDiverged", "replay"]
 
-UNLIMITED = 1 << 20
-"""Maximum of children at the same time: the replay must not wait where the record did not."""
+UNLIMITED = 1 << 20  # children at the same time: a replay must not wait where the record did not
 
 STILL_ROUNDS = 100
 """Rounds of the event loop without a step after which nothing moves any more.
@@ -139,7 +138,6 @@ def _make_services(
     outcomes: RecordedOutcomes,
     spill_folder: str,
 ) -> SessionServices:
-    """Return the services of a replay. Model and tools come from the record."""
     briefs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
     started = [brief for brief in briefs.values() if not brief.is_compaction]
     children = [brief for brief in started if brief.parent]
@@ -152,7 +150,7 @@ def _make_services(
         spec=WorkspaceSpec(), workspace=unused, sandbox=unused, policy=outcomes
     )
     return SessionServices(
-        session=_find_session_id(events),
+        session=next((event.prompt_id.split("#", 1)[0] for event in events if event.prompt_id), ""),
         get_model=_always(ReplayModel(())),
         journal=journal,
         environments=SingleEnvironment(environment),
@@ -210,7 +208,6 @@ class _ReplayWorker(LocalWorker):
 
     @property
     def is_working(self) -> bool:
-        """True while a run works."""
         return bool(self._pool.handles)
 
     async def close(self) -> None:
@@ -344,10 +341,6 @@ def _always(model: ReplayModel) -> Callable[[str], ReplayModel]:
     return lambda name: model
 
 
-def _find_session_id(events: Sequence[StoredEvent]) -> str:
-    return next((event.prompt_id.split("#", 1)[0] for event in events if event.prompt_id), "")
-
-
 def _find_child_models(events: Sequence[StoredEvent]) -> dict[str, dict[str, str]]:
     """Return the rules that each run had for the models of its children, by run id."""
     requested = {
@@ -367,8 +360,7 @@ def _find_child_models(events: Sequence[StoredEvent]) -> dict[str, dict[str, str
 class RecordedEdits:
     """Edits of the conversations of a record, by run, turn and number of refusals before them.
 
-    Arguments:
-        reach_next: waits until the next event of a run is due.
+    `reach_next` waits until the next event of a run is due.
     """
 
     def __init__(
@@ -410,37 +402,23 @@ class RecordedWork:
 
     def __init__(self, events: Iterable[StoredEvent]) -> None:
         self._workspaces: dict[str, WorkspaceSpec] = {}
-        self._works: dict[str, Work | None] = {}
-        self._errors: dict[str, str] = {}
-        self._unknown_changes: dict[str, str] = {}
+        self._reports: dict[str, Report] = {}
         self._merges: list[WorkMerged] = []
         for event in events:
             if isinstance(event, RunStarted):
                 self._workspaces[event.run] = event.brief.workspace
             elif isinstance(event, RunFinished):
-                self._works[event.run] = event.report.work
-                self._errors[event.run] = event.report.error
-                self._unknown_changes[event.run] = event.report.unknown_changes
+                self._reports[event.run] = event.report
             elif isinstance(event, WorkMerged):
                 self._merges.append(event)
 
     def find_workspace(self, run_id: str) -> WorkspaceSpec | None:
         return self._workspaces.get(run_id)
 
-    def find_work(self, run_id: str) -> Work | None:
-        """Return what a run made of its isolated workspace."""
-        return self._works.get(run_id)
-
-    def find_unknown_changes(self, run_id: str) -> str:
-        """Return why a run may have changed more files than its report says; "" if it says all."""
-        return self._unknown_changes.get(run_id, "")
-
-    def find_error(self, run_id: str) -> str:
-        """Return the error with which a run ended, "" if it had none."""
-        return self._errors.get(run_id, "")
+    def find_report(self, run_id: str) -> Report | None:
+        return self._reports.get(run_id)
 
     def find_merge(self, child: str, call: str) -> WorkMerged | None:
-        """Return the outcome of a merge; see `find_recorded_merge`."""
         merged = next((each for each in self._merges if is_merge_of(each, child, call)), None)
         if merged and merged.returned not in self._workspaces:
             return replace(merged, returned="")
@@ -450,11 +428,7 @@ class RecordedWork:
 class ReplayedRun(RunContext):
     """The objects of a run of a replay.
 
-    Attributes:
-        recorded_report: the report in the record, None if it has none.
-        recorded_calls: its calls in the record.
-        late_tools: tools that its brief does not name, as those of servers.
-        list_notes_between: see RecordedEvents.
+    `late_tools` are tools that its brief does not name, as those of servers.
     """
 
     recorded_report: Report | None = None
@@ -491,8 +465,8 @@ class ReplayedRun(RunContext):
 
         Which words say that a budget did not suffice depends on the size of the first request, and
         a replay has neither the system prompt nor the tools: those of the record are used. So are
-        the reasons why tools of servers were missing. The
-        order of the evidence depends on when commands in the background, and parallel calls, ended.
+        the reasons why tools of servers were missing. The order of the evidence depends on when
+        commands in the background, and parallel calls, ended.
         """
         recorded = self.recorded_report
         if recorded is None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Container, Iterable, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from typing import Any, NoReturn
 
 import msgspec
@@ -51,32 +59,23 @@ class ReplayDiverged(MudroomError):
 
 
 MAX_ERROR_LENGTH = 2_000
-_MAX_SHOWN = 800
-"""Characters of an event from shortly before its difference."""
-
-_NEVER = -1
-"""Place in the record of what waits for no event, but for a stop."""
+_MAX_SHOWN = 800  # characters of an event from shortly before its difference
+_NEVER = -1  # place in the record of what waits for no event, but for a stop
 
 
 class RecordedEvents:
     """The port Journal for a replay: accepts the recorded events, in the recorded order.
 
-    A run that is ahead of the record waits until the events before its next one have come again.
-    So at each step it finds what it found when it was recorded: the messages that had arrived, the
-    children that had ended. What comes from outside comes when the record has reached it: the
-    start of a prompt, a message, a stop.
-
-    Arguments:
-        events: the recorded events.
-        remove_times: takes a text, returns it without measured times.
+    A run that is ahead of the record waits until the events before its next one have come again. So
+    at each step it finds what it found when it was recorded: the messages that had arrived, the
+    children that had ended. What comes from outside comes when the record has reached it: the start
+    of a prompt, a message, a stop.
 
     Attributes:
-        stops: stops of the recorded runs.
         on_message: called with each message that a run has from now on.
         on_run_due: called with the id of each run that is to start next.
         on_run_ended: called with the report of each run whose end no process made.
         difference: gets an exception at the first difference; after it, all events are accepted.
-        accepted: the events so far.
         moves: a number that changes with every step of the replay.
     """
 
@@ -198,7 +197,6 @@ class RecordedEvents:
             self.moves += 1
 
     def _apply_outside(self, step: StoredEvent) -> None:
-        """Have an event that no run of the replay makes."""
         if isinstance(step, MessageSent):
             self.on_message(step)
             return
@@ -271,15 +269,19 @@ class RecordedEvents:
         limits are not: they are made with the messages. The notes of hooks come after them.
         """
         ids: list[str] = []
-        for index in self._own.get(run_id, ()):
-            event = self._steps[index]
-            if self.stops.is_stopped_before(run_id, index):
-                break
+        for event in self._walk_next(run_id):
             if isinstance(event, MessageDelivered):
                 ids.append(event.message_id)
             elif not isinstance(event, NoteInjected) or not (ids or is_about_limit(event)):
                 break
         return ids
+
+    def _walk_next(self, run_id: str) -> Iterator[StoredEvent]:
+        """Yield the next events of a run until its stop."""
+        for index in self._own.get(run_id, ()):
+            if self.stops.is_stopped_before(run_id, index):
+                return
+            yield self._steps[index]
 
     def find_next_after_messages(self, run_id: str) -> StoredEvent | None:
         """Return what a run does after it has read messages, and the notes with them."""
@@ -301,10 +303,7 @@ class RecordedEvents:
         since: they follow the note of the first request.
         """
         notes: list[tuple[str, list[str]]] = []
-        for index in self._own.get(run_id, ()):
-            event = self._steps[index]
-            if self.stops.is_stopped_before(run_id, index):
-                break
+        for event in self._walk_next(run_id):
             if isinstance(event, MessageDelivered):
                 if notes:
                     notes[-1][1].append(event.message_id)
@@ -350,13 +349,11 @@ class RecordedEvents:
     async def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
     ) -> AsyncIterator[StoredEvent]:
-        """Yield the events so far."""
         for event in self.accepted[after:]:
             if not types or type(event) in types:
                 yield event
 
     def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
-        """Yield the events so far after a position."""
         return self.read(after)
 
     async def close(self) -> None:

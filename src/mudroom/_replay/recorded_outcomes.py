@@ -69,8 +69,7 @@ def read_failure(task: asyncio.Task[Any]) -> None:
 class RecordedOutcomes:
     """Recorded results and decisions in place of tools, policy and approver.
 
-    Attributes:
-        left: calls whose results are in the record before their work has ended.
+    `left` are calls whose results are in the record before their work has ended.
     """
 
     def __init__(self, events: Sequence[StoredEvent], journal: RecordedEvents) -> None:
@@ -107,8 +106,7 @@ class RecordedOutcomes:
         self, tool: Tool, context: CallContext, arguments: object
     ) -> ToolResult:
         """Run a call of a tool with a memo, unless a stop cut it off."""
-        call_id = context.call.id if context.call else ""
-        if self._journal.stops.has_cut_off(context.run_id, call_id):
+        if self._journal.stops.has_cut_off(context.run_id, context.call_id):
             return await self._return_result(context, arguments)
         return await tool.run(context, arguments)
 
@@ -135,21 +133,19 @@ class RecordedOutcomes:
 
         The run went on, and ended the child of the call when it ended itself.
         """
-        call_id = context.call.id if context.call else ""
         stops = self._journal.stops
-        is_cut_off = stops.is_cut_off(context.run_id, call_id)
-        return stops.has_cut_off(context.run_id, call_id) and not is_cut_off
+        is_cut_off = stops.is_cut_off(context.run_id, context.call_id)
+        return stops.has_cut_off(context.run_id, context.call_id) and not is_cut_off
 
     def _is_in_background(self, context: CallContext) -> bool:
         """Return whether the child of a call worked in the background, detached or not."""
-        event = self._results.get((context.run_id, context.call.id if context.call else ""))
+        event = self._results.get((context.run_id, context.call_id))
         return event is not None and bool(event.result.detail.get("background"))
 
     async def _return_result(self, context: CallContext, arguments: object) -> ToolResult:
         """Return the recorded result, or wait for the stop of the run if it has none."""
-        call_id = context.call.id if context.call else ""
-        event = self._results.get((context.run_id, call_id))
-        if event is None or self._journal.stops.is_cut_off(context.run_id, call_id):
+        event = self._results.get((context.run_id, context.call_id))
+        if event is None or self._journal.stops.is_cut_off(context.run_id, context.call_id):
             await self._journal.park()
         return event.result
 
@@ -168,15 +164,13 @@ class RecordedOutcomes:
         return PermissionVerdict(event.verdict, event.policy_reason, event.rule, event.command_part)
 
     def filter_workspace(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
-        """Return the workspace unchanged; a replay opens no file."""
         return workspace
 
 
 class RecordedHooks(Hooks):
     """Hooks that give the recorded notes and arguments.
 
-    Attributes:
-        reach_next: waits until the next event of a run is due, and returns it.
+    `reach_next` waits until the next event of a run is due, and returns it.
     """
 
     def __init__(self, events: Sequence[StoredEvent]) -> None:
@@ -233,7 +227,6 @@ class RecordedHooks(Hooks):
         return notes.pop(0) if notes else ""
 
     async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
-        """Return the arguments with which the call was started."""
         key = brief.run_id, call.id
         started = self._calls.get(key)
         if started is None:
@@ -245,7 +238,6 @@ class RecordedHooks(Hooks):
     async def after_tool(
         self, brief: Brief, call: ToolCallBlock, result: ToolResult
     ) -> ToolResult | None:
-        """Return the result with the recorded reason why hooks may have changed files."""
         if (brief.run_id, call.id) not in self._unwatched:
             return None
         return replace(
@@ -253,7 +245,6 @@ class RecordedHooks(Hooks):
         )
 
     async def before_finish(self, brief: Brief, text: str) -> str:
-        """Return the note with which the run continued."""
         event = await self.reach_next(brief.run_id)
         if isinstance(event, NoteInjected) and event.origin == "hook":
             return event.text
@@ -319,7 +310,6 @@ class RecordedTeams(Teams):
         return self._recorded.list_next_history(run_id)
 
     def count_unread(self, parent: str) -> dict[str, int]:
-        """Return the numbers in the recorded report."""
         return self._unread.get(parent, {})
 
 
@@ -327,13 +317,7 @@ class RecordedInbox(Inbox):
     """Inbox of a run of a replay, which delivers messages in the recorded order.
 
     A run that was killed in a model call has read messages; its next process sends them again,
-    before those that came later.
-
-    Arguments:
-        list_next: returns the ids of the messages that the run reads next, in order.
-
-    Attributes:
-        later: ids of messages that the run does not read yet.
+    before those that came later. `later` are ids of messages that the run does not read yet.
     """
 
     def __init__(self, recorder: Recorder, list_next: Callable[[], list[str]]) -> None:
@@ -342,7 +326,6 @@ class RecordedInbox(Inbox):
         self.later: set[str] = set()
 
     async def take_unread(self, folder: str) -> list[MessageDelivered]:
-        """Deliver the unread messages, without the later ones."""
         kept = {each: self._unread.pop(each) for each in self.later if each in self._unread}
         delivered = await super().take_unread(folder)
         self._unread |= kept
@@ -377,11 +360,9 @@ class RecordedMessageHooks:
             last[event.run] = event
 
     def has_note(self, event: NoteInjected) -> bool:
-        """Return whether a note is the text of a hook about a message."""
         return id(event) in self._notes
 
     def decide(self, run_id: str) -> MessageHookDecision | None:
-        """Return the decision about the next message of the user to a run."""
         denials = self._denials.get(run_id)
         if not denials:
             return None
@@ -436,7 +417,6 @@ class RecordedBackground(BackgroundWork):
             self._stopped_report = event.report
 
     def start_next_run(self, brief: Brief) -> None:
-        """Start a run of a named child that a message begins."""
         run = self._run
         run.meter.add_usage(Usage(), 0.0, children=1)
         grant = run.services.meters.open(brief.run_id, brief.budget, run.meter)
@@ -445,7 +425,6 @@ class RecordedBackground(BackgroundWork):
         ChildRun(context, brief, grant).work_in_background()
 
     def list_open(self) -> tuple[str, ...]:
-        """Return the ids of the work at the recorded interrupt."""
         return self._interrupts.pop(0) if self._interrupts else ()
 
     @property
@@ -471,7 +450,6 @@ class RecordedBackground(BackgroundWork):
         """Do nothing: the run has got the message where the record has it."""
 
     def take_warning(self) -> str:
-        """Return the recorded note about commands in this turn."""
         return self._warnings.get(self._run.turn.number, "")
 
     async def wait_for_message(self) -> bool:
@@ -498,11 +476,7 @@ class RecordedBackground(BackgroundWork):
 
 
 class RecordedGate(RequestGate):
-    """Gate that holds a run back until the record has reached its next event.
-
-    Arguments:
-        events: the recorded ones.
-    """
+    """Gate that holds a run back until the record has reached its next event."""
 
     def __init__(self, journal: RecordedEvents, events: Sequence[StoredEvent]) -> None:
         super().__init__()
@@ -527,7 +501,6 @@ class RecordedGate(RequestGate):
         return event
 
     async def reach_next_of(self, run_id: str) -> StoredEvent:
-        """Wait until the next event of a run is due, and return it."""
         run = self._journal.stops.find_run(run_id)
         assert run is not None
         return await self.reach_next(run)

@@ -50,38 +50,22 @@ class RecordedFault(Exception):
 
 
 class RunEnd(Struct):
-    """End of one run in the record, or an interrupt of the user.
+    """End of one run in the record, or an interrupt of the user."""
 
-    Arguments:
-        report: None if the record has no end.
-        is_interrupt: true for an interrupt.
-        turn: number of the last turn before the summary.
-        index: place of the first event after the stop, None if there is none.
-        has_summary: true if a summary was requested.
-        wraps_up: true if `wrap_up`, or the limit of a run above, requested it.
-        is_cut: true if a model call, a call or a wait was cut off.
-        results: results of the calls that were cut off, by call id.
-        is_asked: true if a note asked the run for its summary. is_own: for a limit of its own.
-        has_read: true if the run has read messages since its last answer.
-        is_request_lost: true if a process ended in the request with these messages.
-        warning: turn and limit of the warning that a limit is near.
-        is_over: true if the run was stopped again.
-    """
-
-    report: Report | None = None
+    report: Report | None = None  # None if the record has no end
     is_interrupt: bool = False
-    turn: int = 0
-    index: int | None = None
-    has_summary: bool = False
-    is_asked: bool = False
-    is_own: bool = False
-    wraps_up: bool = False
-    is_cut: bool = False
-    results: dict[str, ToolResult] = {}
-    has_read: bool = False
-    is_request_lost: bool = False
-    warning: tuple[int, Limit] | None = None
-    is_over: bool = False
+    turn: int = 0  # number of the last one before the summary
+    index: int | None = None  # place of the first event after the stop, None if there is none
+    has_summary: bool = False  # a summary was requested
+    is_asked: bool = False  # a note asked the run for its summary
+    is_own: bool = False  # for a limit of its own
+    wraps_up: bool = False  # `wrap_up`, or the limit of a run above, requested it
+    is_cut: bool = False  # a model call, a call or a wait was cut off
+    results: dict[str, ToolResult] = {}  # of the calls that were cut off, by id
+    has_read: bool = False  # the run has read messages since its last answer
+    is_request_lost: bool = False  # a process ended in the request with these messages
+    warning: tuple[int, Limit] | None = None  # turn and limit of the warning that a limit is near
+    is_over: bool = False  # the run was stopped again
 
     def apply(self, event: StoredEvent, index: int) -> None:
         """Add the next event of the run. `index`: its place in the record."""
@@ -168,7 +152,7 @@ class RunEnd(Struct):
         if self.is_interrupt:
             return True
         if self.report is None:
-            return self.is_cut
+            return self.is_cut or self.wraps_up
         if self.report.reason in (*_LIMITS, Reason.TIMEOUT) and not self.is_cut:
             return self.limit is None
         return self.report.reason in (*_LIMITS, Reason.TIMEOUT, Reason.CANCELLED)
@@ -198,7 +182,6 @@ class RunEnd(Struct):
 
 
 def is_interrupt(event: StoredEvent) -> bool:
-    """Return whether an event records that the user interrupted the run."""
     return isinstance(event, RunWaiting) and event.is_interrupted
 
 
@@ -243,11 +226,8 @@ def is_cut_off(event: ToolCallFinished) -> bool:
 class RecordedStops:
     """Stops of all runs of a record.
 
-    Arguments:
-        steps: the events that come again, in order; also where another process went on with a run.
-
-    Attributes:
-        past_ends: see `list_past_ends`.
+    `steps` are the events that come again, in order, and where another process went on with a run.
+    `past_ends`: see `list_past_ends`.
     """
 
     def __init__(self, steps: Sequence[StoredEvent], past_ends: Container[int]) -> None:
@@ -283,14 +263,12 @@ class RecordedStops:
         self._runs[run.run_id] = run
 
     def find_run(self, run_id: str) -> RunContext | None:
-        """Return a run of the replay, None if it has not begun."""
         return self._runs.get(run_id)
 
     def is_stopped_before(self, run_id: str, index: int | None) -> bool:
         """Return whether the stop of a run must still come, before a place in the record.
 
-        Arguments:
-            index: the place; None: the end of the record.
+        None stands for the end of the record.
         """
         if run_id not in self._ends:
             return False
@@ -380,7 +358,7 @@ class RecordedStops:
         max_tokens = requests.popleft() if requests else None
         if max_tokens is None and limit is None:
             return None
-        return Permit([], _do_nothing, max_tokens=max_tokens, cut_by=limit)
+        return Permit((), None, max_tokens=max_tokens, cut_by=limit)
 
     def find_passed_limit(self, run_id: str) -> LimitState | None:
         report = self.get_end(run_id).report
@@ -414,10 +392,6 @@ class RecordedStops:
         return call_id in self.get_end(run_id).results
 
 
-def _do_nothing() -> None:
-    pass
-
-
 class _RecordedWindow(ChangeWindow):
     """Changes that the record has for a call that was cut off."""
 
@@ -446,7 +420,6 @@ class RecordedMeters(Meters):
     async def allocate(
         self, parent: Meter, run_id: str, requested: Budget, seconds: float
     ) -> Grant:
-        """Open a meter for a child, with its recorded budget."""
         parent.add_usage(Usage(), 0.0, children=1)
         return self.open(run_id, self._briefs[run_id].budget, parent)
 
@@ -454,8 +427,7 @@ class RecordedMeters(Meters):
 class RecordedMeter(Meter):
     """Meter that counts the turns of the run; all other limits come from the record."""
 
-    has_shared_limits: Any = True
-    """Each request asks the gate, which has the recorded permits."""
+    has_shared_limits: Any = True  # so each request asks the gate, which has the recorded permits
 
     def __init__(
         self, run_id: str, budget: Budget, parent: Meter | ParentMeter | None, stops: RecordedStops

@@ -32,12 +32,8 @@ from .._projections.team import MESSAGE_TOOL
 from .._session.recorded_options import is_board_offered
 from .recorded_events import ReplayDiverged
 
-Offered = Mapping[str, Mapping[str, ToolDescription]]
-"""The tools that the model of each run got, by run id and name."""
-
-
-Offer = Literal["all", "root", "request"]
-"""The runs that get a tool; see `Tool.offered_to`."""
+Offered = Mapping[str, Mapping[str, ToolDescription]]  # by run id and name
+Offer = Literal["all", "root", "request"]  # see `Tool.offered_to`
 
 
 def list_offered_tools(events: Iterable[StoredEvent]) -> Offered:
@@ -60,9 +56,8 @@ def list_offered_tools(events: Iterable[StoredEvent]) -> Offered:
 class RecordedTools:
     """The tools of a record: those of the engine, and stand-ins.
 
-    Attributes:
-        toolbox: tools that briefs name. late: those that only models and calls name, as of servers.
-        offered: see `list_offered_tools`.
+    `toolbox` has the tools that briefs name, `late` those that only models and calls name, as of
+    servers.
     """
 
     def __init__(self, events: Sequence[StoredEvent]) -> None:
@@ -154,11 +149,7 @@ def _is_stand_in(tool: Tool) -> bool:
 
 
 class RecordedCalls:
-    """The starts and ends of the calls of one run.
-
-    Arguments:
-        events: those of the run.
-    """
+    """The starts and ends of the calls of one run."""
 
     def __init__(self, events: Iterable[StoredEvent]) -> None:
         self._starts: dict[str, ToolCallStarted] = {}

@@ -11,7 +11,7 @@ from .._core.runs import Brief, Check
 from .._core.tool_names import narrow_server_patterns
 from .._core.type_checks import check_type
 from .._engine.children.child_brief import narrow_tools
-from .._engine.meters.request_gate import SessionMeter
+from .._engine.meters.session_meter import SessionMeter
 from ..errors import UsageError
 from .agent_catalog import find_agent
 from .build import SessionResources

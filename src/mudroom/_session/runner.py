@@ -22,7 +22,7 @@ from .._core.tools import Tool
 from .._core.type_checks import check_type
 from .._engine.children.child_brief import narrow_tools
 from .._engine.compaction.summary import RUN_TITLE, make_summary_prompt
-from .._engine.meters.request_gate import SessionMeter
+from .._engine.meters.session_meter import SessionMeter
 from .._engine.session_context import SessionServices, Watchers
 from .._engine.structured_output import OutputType, parse_output_type
 from .._platform.paths import path_to_text

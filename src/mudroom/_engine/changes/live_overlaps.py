@@ -14,19 +14,12 @@ from ..._core.tools import ToolResult
 from ..._platform.regular_files import is_binary
 from ...errors import WorkspaceError
 
-MAX_COMPARED_BYTES = 1 << 20
-"""Size of a file up to which its changed lines are named."""
-
-MAX_RANGES = 8
-"""Ranges of lines in one warning."""
-
-MAX_WARNINGS = 10
-"""Warnings in one result."""
+MAX_COMPARED_BYTES = 1 << 20  # size of a file up to which its changed lines are named
+MAX_RANGES = 8  # of lines, in one warning
+MAX_WARNINGS = 10  # in one result
 
 
 class ActiveRun(Struct, frozen=True):
-    """A running run of the shared workspace, with the time of its start."""
-
     label: str
     started_at: float
 
@@ -48,15 +41,11 @@ class ChangedLines(Struct, frozen=True):
 
 
 class WrittenFile(Struct):
-    """The writes of a file by one run.
+    """The writes of a file by one run."""
 
-    Arguments:
-        time: of the last write. unknown_at: of the last change whose lines are not known.
-    """
-
-    time: float
+    time: float  # of the last write
     lines: list[ChangedLines] = []
-    unknown_at: float = -1.0
+    unknown_at: float = -1.0  # of the last change whose lines are not known
 
 
 class LiveOverlaps:
@@ -78,7 +67,6 @@ class LiveOverlaps:
             self._runs[run] = ActiveRun(label, self._clock.monotonic())
 
     def end(self, run: str) -> None:
-        """Remove a run and its writes."""
         with self._lock:
             self._runs.pop(run, None)
             for path in [path for path, by_run in self._writes.items() if run in by_run]:
@@ -89,10 +77,8 @@ class LiveOverlaps:
     def read_before(self, run: str, workspace: Workspace, path: str, sha256: str) -> bytes | None:
         """Return the content of a file before a write, to compare its lines.
 
-        Returns None if no other run can be warned, or if the file is large or cannot be read.
-
-        Arguments:
-            sha256: "" if there is no file.
+        None if no other run can be warned, or if the file is large or cannot be read. `sha256` is
+        "" if there is no file.
         """
         with self._lock:
             if all(_are_related(run, other) for other in self._runs):
@@ -118,7 +104,6 @@ class LiveOverlaps:
                     file.lines = _move_lines(file.lines, change, now if writer == run else None)
 
     def warn(self, run: str, paths: Iterable[str], result: ToolResult) -> ToolResult:
-        """Return the result with a line for each path that another run changed meanwhile."""
         with self._lock:
             if run not in self._runs:
                 return result
@@ -139,12 +124,10 @@ class LiveOverlaps:
         )
 
     def __bool__(self) -> bool:
-        """Return whether any file is kept."""
         return bool(self._writes)
 
 
 def compare_lines(old: Sequence[bytes], new: Sequence[bytes]) -> LineChange:
-    """Return the lines between the first and the last difference of two contents."""
     shorter = min(len(old), len(new))
     first = 0
     while first < shorter and old[first] == new[first]:
@@ -158,11 +141,7 @@ def compare_lines(old: Sequence[bytes], new: Sequence[bytes]) -> LineChange:
 def _move_lines(
     ranges: Sequence[ChangedLines], change: LineChange, time: float | None
 ) -> list[ChangedLines]:
-    """Return the ranges after a later change of the file.
-
-    Arguments:
-        time: of the change if its lines are added to the ranges.
-    """
+    """Return the ranges after a later change; with its `time`, the changed lines are among them."""
     end = change.first + change.removed
     moved = change.added - change.removed
     result: list[ChangedLines] = []
@@ -198,7 +177,6 @@ def _format_lines(file: WrittenFile, since: float) -> str:
 
 
 def _are_related(run: str, other: str) -> bool:
-    """Return whether two runs are the same, or one is above the other."""
     return run == other or is_run_above(run, other) or is_run_above(other, run)
 
 

@@ -6,6 +6,7 @@ import stat
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
+from typing import NamedTuple
 
 from ..._core.ports import (
     Clock,
@@ -19,16 +20,20 @@ from ..._core.ports import (
 from ...errors import WorkspaceError
 from ..file_writes import hash_link, is_executable
 
-RecordWrites = Callable[[Sequence[tuple[str, str, bool | None]]], None]
-"""Records writes before the first one happens.
 
-Each is a path, the hash of the new content and whether it is executable, None for no file.
-"""
+class MergedWrite(NamedTuple):
+    """A write or removal of a merge; see `FileWriteIntended`."""
+
+    path: str
+    after: str
+    executable: bool | None
+
+
+RecordWrites = Callable[[Sequence[MergedWrite]], None]
+"""Records writes before the first one happens."""
 
 
 class ChangedMeanwhileError(Exception):
-    """A file that differs from what the merge was planned with."""
-
     def __init__(self, file: MergedFile) -> None:
         super().__init__(file.path)
         self.file = file
@@ -41,11 +46,8 @@ def write_merged_files(
 ) -> None:
     """Write the files of a plan: all of them, or none if one cannot be written.
 
-    Arguments:
-        trees: has the contents of the plan.
-        open_record: opens the record of the writes; None if they are not recorded.
-
-    Raises ChangedMeanwhileError, WorkspaceError.
+    Without `open_record`, the writes are not recorded. Raises ChangedMeanwhileError,
+    WorkspaceError.
     """
     if not plan.files:
         return
@@ -60,8 +62,10 @@ def write_merged_files(
         raise ChangedMeanwhileError(changed) from None
 
 
-def _list_writes(plan: MergePlan, trees: FileTrees) -> list[tuple[str, str, bool | None]]:
-    return [(file.path, _hash_new(file, trees), _is_executable(file)) for file in plan.files]
+def _list_writes(plan: MergePlan, trees: FileTrees) -> list[MergedWrite]:
+    return [
+        MergedWrite(file.path, _hash_new(file, trees), _is_executable(file)) for file in plan.files
+    ]
 
 
 def _is_executable(file: MergedFile) -> bool | None:
@@ -77,11 +81,8 @@ def _hash_new(file: MergedFile, trees: FileTrees) -> str:
     return hash_link(data) if stat.S_ISLNK(file.mode) else sha256(data).hexdigest()
 
 
-QUIET_SECONDS = 1.0
-"""Seconds without a save after which a merge tries again."""
-
-MAX_WAIT_SECONDS = 10.0
-"""Seconds after which it tries again although the user still saves."""
+QUIET_SECONDS = 1.0  # without a save, after which a merge tries again
+MAX_WAIT_SECONDS = 10.0  # after which it tries again although the user still saves
 
 _POLL_SECONDS = 0.1
 

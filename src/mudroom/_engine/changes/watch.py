@@ -23,19 +23,15 @@ NOT_STORED = "its files could not be stored: "
 ELSEWHERE = "its files are on another machine"
 """Reason of a run whose isolated workspace could not be brought back."""
 
-MAX_LISTED_CHANGES = 500
-"""Maximum changed files in the result of one call."""
+MAX_LISTED_CHANGES = 500  # in the result of one call
 
 
 class ChangeWatch:
     """Comparison of workspaces before and after the effectful calls of a session.
 
     It lists files only when an effectful call starts and ends. Calls at the same time share a
-    snapshot.
-    A workspace that is too large is not listed again, nor is an ignored folder that is too large.
-
-    Arguments:
-        home: mudroom's state folder. Sessions change the files in it, not calls.
+    snapshot. A workspace that is too large is not listed again, nor is an ignored folder that is
+    too large. `home` is mudroom's state folder: sessions change the files in it, not calls.
     """
 
     def __init__(self, home: str) -> None:
@@ -59,7 +55,6 @@ class ChangeWatch:
         self._writes.remove((root, path))
 
     def is_state_file(self, path: str) -> bool:
-        """Return whether a file is in mudroom's state folder. `path`: absolute."""
         return path.startswith(self._home_prefix)
 
     def enter(self, window: ChangeWindow, workspace: Workspace) -> None:
@@ -98,7 +93,6 @@ class ChangeWindow:
 
     Arguments:
         writes: files that the call writes with its context; the list grows while the call runs.
-        run_id: of the run that made the call.
         unwatched: why the call may change files that no snapshot has, or "".
 
     Attributes:
@@ -124,7 +118,6 @@ class ChangeWindow:
         self._before: Snapshot | str | None = None
 
     async def start(self) -> None:
-        """Remember the files as they are before the call."""
         self._watch.enter(self, self._workspace)
         self._before = await self._watch.scan(self._workspace)
 
@@ -163,7 +156,6 @@ class ChangeWindow:
         )
 
     async def _find_changes(self) -> tuple[list[str], str]:
-        """Return the files that differ from those before, and why there may be more."""
         before = self._before
         if before is None:
             return [], ""
@@ -186,19 +178,13 @@ def add_writes(result: ToolResult, writes: Sequence[str]) -> ToolResult:
 
 
 class WriteWindow:
-    """The time in which a call runs that only writes files with its context.
-
-    Arguments:
-        writes: files that the call writes; the list grows while the call runs.
-        unwatched: why the call may change more files, or "".
-    """
+    """The time in which a call runs that only writes files with its context; see `ChangeWindow`."""
 
     def __init__(self, writes: Sequence[str], unwatched: str = "") -> None:
         self._writes = writes
         self._unwatched = unwatched
 
     async def close(self, result: ToolResult) -> ToolResult:
-        """Return the result of the call with the files that it wrote."""
         result = add_writes(result, self._writes)
         if not self._unwatched:
             return result
@@ -207,11 +193,7 @@ class WriteWindow:
 
 
 class _Scanner:
-    """Scanner of one workspace. Callers that wait at the same time share a snapshot.
-
-    Attributes:
-        windows: the open windows of the workspace.
-    """
+    """Scanner of one workspace. Callers that wait at the same time share a snapshot."""
 
     def __init__(self, workspace: Workspace, large_folders: set[str]) -> None:
         self.windows: set[ChangeWindow] = set()
@@ -248,8 +230,7 @@ _CONFINED_TIERS = ("full", "file", "refuse")
 def explain_unwatched(tool: Tool, tier: str) -> str:
     """Return why a call of a tool may change files that nothing compares, "" if it cannot.
 
-    Arguments:
-        tier: that of the sandbox in which the run's commands are executed.
+    `tier` is that of the sandbox in which the run's commands are executed.
     """
     if tool.has_category(ToolCategory.RUN):
         return "" if tier in _CONFINED_TIERS else f"commands {_OUTSIDE}"
@@ -285,20 +266,11 @@ def select_unstored(unknown_changes: str) -> str:
     return "; ".join(each for each in reasons if each.startswith((NOT_STORED, ELSEWHERE)))
 
 
-MAX_FILES = 20_000
-"""Maximum files of a workspace that is compared before and after calls."""
-
-SCAN_SECONDS = 1.0
-"""Maximum seconds to list a workspace without the content of folders that git ignores."""
-
-IGNORED_SECONDS = 0.3
-"""Seconds from the start of a list in which the content of ignored folders is added."""
-
-_MAX_NAMED_FOLDERS = 3
-"""Maximum names in the list of folders that are not compared."""
-
-_CLOCK_INTERVAL = 256
-"""Entries between two reads of the clock. A shorter list never ends early."""
+MAX_FILES = 20_000  # of a workspace that is compared before and after calls
+SCAN_SECONDS = 1.0  # to list a workspace without the content of folders that git ignores
+IGNORED_SECONDS = 0.3  # from the start of a list, in which the content of ignored folders is added
+_MAX_NAMED_FOLDERS = 3  # of those that are not compared
+_CLOCK_INTERVAL = 256  # entries between two reads of the clock; a shorter list never ends early
 
 Entries = dict[str, tuple[int, float, float]]
 """Size, mtime and ctime of each file or link by path; zeros for "folder/"."""
@@ -331,8 +303,7 @@ class Snapshot(Struct):
 def take_snapshot(workspace: Workspace, large_folders: set[str]) -> Snapshot | str:
     """Return the state of a workspace, or why it is not known.
 
-    Arguments:
-        large_folders: ignored folders that are too large; the function adds those that it meets.
+    Ignored folders that are too large are added to `large_folders`.
     """
     start = time.monotonic()
     snapshot = Snapshot()

@@ -30,23 +30,17 @@ from ..call_context import CallContext
 from ..run_context import RunContext
 from ..session_context import CHECK
 
-_BASH = "bash"
-"""Tool whose rules hold for checks."""
-
-_MAX_OUTPUT = 4_000
-"""Characters of the end of the output that the record and the models get."""
+_BASH = "bash"  # its rules hold for checks
+_MAX_OUTPUT = 4_000  # last characters of the output that the record and the models get
 _MAX_BYTES = 64 << 10
 
 
 async def run_check(
     run: RunContext, trees: FileTrees, check: Check, tree: str, children: tuple[str, ...] = ()
 ) -> CheckFinished:
-    """Return the result of a check with the files of a tree. It runs once for each tree.
+    """Return the result of a check with the files of a tree, in which is the work of `children`.
 
-    Arguments:
-        children: ids of the runs whose work is in the tree.
-
-    Raises WorkspaceError if no command can run.
+    It runs once for each tree. Raises WorkspaceError if no command can run.
     """
     results = run.services.check_results
     past_events = run.services.past_events.get(run.run_id, ())
@@ -82,10 +76,8 @@ async def find_check_refusal(
 ) -> str:
     """Return why a check may not run, "" if it may. The user is asked at most once.
 
-    A check is judged like a command. One that the user gave needs no confirmation.
-
-    Arguments:
-        purpose: what the check decides. call: the call that waits for it.
+    A check is judged like a command. One that the user gave needs no confirmation. `purpose` is
+    what the check decides, `call` the one that waits for it.
     """
     if run.services.check_results.is_allowed(check.command):
         return ""
@@ -119,7 +111,8 @@ async def explain_failed_check(run: RunContext, check: Check) -> str:
     Returns "" if the check succeeds, else why it does not.
     """
     if run.services.recorded_work:
-        return run.services.recorded_work.find_error(run.run_id)
+        report = run.services.recorded_work.find_report(run.run_id)
+        return report.error if report else ""
     trees = run.environment.trees
     if trees is None:
         return f"the check {check.command!r} needs a session that can isolate runs"
@@ -136,7 +129,6 @@ async def explain_failed_check(run: RunContext, check: Check) -> str:
 
 
 def describe_check(result: CheckFinished) -> str:
-    """Return the command of a check, how it ended, and the end of its output."""
     ending = "timed out" if result.timed_out else f"exit code {result.exit_code}"
     output = quote(result.output) or "(no output)"
     return f"{quote(result.command)} ({ending}, {result.seconds:.1f} s):\n{output}"
@@ -150,8 +142,7 @@ async def decide(
 ) -> str:
     """Return why an act is not allowed, "" if it is; ask the user if the verdict says so.
 
-    Arguments:
-        name: of the act in the record.
+    `name` is that of the act in the record.
     """
     decision = ApprovalDecision(False)
     if verdict.verdict == "ask":
@@ -198,7 +189,7 @@ def _judge(context: CallContext, plan: MergePlan) -> PermissionVerdict:
     """Return the strictest verdict on the files of a plan."""
     run = context.run
     tool = run.services.toolbox["write"]
-    call = ToolCallBlock(context.call.id if context.call else "", MERGE, {})
+    call = ToolCallBlock(context.call_id, MERGE, {})
     verdicts = [
         run.environment.policy.judge(call, tool, {"path": file.path, "content": ""}, run.brief)
         for file in plan.files
@@ -218,25 +209,19 @@ def _make_request(
         MERGE,
         {"run": run_ids, "files": paths},
         f"{count_noun(len(paths), 'file')} of yours would change",
-        context.call.id if context.call else "",
+        context.call_id,
         category=ToolCategory.WRITE,
         name=brief.name,
         change=change,
     )
 
 
-MAX_LINES = 400
-"""Lines of differences; further files are named without their differences."""
-
-_MAX_SHOWN_BYTES = 1_000_000
-"""Size up to which a content is compared."""
+MAX_LINES = 400  # of differences; further files are named without theirs
+_MAX_SHOWN_BYTES = 1_000_000  # size up to which a content is compared
 
 
 def preview_merge(plan: MergePlan, trees: FileTrees) -> tuple[PreviewLine, ...]:
-    """Return each file of a merge with the difference to the present content.
-
-    The function blocks: call it in a thread.
-    """
+    """Return each file of a merge with the difference to the present content. It blocks."""
     lines: list[PreviewLine] = []
     for file in plan.files:
         difference = list(_compare(file, trees)) if len(lines) < MAX_LINES else []

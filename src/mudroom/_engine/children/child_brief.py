@@ -31,11 +31,8 @@ if TYPE_CHECKING:
     from ..call_context import CallContext
 
 
-_CHILD_TOOLS = "task"
-"""Key in the memo of a run: the tools of its children."""
-
-_MAX_DESCRIPTION = 60
-"""Maximum characters of the prompt's first line, the description if the call has none."""
+_CHILD_TOOLS = "task"  # key in the memo of a run: the tools of its children
+_MAX_DESCRIPTION = 60  # characters of the prompt's first line, if the call has no description
 
 
 def narrow_tools(
@@ -68,7 +65,6 @@ def narrow_tools(
 
 
 def list_agents(agents: Mapping[str, Agent]) -> list[tuple[str, str]]:
-    """Return names and descriptions of agents."""
     return [(agent.name, quote(agent.description)) for agent in agents.values()]
 
 
@@ -90,8 +86,7 @@ def resolve_model(run: RunContext, agent: Agent, arguments: TaskArguments) -> st
 async def allocate(run: RunContext, run_id: str, agent: Agent, turns: int | None) -> Grant:
     """Reserve the budget of a child. Raises BudgetExceeded if that of the run does not suffice.
 
-    Arguments:
-        turns: requested turns, None for those of the agent.
+    Without `turns`, the child has those of its agent.
     """
     recorded = next(iter(run.services.past_events.get(run_id, ())), None)
     if isinstance(recorded, RunStarted):
@@ -113,7 +108,6 @@ def make_brief(
     grant: Grant,
     teammates: tuple[str, ...] = (),
 ) -> Brief:
-    """Return the brief of a child. `teammates`: other named children; see `Brief`."""
     parent = context.run.brief
     is_plan = arguments.plan
     tools = _choose_tools(context.run, agent, grant, is_named=bool(arguments.name))
@@ -122,7 +116,7 @@ def make_brief(
     return Brief(
         run_id=grant.run_id,
         parent=parent.run_id,
-        call_id=context.call.id if context.call else "",
+        call_id=context.call_id,
         agent=agent,
         prompt=arguments.prompt,
         description=arguments.description or _get_first_line(arguments.prompt),
@@ -152,13 +146,9 @@ def make_next_brief(
 ) -> Brief:
     """Return the brief of the next run of a named child, which begins with messages.
 
-    The rights are those that the run would give to a new child with this agent. Only its approval,
-    or that of the user, ends the mode in which the child plans. The last answer counts.
-
-    Arguments:
-        run: the parent.
-        earlier: brief of the last run of the child.
-        call_id: the parent's call that sends the message, if one does.
+    The rights are those that the run, its parent, would give to a new child with this agent. Only
+    its approval, or that of the user, ends the mode in which the child plans. The last answer
+    counts. `call_id` is that of the parent's call that sends the message, if one does.
     """
     approvers = ("user", run.run_id)
     answers = [each.approve for each in messages if each.sender in approvers]
@@ -178,9 +168,8 @@ def make_next_brief(
 def make_returned_brief(run: RunContext, earlier: Brief, merged: WorkMerged, grant: Grant) -> Brief:
     """Return the brief of the run with which a child gets its work back.
 
-    Arguments:
-        run: the parent. earlier: brief of the run that did the work.
-        merged: why the work comes back, and the files with which the run begins.
+    `earlier` is the brief of the run that did the work. `merged` says why the work comes back, and
+    has the files with which the run begins.
     """
     from .returned_work import make_return_prompt
 
@@ -271,14 +260,12 @@ def _choose_mode(run: RunContext, agent: Agent, *, is_plan: bool) -> Mode:
 
 
 def _list_patterns(run: RunContext) -> tuple[tuple[str, ...], ...]:
-    """Return the call patterns that hold for the children of a run."""
     agent = run.brief.agent
     own = (agent.call_patterns, list_call_patterns(agent.child_tools))
     return (*run.brief.inherited_patterns, *filter(None, own))
 
 
 def _has_writing_tool(run: RunContext, tools: Sequence[str]) -> bool:
-    """Return whether one of the tools may change files of the workspace."""
     toolbox = run.services.toolbox
     categories = (toolbox[name].category for name in tools if name in toolbox)
     return any(category in (ToolCategory.WRITE, ToolCategory.RUN) for category in categories)
@@ -289,9 +276,8 @@ def _choose_workspace(
 ) -> WorkspaceSpec:
     """Return the workspace of a child: its parent's, a copy of it, or an isolated one.
 
-    Arguments:
-        isolation: the kind that the call asks for, "" for that of the agent, or of the session.
-        may_write: true if the child may change files: only then the session isolates it.
+    `isolation` is the kind that the call asks for, "" for that of the agent, or of the session,
+    which isolates only children that may change files.
     """
     if recorded := _find_recorded_workspace(run, run_id):
         return recorded

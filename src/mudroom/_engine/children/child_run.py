@@ -21,7 +21,6 @@ from ..call_context import CallContext
 from ..changes.watch import select_outside
 from ..child_report import format_report, join_evidence
 from ..inbox import choose_status, make_notification
-from ..meters.run_timer import GRACE_SECONDS
 from ..phase import LIMIT_REASONS, Phase
 from ..run_context import RunContext
 from ..team_registry import PLAN_NOTE
@@ -43,12 +42,10 @@ STARTED = (
     "nothing of it before. Go on with other work, or end your turn."
 )
 
-NO_REPORT = "a child ended without a report"
-"""Reason why the changes of a run are not known."""
+NO_REPORT = "a child ended without a report"  # why the changes of a run are not known
 
 
 def make_start_result(run_id: str) -> ToolResult:
-    """Return the result of a call whose child works in the background."""
     detail = {"run": run_id, "background": True}
     return ToolResult(STARTED.format(run=run_id), detail=detail)
 
@@ -76,20 +73,15 @@ class ChildTeam(Protocol):
 
     members: TeamMembers
 
-    def attach(self, brief: Brief, handle: RunHandle) -> None:
-        """Add a run that the worker has."""
-        ...
+    def attach(self, brief: Brief, handle: RunHandle) -> None: ...
 
-    async def handle_end(self, brief: Brief) -> None:
-        """Handle the end of the child. `brief`: of its last run."""
-        ...
+    async def handle_end(self, brief: Brief) -> None: ...
 
 
 class ChildRun:
     """A child that has started: a run, and further ones if its work comes back to it.
 
-    Arguments:
-        team: of a named child; it handles the end.
+    `team` is that of a named child; it handles the end.
     """
 
     def __init__(
@@ -148,7 +140,6 @@ class ChildRun:
             await self._end()
 
     def _make_result(self) -> ToolResult:
-        """Return the result of the call, after the end of the child."""
         report, text, spill = self._format()
         detail: dict[str, Any] = {"run": self._id}
         changes: tuple[str, ...] = ()
@@ -169,11 +160,8 @@ class ChildRun:
         try:
             await self._wait()
             report, text, _ = self._format()
-            evidence = self._context.run.evidence
-            if self._brief.workspace.has_own_files:
-                evidence.add_outside_changes(report)
-            else:
-                evidence.add_report(report)
+            is_shared = not self._brief.workspace.has_own_files
+            self._context.run.evidence.add_report(report, is_shared=is_shared)
             status = choose_status(report.reason)
         except Exception as error:  # noqa: BLE001  the parent continues, as after a failed call
             self._context.run.evidence.add_unknown_changes(NO_REPORT)
@@ -223,10 +211,8 @@ class ChildRun:
             if reason in LIMIT_REASONS and run.control.phase is not Phase.CANCELLING:
                 handle.wrap_up(reason)
                 run.background.ending.add(handle)
-                is_time_up = reason is Reason.TIMEOUT
-                grace = run.timer.choose_grace_below() if is_time_up else GRACE_SECONDS
                 with suppress(TimeoutError):
-                    async with time_limit(grace):
+                    async with time_limit(run.timer.choose_grace_below(reason)):
                         await handle.wait()
         finally:
             run.background.ending.discard(handle)
@@ -236,7 +222,6 @@ class ChildRun:
             run.services.meters.close(self._grant)
 
     async def _finish(self) -> Report:
-        """Return the report of the run, which has ended, and close its grant."""
         run = self._context.run
         try:
             report = await self._handle.report()
@@ -293,7 +278,6 @@ class ChildRun:
             await self._team.handle_end(self._brief)
 
     def _format(self) -> tuple[Report, str, str]:
-        """Return the report, its text as the parent reads it, and the path of the whole text."""
         assert self._report is not None
         text, spill = format_report(self._context, join_evidence(self._legs))
         if self._brief.workspace.kind is WorkspaceKind.COPY and self._report.turns:
@@ -308,10 +292,8 @@ class ChildRun:
 async def prepare_return(run: RunContext, brief: Brief, merged: WorkMerged) -> tuple[Brief, Grant]:
     """Return brief and budget of the run with which a child gets its work back.
 
-    Arguments:
-        run: the parent. brief: of the run that did the work.
-
-    Raises ValueError if the budget does not suffice, or a hook refuses the run.
+    `brief` is that of the run that did the work. Raises ValueError if the budget does not suffice,
+    or a hook refuses the run.
     """
     try:
         run_id = merged.returned or make_following_id(brief.run_id)
@@ -332,7 +314,6 @@ class ChildWindow:
         self._handle = handle
 
     async def close(self, result: ToolResult) -> ToolResult:
-        """Return the result of the call, cut off or not, with the files of the child."""
         try:
             report = await self._handle.report()
         except Exception:  # noqa: BLE001  the call of the child reports the error

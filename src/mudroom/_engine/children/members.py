@@ -14,34 +14,21 @@ from ..team_registry import check_name, make_agent_name
 
 
 class ActiveChild(Struct):
-    """A named child that works, or that begins.
+    """A named child that works, or that begins."""
 
-    Arguments:
-        run_id: of the run. first_run: of the first run of the child.
-        work_id: id of the work, which stays when it comes back to the child; default: `run_id`.
-        handle: None until the worker has the run.
-        sent: ids of the messages that the run has.
-        is_stopping: true if the parent stops it: no message starts it again.
-    """
-
-    run_id: str
+    run_id: str  # of its present run
     first_run: str
-    handle: RunHandle | None = None
-    sent: set[str] = field(default_factory=set[str])
-    is_stopping: bool = False
-    work_id: str = ""
+    handle: RunHandle | None = None  # None until the worker has the run
+    sent: set[str] = field(default_factory=set[str])  # ids of the messages that the run has
+    is_stopping: bool = False  # the parent stops it: no message starts it again
+    work_id: str = ""  # the first `run_id`, which stays when the work comes back to the child
 
     def __post_init__(self) -> None:
         self.work_id = self.work_id or self.run_id
 
 
 class TeamMembers:
-    """The named children of one run.
-
-    Attributes:
-        run: the run, their parent.
-        active: the children that work, by name.
-    """
+    """The named children of one run; `active` are those that work, by name."""
 
     def __init__(self, run: RunContext) -> None:
         self.run = run
@@ -55,11 +42,9 @@ class TeamMembers:
         return self._teams.roster.find(self.run.run_id, active.first_run if active else name)
 
     def get_last_brief(self, teammate: Teammate) -> Brief:
-        """Return the brief of the last run of a child in the conversation of the run."""
         return self._teams.roster.get_last_brief(self.run.run_id, teammate)
 
     def list_unread(self, teammate: Teammate) -> list[InboxMessage]:
-        """Return the messages in the conversation of the run that a child has not read."""
         return self._teams.roster.list_unread(self.run.run_id, teammate)
 
     def list_all(self) -> list[Teammate]:
@@ -71,7 +56,6 @@ class TeamMembers:
         return self._teams.roster.list_current(self.run.run_id)
 
     def is_stopped(self, teammate: Teammate) -> bool:
-        """Return whether a child was stopped in the conversation of the run."""
         return self._teams.roster.is_stopped(self.run.run_id, teammate)
 
     def list_names(self) -> list[str]:
@@ -80,17 +64,13 @@ class TeamMembers:
         return list(dict.fromkeys((*known, *self.active)))
 
     def list_own_runs(self, teammate: Teammate) -> list[str]:
-        """Return the ids of the runs of a child under this run of its parent."""
         run_id = self.run.run_id
         return [brief.run_id for brief in teammate.briefs if brief.parent == run_id]
 
     def describe_others(self, name: str, place: str) -> tuple[str, ...]:
-        """Return name and agent of the other named children, for a run that begins.
+        """Return name and agent of the other named children, for a run that begins at `place`.
 
         Those that other calls of the same answer start are among them.
-
-        Arguments:
-            place: id of the run.
         """
         if recorded := self._teams.find_brief(place):
             return recorded.teammates
@@ -104,13 +84,9 @@ class TeamMembers:
         return tuple(f"{other} ({agent})" for other, agent in agents.items())
 
     def reserve(self, requested: str, agent: Agent, place: str, *, needs_name: bool) -> str:
-        """Return the name of a child that begins, "" for none. It is taken until `release`.
+        """Return the name of a child that begins at `place`, "" for none; `release` frees it.
 
-        Arguments:
-            requested: name in the call. needs_name: true if the child must have one.
-            place: id of its run.
-
-        Raises ValueError if the child may not have the name.
+        Raises ValueError if the child may not have the requested name.
         """
         if recorded := self._teams.find_brief(place):
             name = recorded.name
@@ -140,13 +116,11 @@ class TeamMembers:
         return name
 
     def begin(self, brief: Brief) -> None:
-        """Add a run of a child that is idle."""
         teammate = self.find(brief.continues)
         first_run = teammate.first_run if teammate else brief.run_id
         self.active[brief.name] = ActiveChild(brief.run_id, first_run)
 
     def attach(self, brief: Brief, handle: RunHandle) -> None:
-        """Add the handle of a run that the worker has."""
         active = self.active.get(brief.name)
         if active and active.run_id in (brief.run_id, brief.continues):
             active.run_id = brief.run_id
@@ -166,7 +140,6 @@ class TeamMembers:
         return True
 
     async def record(self, name: str, first_run: str, message: InboxMessage) -> None:
-        """Store a message to a named child."""
         recorder = self.run.recorder
         await recorder.record(
             recorder.make_event(TeamMessageSent, to=name, child=first_run, message=message)
@@ -185,7 +158,6 @@ class TeamMembers:
             active.sent.add(message.id)
 
     def wrap_up(self, teammate: Teammate) -> None:
-        """Have the run of a child that works end with a summary."""
         active = self.active.get(teammate.name)
         if active and active.handle and active.first_run == teammate.first_run:
             active.handle.wrap_up()

@@ -21,13 +21,9 @@ from ..run_context import RunContext
 from .checks import ask_for_merge, describe_check, find_check_refusal, find_merge_denial, run_check
 from .merge_notes import collect_git_work, describe_git_work, describe_overlaps, list_overlaps
 
-_MAX_REFUSAL = 2_000
-"""Characters of the reason why work is not merged."""
-_MAX_LISTED = 20
-"""Files and conflicts that the model reads by name."""
-
-_MAX_IGNORED = 3
-"""Ignored files that the model reads by name."""
+_MAX_REFUSAL = 2_000  # characters of the reason why work is not merged
+_MAX_LISTED = 20  # files and conflicts that the model reads by name
+_MAX_IGNORED = 3  # ignored files that the model reads by name
 
 _NOT_STORED = (
     "[merge: not done: {reason}. Your files are unchanged. What the child wrote stays in its "
@@ -43,12 +39,7 @@ PrepareReturn = Callable[[WorkMerged], Awaitable[WorkMerged]]
 async def merge_report(
     context: CallContext, brief: Brief, report: Report, prepare_return: PrepareReturn
 ) -> WorkMerged | None:
-    """Merge the work of a child with an isolated workspace, once, and record the outcome.
-
-    Arguments:
-        brief: of the run that ended.
-        prepare_return: called if the work can go back to the child, before the outcome is recorded.
-    """
+    """Merge the work of a child with an isolated workspace, once, and record the outcome."""
     if merged := find_recorded_merge(context.run, report.run_id):
         context.run.evidence.add_merge(merged)
         return merged
@@ -91,12 +82,9 @@ async def merge_once(
 ) -> WorkMerged:
     """Merge the work of a run and record the outcome.
 
-    Arguments:
-        brief: of the run.
-        prepare_return: called if the work can go back to the child, before the outcome is recorded.
-        call: place of the call that asks for the merge; "" at the end of the run.
-        choice: decides conflicts.
-        notes: further lines for the parent.
+    `prepare_return` is called if the work can go back to the child, before the outcome is recorded.
+    `call` is the place of the call that asks for the merge, "" at the end of the run. `notes` are
+    further lines for the parent.
     """
     run = context.run
     run_id = brief.run_id
@@ -173,14 +161,12 @@ def _describe_other_files(work: Work, left_out: Sequence[str]) -> Iterator[str]:
 
 
 def format_paths(paths: Sequence[str]) -> str:
-    """Return the first of some paths, and the number of the others."""
     listed = ", ".join(map(format_value, paths[:_MAX_LISTED]))
     more = len(paths) - _MAX_LISTED
     return f"{listed} and {more} more" if more > 0 else listed
 
 
 def _describe_result(outcome: MergeOutcome, check: Check | None) -> str:
-    """Return the command of the check; if it failed, also how."""
     if outcome.check:
         return describe_check(outcome.check)
     return check.command if check and outcome.state == "merged" and outcome.files else ""
@@ -209,8 +195,7 @@ async def choose_check(run: RunContext, brief: Brief) -> Check | None:
 def find_recorded_merge(run: RunContext, child: str = "", call: str = "") -> WorkMerged | None:
     """Return the outcome that an earlier process recorded, or that a replay has.
 
-    Arguments:
-        child: whose end merged the work. call: place of the call that did; in place of a child.
+    It is of the end of `child`, or of the call at the place `call`.
     """
     if run.services.recorded_work:
         return run.services.recorded_work.find_merge(child, call)
@@ -220,12 +205,10 @@ def find_recorded_merge(run: RunContext, child: str = "", call: str = "") -> Wor
 
 
 def is_merge_of(event: WorkMerged, child: str, call: str) -> bool:
-    """Return whether an event is the merge of a call, or of the end of a child."""
     return event.call == call and (bool(call) or event.child == child)
 
 
 def _describe(context: CallContext, run_id: str, outcome: MergeOutcome) -> str:
-    """Return the outcome as the parent's model reads it."""
     trees = context.run.environment.trees
     if outcome.refusal:
         refusal = quote(sanitize_line(outcome.refusal, _MAX_REFUSAL)).removesuffix(".")
@@ -246,7 +229,6 @@ def _describe(context: CallContext, run_id: str, outcome: MergeOutcome) -> str:
 
 
 def _describe_failure(run_id: str, outcome: MergeOutcome, check: CheckFinished) -> str:
-    """Return the check that failed, and the end of its output."""
     text = (
         "[merge: not done, a check of the merged files failed; your files are unchanged, and all "
         f"work of the child is kept as run {run_id}.\n{describe_check(check)}"
@@ -283,30 +265,21 @@ def _describe_conflicts(
 def _write_side(
     context: CallContext, trees: FileTrees, number: int, name: str, content: str
 ) -> str:
-    """Write one side of a conflict to a file that the model can read; return its path."""
     path = context.spill_path(f"merge-{number}-{name.partition(',')[0]}")
     with open(path, "wb") as file:
         file.write(trees.read(content))
     return path
 
 
-_PURPOSE = "the work of children is merged"
-"""What a check decides."""
-
-_MAX_ATTEMPTS = 3
-"""Plans of one merge: the user may change files while they are written."""
+_PURPOSE = "the work of children is merged"  # what a check decides
+_MAX_ATTEMPTS = 3  # plans of one merge: the user may change files while they are written
 
 
 class MergeOutcome(Struct, frozen=True):
-    """The result of a merge.
+    """The result of a merge; see `MergePlan` for `base`, `tree` and `own`.
 
-    Arguments:
-        files: paths of the files that were changed.
-        conflicts: why nothing was changed; empty if all was merged.
-        refusal: why the merge was not allowed, "" if it was.
-        check: the check that failed, so nothing was changed; None if none failed.
-        fails_without: true if the check fails without the work, too.
-        base, tree, own: see `MergePlan`.
+    Nothing was changed if there are `conflicts`, a `refusal`, or a `check` that failed: without the
+    work, too, if `fails_without`.
     """
 
     files: tuple[str, ...] = ()
@@ -320,7 +293,6 @@ class MergeOutcome(Struct, frozen=True):
 
     @property
     def state(self) -> str:
-        """The state in one word: "merged", "conflict", "red" or "refused"."""
         if self.refusal:
             return "refused"
         if self.check:
@@ -328,31 +300,17 @@ class MergeOutcome(Struct, frozen=True):
         return "conflict" if self.conflicts else "merged"
 
 
-class MergeRequest:
-    """Work of a child that waits for its merge.
+class MergeRequest(Struct, eq=False):
+    """Work of a child that waits for its merge."""
 
-    Attributes:
-        outcome: the result, None while it waits.
-        attempts: how often files of the work changed while they were written.
-        landed: see `MergePlan`.
-    """
-
-    def __init__(
-        self,
-        context: CallContext,
-        run_id: str,
-        work: Work,
-        check: Check | None,
-        choice: MergeChoice = NO_CHOICE,
-    ) -> None:
-        self.context = context
-        self.run_id = run_id
-        self.work = work
-        self.check = check
-        self.choice = choice
-        self.landed: tuple[str, ...] = ()
-        self.outcome: MergeOutcome | None = None
-        self.attempts = 0
+    context: CallContext
+    run_id: str
+    work: Work
+    check: Check | None
+    choice: MergeChoice = NO_CHOICE
+    landed: tuple[str, ...] = ()  # see `MergePlan`
+    outcome: MergeOutcome | None = None
+    attempts: int = 0  # how often files of the work changed while they were written
 
 
 class _Step(Struct, frozen=True):
@@ -422,7 +380,6 @@ class MergeQueue:
         return None
 
     def _find_past_check(self, run_id: str) -> Check | None:
-        """Return the check that succeeded with the work of a run in an earlier process."""
         services = self._run.services
         for event in reversed(services.past_events.get(self._run.run_id, ())):
             if isinstance(event, CheckFinished) and event.is_green and run_id in event.children:
@@ -524,9 +481,7 @@ class MergeQueue:
     async def _return_red(self, check: Check, step: _Step, *, is_first: bool) -> None:
         """Refuse work with which the check fails.
 
-        Arguments:
-            is_first: true if no other work was merged before it; perhaps the check fails without
-                it.
+        If the work `is_first`, after no other work, the check may fail without it, too.
         """
         request = step.request
         red = await run_check(self._run, self._trees, check, step.plan.tree)
@@ -556,7 +511,7 @@ class MergeQueue:
                 self._decide(request, MergeOutcome(refusal=refusal))
             return
         # The files of a batch are not changes of one call: each child names its own.
-        writes = CallWrites(self._run, context.call.id if context.call else "")
+        writes = CallWrites(self._run, context.call_id)
         try:
             await asyncio.to_thread(write_merged_files, plan, self._trees, writes.open_landing)
         except ChangedMeanwhileError as change:
@@ -611,7 +566,6 @@ async def merge_work(
     check: Check | None,
     choice: MergeChoice = NO_CHOICE,
 ) -> MergeOutcome:
-    """Merge the work of a run into the files of the parent: all of it, or nothing."""
     run = context.run
     if run.environment.trees is None:
         return MergeOutcome(refusal="this session has no isolated workspaces")

@@ -10,8 +10,7 @@ from ..._core.runs import GitWork, Work, find_first_id
 from ..._projections.engine_text import format_value
 from ..run_context import RunContext
 
-_MAX_NAMED = 5
-"""Commits, staged files and git folders that the model reads by name."""
+_MAX_NAMED = 5  # commits, staged files and git folders that the model reads by name
 
 
 def collect_git_work(run: RunContext, run_id: str, work: Work) -> dict[str, GitWork]:
@@ -27,11 +26,7 @@ def collect_git_work(run: RunContext, run_id: str, work: Work) -> dict[str, GitW
 
 
 def describe_git_work(session: str, works: dict[str, GitWork]) -> Iterator[str]:
-    """Yield lines about work that is only in git, with the command that gets it back.
-
-    Arguments:
-        session: id of the session. works: see `collect_git_work`.
-    """
+    """Yield lines about work that is only in git, with the command that gets it back."""
     for run_id, work in works.items():
         command = f"The user gets them with `mudroom workspaces git {session[:8]}/{run_id}`."
         if work.only:
@@ -51,22 +46,14 @@ def _list(names: tuple[str, ...]) -> str:
     return f"{listed} and {more} more" if more > 0 else listed
 
 
-_MAX_CHILDREN = 8
-"""Children whose changes are compared with those of one child: the last ones."""
-
-_MAX_LISTED = 20
-"""Overlaps that the model reads."""
+_MAX_CHILDREN = 8  # whose changes are compared with those of one child: the last ones
+_MAX_LISTED = 20  # overlaps that the model reads
 
 
 def list_overlaps(
     run: RunContext, child: str, work: Work, conflicts: Sequence[MergeConflict]
 ) -> tuple[Overlap, ...]:
-    """Return the files that a child and an earlier one changed. The function blocks.
-
-    Arguments:
-        child: id of the run. work: its work.
-        conflicts: what could not be merged.
-    """
+    """Return the files that a child and an earlier one changed. The function blocks."""
     trees = run.environment.trees
     if trees is None:
         return ()
@@ -87,7 +74,6 @@ def list_overlaps(
 
 
 def describe_overlaps(run: RunContext, overlaps: Sequence[Overlap]) -> str:
-    """Return the overlaps as the parent's model reads them; "" if there are none."""
     if not overlaps:
         return ""
     briefs = {

@@ -15,8 +15,7 @@ from ..._core.listings import count_noun
 from ..._projections.engine_text import format_value, quote
 from ..._projections.safe_text import sanitize_line
 
-_MAX_LISTED = 20
-"""Conflicts that the child reads by name."""
+_MAX_LISTED = 20  # conflicts that the child reads by name
 
 _CONFLICT = """\
 [From mudroom, not from the user.] Your work is not merged. Since you began, the files of your \
@@ -45,7 +44,6 @@ _VERSIONS = {
 
 
 def make_return_prompt(merged: WorkMerged) -> str:
-    """Return the prompt of the run with which a child gets its work back."""
     if merged.state == "red":
         return _RED.format(check=quote(merged.check))
     lines = [_describe(merged, conflict) for conflict in merged.open_conflicts[:_MAX_LISTED]]
@@ -71,8 +69,7 @@ SIDES = {
 """The decisions, as the child reads them."""
 
 _START = "resolved:"
-_DECORATION = "-*•`'\"> \t"
-"""Characters around a line or a path that a model adds to format its report."""
+_DECORATION = "-*•`'\"> \t"  # what a model adds around a line or a path to format its report
 
 _MAX_NOTES = 10
 _MAX_LINE = 200
@@ -80,15 +77,10 @@ _MAX_LINE = 200
 
 
 class Resolutions(Struct, frozen=True):
-    """What a report decides.
+    """What a report decides."""
 
-    Arguments:
-        sides: "mine", "theirs" or "new" by path of an open conflict.
-        notes: why other lines decide nothing.
-    """
-
-    sides: dict[str, str] = {}
-    notes: tuple[str, ...] = ()
+    sides: dict[str, str] = {}  # "mine", "theirs" or "new" by path of an open conflict
+    notes: tuple[str, ...] = ()  # why other lines decide nothing
 
 
 def read_resolutions(
@@ -96,9 +88,7 @@ def read_resolutions(
 ) -> Resolutions:
     """Return what the report of a child decides about its conflicts.
 
-    Arguments:
-        began_with: the conflicts with which the run began.
-        still_open: those among them whose files it has not changed.
+    The files of those `still_open` are not changed since the run began.
     """
     if not began_with:
         return Resolutions()

@@ -73,7 +73,6 @@ async def _start_named(
 async def _start(
     context: CallContext, agent: Agent, arguments: TaskArguments, team: Team | None = None
 ) -> ChildRun | str:
-    """Start a child and return it, or return the reason why it does not start."""
     run = context.run
     model = resolve_model(run, agent, arguments)
     try:

@@ -58,10 +58,6 @@ class Team:
 
     A message is stored in the branch of the parent first. Then the run of the child at work gets
     it; if none works, its next run begins with all messages that the child has not read.
-
-    Attributes:
-        members: names of the children, and those that work.
-        shutdowns: requests to stop.
     """
 
     def __init__(self, run: RunContext) -> None:
@@ -118,7 +114,6 @@ class Team:
         self._claims.close()
 
     def list_open_work(self) -> list[str]:
-        """Return the ids of the runs below this one whose work is not merged."""
         parents = self._roster.list_conversation(self._run.run_id)
         return [
             run_id
@@ -129,8 +124,7 @@ class Team:
     def find_open_work(self, requested: str) -> str:
         """Return the id of the run whose work is not merged, "" without one.
 
-        Arguments:
-            requested: its id, that of the first run of the work, or the name of the child.
+        `requested` is its id, that of the first run of the work, or the name of the child.
         """
         teammate = self.members.find(requested)
         names = [requested, *(brief.run_id for brief in (teammate.briefs if teammate else ()))]
@@ -254,7 +248,6 @@ class Team:
         return ""
 
     def _list_notes(self, sender: Teammate | None, teammate: Teammate | None) -> list[str]:
-        """Return notes for a child that sends, and for the one that reads."""
         if sender is None or teammate is None:
             return []
         notes: list[str] = []
@@ -270,7 +263,6 @@ class Team:
         return notes
 
     async def _send_to_parent(self, request: TeamRequest) -> TeamReply:
-        """Send a message of a child to the run."""
         run = self._run
         sender = self._roster.get(request.sender)
         assert sender is not None
@@ -305,13 +297,10 @@ class Team:
         return ""
 
 
-SHUTDOWN_SECONDS = 60.0
-"""Time in which a child may answer a request to stop."""
+SHUTDOWN_SECONDS = 60.0  # in which a child may answer a request to stop
 
 
 class ShutdownRequests:
-    """The open requests to stop of one team."""
-
     def __init__(self, members: TeamMembers) -> None:
         self._members = members
         self._overdue: set[str] = set()
@@ -358,18 +347,14 @@ class ShutdownRequests:
             asyncio.get_running_loop().call_soon(self._members.wrap_up, teammate)
 
     def close(self) -> None:
-        """End all timers."""
         for timer in self._timers:
             timer.cancel()
 
 
 log = logging.getLogger("mudroom")
 
-POLL_SECONDS = 0.5
-"""Seconds between two looks at the board while a child is idle: other processes change it, too."""
-
-BOARD = "task board"
-"""Name of the sender of a message with a task."""
+POLL_SECONDS = 0.5  # between looks at the board while a child is idle: others change it, too
+BOARD = "task board"  # sender of a message with a task
 
 _UNUSED_CHECK = "the check of task #%d is not used: %s has no isolated workspace"
 
@@ -381,11 +366,7 @@ class TaskClaims:
     """The claims of the named children of one run whose agent says `claims`.
 
     A claim is a message to the child: its next run begins with the task. All methods but `close`
-    need the lock of the team.
-
-    Arguments:
-        begin: starts the next run of an idle child with a message.
-        look_with_lock: takes the lock of the team and calls `look`.
+    need the lock of the team, which `look_with_lock` takes.
     """
 
     def __init__(
@@ -425,7 +406,6 @@ class TaskClaims:
             self._polling = asyncio.create_task(self._poll())
 
     def close(self) -> None:
-        """End the polling of the board."""
         if self._polling and self._polling is not asyncio.current_task():
             self._polling.cancel()
 
@@ -501,11 +481,7 @@ def _describe(teammate: Teammate, task: BoardTask, blockers: list[BoardTask]) ->
 
 
 class NextRuns:
-    """Starter of the next runs of the named children of one run.
-
-    Arguments:
-        team: the team of the run; it handles the ends of the runs.
-    """
+    """Starter of the next runs of the named children of one run; the team handles their ends."""
 
     def __init__(self, members: TeamMembers, team: ChildTeam) -> None:
         self._members = members
@@ -526,10 +502,8 @@ class NextRuns:
     ) -> tuple[Brief, Grant]:
         """Return brief and budget of the next run of a child, which begins with messages.
 
-        Arguments:
-            call_id: the parent's call that sends the last message, if one does.
-
-        Raises ValueError if the budget does not suffice, or a hook refuses the run.
+        `call_id` is that of the parent's call that sends the last message, if one does. Raises
+        ValueError if the budget does not suffice, or a hook refuses the run.
         """
         run = self._run
         earlier = self._members.get_last_brief(teammate)
@@ -565,7 +539,6 @@ class NextRuns:
         return make_next_id(first, len(own) + 1)
 
     def start(self, brief: Brief, grant: Grant, first_run: str) -> None:
-        """Start a run in the background."""
         call = ToolCallBlock(brief.call_id, MESSAGE_TOOL, {}) if brief.call_id else None
         _, turn, position = split_run_id(brief.run_id)
         context = CallContext(self._run, call, position, turn)

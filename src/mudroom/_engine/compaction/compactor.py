@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._core.budgets import SHARED_LIMITS, Limit
@@ -39,15 +39,13 @@ from ..run_context import RunContext
 from .record_file import ConversationRecord, find_record_path
 from .summary import make_summary_brief, make_summary_id, request_summary
 
-MAX_FAILED_SUMMARIES = 3
-"""Summary runs without notes, after which a run starts no more."""
+MAX_FAILED_SUMMARIES = 3  # summary runs without notes, after which a run starts no more
 CROWDED_TURNS = 6
 MAX_CROWDED = 3
 """Compactions within CROWDED_TURNS turns, from which on none has notes."""
 _MIN_FREE = 0.25
 """Part of the window that a compaction must free, or the next after two in a row has no notes."""
-_MIN_GAIN = 0.05
-"""Part of the window that a compaction must free at least."""
+_MIN_GAIN = 0.05  # part of the window that a compaction must free at least
 
 
 async def compact(
@@ -61,10 +59,8 @@ async def compact(
 ) -> bool:
     """Compact the conversation. Return False if that would not make it smaller.
 
-    Arguments:
-        cause: see `Compacted`.
-        focus: what the notes must keep.
-        fraction: below 1 if an earlier compaction left too much.
+    `focus` is what the notes must keep. `fraction` is below 1 if an earlier compaction left too
+    much.
     """
     before = run.estimate_request_tokens()
     min_gain = thresholds.window * _MIN_GAIN
@@ -113,9 +109,7 @@ async def record_user_compaction(run: RunContext, notes: str, thresholds: Thresh
     """Record the compaction of a root run that the user started: the next run continues from it.
 
     It is stored with the end of the run: no process finds a compaction whose run may be stopped.
-
-    Arguments:
-        notes: the answer of the run.
+    `notes` is the answer of the run.
     """
     if any(event.cause == "user" for event in run.conversation.shortening.compactions):
         return  # by an earlier process
@@ -125,7 +119,6 @@ async def record_user_compaction(run: RunContext, notes: str, thresholds: Thresh
 
 
 def _remove_prompt(run: RunContext, messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages before the prompt of a run."""
     for index in range(len(messages) - 1, -1, -1):
         texts = (block.text for block in messages[index].content if isinstance(block, TextBlock))
         if run.brief.prompt in texts:
@@ -134,7 +127,6 @@ def _remove_prompt(run: RunContext, messages: Sequence[Message]) -> Sequence[Mes
 
 
 def apply_compaction(run: RunContext, event: Compacted) -> None:
-    """Continue the conversation of a run as an event says."""
     if event.cause != "user":  # that one is for the run that continues this one
         run.conversation.replace_messages(event.messages, event.after)
         run.conversation.shortening.awaits_hook = True
@@ -194,10 +186,8 @@ def may_request_notes(run: RunContext, thresholds: Thresholds, size: int) -> boo
     return len(crowded) < MAX_CROWDED - 1
 
 
-MAX_MESSAGE_TOKENS = 20_000
-"""Tokens of the user's messages that stay word for word."""
-MAX_TURN_TOKENS = 20_000
-"""Tokens of the last turns that stay."""
+MAX_MESSAGE_TOKENS = 20_000  # of the user's messages that stay word for word
+MAX_TURN_TOKENS = 20_000  # of the last turns that stay
 MAX_NOTE_TOKENS = 4_000
 
 _MAX_RULES = 100
@@ -226,8 +216,6 @@ class Sizes(Struct, frozen=True):
 
 
 class NewContext(Struct, frozen=True):
-    """The new conversation. `parts`: see `Compacted`."""
-
     messages: tuple[Message, ...]
     parts: dict[str, int]
 
@@ -251,9 +239,7 @@ def build_new_context(
 ) -> NewContext:
     """Return the conversation of a run after a compaction.
 
-    Arguments:
-        notes: of a summary run; "" for none.
-        messages: the conversation so far; its last turns stay.
+    `notes` is "" without a summary run. The last turns of `messages` stay.
     """
     turns = select_last_turns(messages, sizes.turns)
     sent_again = _collect_texts([*turns, UserMessage(tuple(run.conversation.queued))])
@@ -372,7 +358,6 @@ def _list_hidden_rules(user_texts: Iterable[str], kept: Iterable[str]) -> list[s
 
 
 def _format_all_facts(run: RunContext, facts: ConversationFacts, max_tokens: int) -> str:
-    """Return the recorded facts, the state of the run, and the whole results that stay."""
     rows = [format_facts(facts), _format_state(run)]
     text = cut_text("\n".join(filter(None, rows)), max_tokens)
     left = (max_tokens - estimate_tokens(text)) * CHARACTERS_PER_TOKEN
@@ -411,49 +396,27 @@ _TASK_LENGTH = 300
 
 
 class ConversationFacts(Struct):
-    """Facts about a conversation's runs; each list is in the order of the events.
+    """Facts about a conversation's runs; each list is in the order of the events."""
 
-    Attributes:
-        task: prompt of the run, if it is a child.
-        earlier_tasks: prompts of the earlier runs of a named child.
-        user_texts: prompts and messages of the user.
-        read, changed: files, each with the last turn in which that happened ("1.8").
-        failed_commands: commands whose last call failed, with the last line of the output.
-        decisions: calls that the user or a rule allowed or refused.
-        children: child runs with their briefs, and their reports if they ended.
-        commands: background commands that work, by id.
-        unread: messages that wait for the next request.
-        todo: the last todo list.
-        claims: tasks on the board that the runs work on, by id.
-        kept_results: whole results of tools that keep them, such as skills, by call.
-    """
-
-    task: str = ""
-    earlier_tasks: list[str] = field(default_factory=list[str])
-    user_texts: list[str] = field(default_factory=list[str])
-    read: dict[str, str] = field(default_factory=dict[str, str])
-    changed: dict[str, str] = field(default_factory=dict[str, str])
-    failed_commands: dict[str, str] = field(default_factory=dict[str, str])
-    decisions: dict[str, str] = field(default_factory=dict[str, str])
-    children: dict[str, tuple[Brief, Report | None]] = field(
-        default_factory=dict[str, "tuple[Brief, Report | None]"]
-    )
-    commands: dict[str, str] = field(default_factory=dict[str, str])
-    unread: dict[str, str] = field(default_factory=dict[str, str])
+    task: str = ""  # prompt of the run, if it is a child
+    earlier_tasks: list[str] = []  # prompts of the earlier runs of a named child
+    user_texts: list[str] = []
+    read: dict[str, str] = {}  # last turn by file ("1.8")
+    changed: dict[str, str] = {}  # likewise
+    failed_commands: dict[str, str] = {}  # last line of the output, by command
+    decisions: dict[str, str] = {}  # of the user or a rule, about calls
+    children: dict[str, tuple[Brief, Report | None]] = {}
+    commands: dict[str, str] = {}  # that work in the background, by id
+    unread: dict[str, str] = {}  # messages that wait for the next request
     todo: str = ""
-    claims: dict[int, str] = field(default_factory=dict[int, str])
-    kept_results: dict[str, str] = field(default_factory=dict[str, str])
+    claims: dict[int, str] = {}  # tasks on the board, by id
+    kept_results: dict[str, str] = {}  # of tools that keep them whole, such as skills, by call
 
 
 def collect_facts(
     events: Iterable[StoredEvent], runs: Collection[str], kept_tools: Collection[str]
 ) -> ConversationFacts:
-    """Collect the facts about the runs of one conversation.
-
-    Arguments:
-        runs: ids of the runs.
-        kept_tools: names of the tools whose results stay whole.
-    """
+    """Collect the facts about the runs of one conversation. Results of `kept_tools` stay whole."""
     facts = ConversationFacts()
     calls: dict[tuple[str, str], ToolCallStarted] = {}
     for event in events:

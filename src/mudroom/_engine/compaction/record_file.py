@@ -36,11 +36,9 @@ def find_record_path(run: RunContext) -> str:
 class ConversationRecord:
     """The recorded events of a run's conversation. Each call reads those that are new.
 
-    A session may have many events of other runs, so nothing is read twice.
-
-    Attributes:
-        runs: ids of the runs of the conversation, oldest first.
-        events: events of these runs, and the starts and ends of all runs.
+    A session may have many events of other runs, so nothing is read twice. `events` are those of
+    the runs of the conversation, which are listed oldest first, and the starts and ends of all
+    runs.
     """
 
     def __init__(self, run: RunContext) -> None:
@@ -55,7 +53,6 @@ class ConversationRecord:
         return rebuild_context(self._run, self.events)
 
     async def write_file(self) -> None:
-        """Write the whole conversation so far to the file."""
         await self._read()
         runs = set(self.runs)
         events = [event for event in self.events if event.run in runs]

@@ -35,10 +35,8 @@ from .compactor import (
 from .record_file import ConversationRecord, find_record_path
 from .summary import make_summary_brief, request_summary
 
-MAX_OVERFLOWS = 3
-"""Refusals of one request as too long, after which the run ends."""
-_FRACTIONS = (1.0, 1.0, 0.5, 0.2)
-"""Sizes of the parts of a compaction, by the number of refusals."""
+MAX_OVERFLOWS = 3  # refusals of one request as too long, after which the run ends
+_FRACTIONS = (1.0, 1.0, 0.5, 0.2)  # sizes of the parts of a compaction, by the number of refusals
 _REMEDY = "Use a model with a larger context window, or fewer tools and shorter instructions."
 
 
@@ -57,7 +55,6 @@ async def shorten_conversation(run: RunContext) -> None:
 
 
 async def reopen_request(run: RunContext, error: ContextOverflow) -> None:
-    """Take back a request that was refused as too long."""
     size = run.estimate_request_tokens()
     run.meter.add_turns(-1)
     run.go_to_turn(run.turn.number - 1)
@@ -107,7 +104,6 @@ async def _shorten(run: RunContext) -> bool:
 
 
 async def record_compaction(run: RunContext, notes: str) -> None:
-    """Record the compaction that the user asked for."""
     if run.services.recorded_edits is not None:
         await _repeat_edits(run)
         return
@@ -116,7 +112,6 @@ async def record_compaction(run: RunContext, notes: str) -> None:
 
 
 async def _repeat_edits(run: RunContext) -> bool:
-    """Apply the edits that the record of a replay has here."""
     recorded_edits = run.services.recorded_edits
     assert recorded_edits is not None
     edits = await recorded_edits(
@@ -148,16 +143,12 @@ def apply_edit(
         apply_clearing(run, event, messages)
 
 
-KEPT_TURNS = 3
-"""Turns at the end whose results and arguments stay."""
-KEPT_ERROR_TURNS = 10
-"""Turns at the end in which errors stay."""
-MAX_KEPT_TOKENS = 40_000
-"""Tokens of the newest calls and results that stay."""
+KEPT_TURNS = 3  # at the end, whose results and arguments stay
+KEPT_ERROR_TURNS = 10  # at the end, in which errors stay
+MAX_KEPT_TOKENS = 40_000  # of the newest calls and results that stay
 MIN_CLEARED_TOKENS = 20_000
 """Tokens that are cleared at once, because the provider's cache holds only an equal beginning."""
-MIN_LENGTH = 200
-"""Characters from which a result is cleared."""
+MIN_LENGTH = 200  # characters from which a result is cleared
 
 CLEARED = "[cleared to save space: "
 _CLEARED_TEXT = CLEARED + "{title}. The whole result is in {path}; search it for {call_id}]"
@@ -165,22 +156,15 @@ _CUT_TEXT = "\n[… cut to save space: the whole result is in {path}; search it 
 
 
 class _Part(Struct, frozen=True):
-    """A result or a call in the conversation.
-
-    Arguments:
-        age: turns since then.
-        newer_tokens: those of the parts from this one on.
-        is_repeated: true if a later call of a pure tool has the same arguments.
-    """
+    """A result or a call in the conversation."""
 
     block: ToolResultBlock | ToolCallBlock
-    age: int
-    newer_tokens: int
-    is_repeated: bool = False
+    age: int  # in turns
+    newer_tokens: int  # those of the parts from this one on
+    is_repeated: bool = False  # a later call of a pure tool has the same arguments
 
     @property
     def tokens(self) -> int:
-        """About how many tokens the part has."""
         return estimate_block_tokens([self.block])
 
 
@@ -208,7 +192,6 @@ async def clear_old_results(
 def _make_edit(
     run: RunContext, parts: Iterable[_Part], calls: Mapping[str, ToolCallBlock], path: str
 ) -> ResultsCleared:
-    """Return the event that clears parts. `calls`: by id."""
     texts: dict[str, str] = {}
     arguments: dict[str, dict[str, Any]] = {}
     tokens = 0
@@ -269,7 +252,6 @@ def apply_clearing(run: RunContext, event: ResultsCleared, messages: Iterable[Me
 
 
 def find_calls(messages: Iterable[Message]) -> dict[str, ToolCallBlock]:
-    """Return the tool calls in messages by id."""
     return {
         call.id: call
         for message in messages
@@ -297,7 +279,6 @@ def _list_clearable(
 
 
 def _is_clearable(block: ToolResultBlock, age: int, tools: Mapping[str, Tool]) -> bool:
-    """Return whether an old result may be cleared."""
     tool = tools.get(block.name)
     keeps = tool is not None and tool.keeps_results
     is_late_error = block.error and age < KEPT_ERROR_TURNS
@@ -349,10 +330,8 @@ def _describe(call: ToolCallBlock | None, block: ToolResultBlock, tools: Mapping
     return f"{describe_call(call, make_call_title(arguments, tool))}, {size}"
 
 
-MAX_LENGTH = 2_000
-"""Characters from which a text in the arguments is cut."""
-_KEPT_LENGTH = 500
-"""Characters of head and tail that stay."""
+MAX_LENGTH = 2_000  # characters from which a text in the arguments is cut
+_KEPT_LENGTH = 500  # characters of head and tail that stay
 _CUT = "[… {length:,} characters were cut to save space; the call had the whole text …]"
 
 

@@ -29,17 +29,12 @@ SUMMARY_PROMPT = (
 A model that follows rules recognises by it that a summary of the conversation is wanted.
 """
 
-RUN_TITLE = "conversation summary"
-"""Title of the run on screens."""
+RUN_TITLE = "conversation summary"  # on screens
 
 _SUMMARY_SECONDS = 300.0
 
 
 def make_summary_prompt(focus: str) -> str:
-    """Return the prompt of a summary run.
-
-    `focus`: what the summary must keep, in the user's words.
-    """
     focus = focus.strip()
     return f"{SUMMARY_PROMPT}\nAbove all keep: {focus}" if focus else SUMMARY_PROMPT
 
@@ -52,11 +47,7 @@ def make_summary_id(run_id: str, turn: int, number: int) -> str:
 def make_summary_brief(
     run: RunContext, run_id: str, focus: str, messages: Iterable[Message]
 ) -> Brief:
-    """Return the brief of a summary run: the conversation as it would be sent, and the prompt.
-
-    Arguments:
-        messages: those sent so far.
-    """
+    """Return the brief of a summary run: the conversation as it would be sent, and the prompt."""
     conversation = run.conversation
     history = list(messages)
     if conversation.queued:

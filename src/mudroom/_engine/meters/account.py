@@ -11,11 +11,7 @@ from ..._core.messages import Usage
 
 
 class Account:
-    """One limit of a run, or of a session, and of everything below it.
-
-    Arguments:
-        limit: tokens or US dollars.
-        maximum: amount of the limit.
+    """One limit of a run, or of a session, and of everything below it, in tokens or US dollars.
 
     Attributes:
         spent: what answers have cost so far.
@@ -35,7 +31,6 @@ class Account:
 
     @property
     def is_busy(self) -> bool:
-        """True while a request is under way."""
         return self._requests > 0
 
     @property
@@ -50,16 +45,13 @@ class Account:
 
     @property
     def state(self) -> LimitState:
-        """The limit and the amount spent of it."""
         return LimitState(self.limit, self.maximum, self.spent)
 
     def hold(self, amount: float) -> None:
-        """Hold what a request costs at most."""
         self._requests += 1
         self.requested += amount
 
     def release(self, amount: float) -> None:
-        """Release the amount held for a request."""
         self._requests -= 1
         # No rounding error remains when no request is under way.
         self.requested = self.requested - amount if self._requests else 0
@@ -70,58 +62,35 @@ def compute_cost(limit: Limit, usage: Usage, usd: float | None) -> float:
     return (usd or 0.0) if limit is Limit.USD else getattr(usage, limit)
 
 
-LONGEST_ANSWER = 32_000
-"""Maximum tokens of an answer in a plan, where neither agent nor session sets a maximum."""
-
-
-LONGEST_CHILD_ANSWER = 8_000
-"""The same for a child, until one of its answers was cut off."""
+LONGEST_ANSWER = 32_000  # tokens in a plan, where neither agent nor session sets a maximum
+LONGEST_CHILD_ANSWER = 8_000  # the same for a child, until one of its answers was cut off
 
 
 class RequestPlan(Struct, frozen=True):
-    """Amounts that a model request will spend.
+    """Amounts that a model request will spend."""
 
-    Arguments:
-        minimum: amounts without the answer, estimated from below.
-        maximum: amounts without the answer, estimated from above.
-        prices: amounts of one token of the answer.
-        min_answer: tokens that the answer may always have.
-        max_answer: tokens that the answer may have where enough is left.
-        is_summary: true for the summary at the end of a run.
-        is_child: true for a run that others may work beside.
-        size: tokens of the request, estimated from above.
-    """
-
-    minimum: Mapping[Limit, float]
-    maximum: Mapping[Limit, float]
-    prices: Mapping[Limit, float]
-    min_answer: int
-    max_answer: int = LONGEST_ANSWER
+    minimum: Mapping[Limit, float]  # without the answer, estimated from below
+    maximum: Mapping[Limit, float]  # the same, estimated from above
+    prices: Mapping[Limit, float]  # of one token of the answer
+    min_answer: int  # tokens that the answer may always have
+    max_answer: int = LONGEST_ANSWER  # tokens where enough is left
     is_summary: bool = False
-    is_child: bool = False
-    size: int = 0
+    is_child: bool = False  # others may work beside the run
+    size: int = 0  # tokens of the request, estimated from above
 
     def compute_sent(self, tokens: int) -> dict[Limit, float]:
-        """Return the amounts of this number of tokens in a request."""
         return {
             limit: amount * tokens / max(1, self.size) for limit, amount in self.maximum.items()
         }
 
 
 class Admission(Struct, frozen=True):
-    """Permit or refusal of a request by limits in another process.
+    """Permit or refusal of a request by limits in another process."""
 
-    Arguments:
-        number: id of the request in the channel between the processes.
-        max_tokens: maximum tokens of the answer; None: no limit counts them.
-        cut_by: the limit that allows no longer answer.
-        refusal: the limit that does not allow the request.
-    """
-
-    number: int = 0
-    max_tokens: int | None = None
-    cut_by: LimitState | None = None
-    refusal: LimitState | None = None
+    number: int = 0  # id of the request in the channel between the processes
+    max_tokens: int | None = None  # of the answer; None: no limit counts them
+    cut_by: LimitState | None = None  # the limit that allows no longer answer
+    refusal: LimitState | None = None  # the limit that does not allow the request
 
 
 class Permit:
@@ -130,12 +99,9 @@ class Permit:
     Arguments:
         holds: accounts, and the maximum amounts of the request that they hold.
         on_end: called at the end; None for a request of the past.
+        max_tokens, cut_by: see `Admission`.
         turns: turns that the meters have counted for the request.
         take_back: removes the turn or the summary that the meters have counted.
-
-    Attributes:
-        max_tokens: maximum tokens of the answer; None: no limit counts them.
-        cut_by: the limit that allows no longer answer.
     """
 
     def __init__(

@@ -15,10 +15,8 @@ from ...errors import BudgetExceeded
 from .account import Account, Admission, Permit, RequestPlan, compute_cost
 from .pool import Member, Pool
 
-WARNING_FRACTION = 0.9
-"""Used fraction of a limit at which a note warns the run."""
-_orders = count()
-"""Numbers of meters in the order in which they were opened."""
+WARNING_FRACTION = 0.9  # used fraction of a limit at which a note warns the run
+_orders = count()  # of the meters, as they are opened
 
 NEAR_LIMIT = (
     "You have used 90 % of your {limit}. Come to an end: finish what matters most, then report."
@@ -28,13 +26,12 @@ NEAR_LIMIT = (
 class Meter:
     """Tokens, money, turns and children of one run.
 
-    Tokens, money and children are added to every ancestor, too, so a limit of an ancestor holds
-    for all runs below it. The amounts granted to a child stay reserved in its ancestors until
+    Tokens, money and children are added to every ancestor, too, so a limit of an ancestor holds for
+    all runs below it. The amounts granted to a child stay reserved in its ancestors until
     `release`.
 
     Attributes:
         accounts: the limits of tokens and money of this run; they hold for the runs below it, too.
-        pool: the runs that share these limits.
         estimate: tokens and price of answers that were cut off, of this run and the runs below it.
         member: what the pools of this run and of those above it know of the run.
         permit: the last request of this run, if a limit holds for it.
@@ -82,7 +79,6 @@ class Meter:
         self.set_limits(budget)
 
     def set_limits(self, budget: Budget) -> None:
-        """Replace the limits of the run."""
         self._change_granted(-1)
         before = self.accounts
         self.budget = budget
@@ -124,14 +120,10 @@ class Meter:
             self.member.waits -= 1
 
     def allocate(self, requested: Budget, seconds: float = 0.0) -> Meter:
-        """Return a meter for a child and reserve the amounts that it requests.
+        """Return a meter for a child of a run of that age, and reserve what it requests.
 
-        It counts in the meters of this process; see `Meters.allocate`.
-
-        Arguments:
-            seconds: age of this run.
-
-        Raises BudgetExceeded that names the limit that does not suffice.
+        It counts in the meters of this process; see `Meters.allocate`. Raises BudgetExceeded that
+        names the limit that does not suffice.
         """
         self.check_children()
         if self.has_shared_limits:
@@ -248,9 +240,8 @@ class Meter:
     ) -> None:
         """Add what descendants spent, here and to every ancestor.
 
-        Arguments:
-            usd: US dollars, None if the price is unknown.
-            estimate: tokens and price of answers that were cut off.
+        `usd` is None if the price is unknown. `estimate` has tokens and price of answers that were
+        cut off.
         """
         self.descendant_usage += usage
         self.children += children
@@ -301,7 +292,6 @@ class Meter:
             self.parent.set_paused(paused)
 
     def find_time_below(self) -> SharedTime | None:
-        """Return the time that the runs below have, None without a limit."""
         return self.timer.find_time_below() if self.timer is not None else None
 
     def find_time_above(self) -> SharedTime | None:
@@ -311,7 +301,6 @@ class Meter:
         return self.parent.find_time_below()
 
     def learn_seconds(self, seconds: float) -> None:
-        """Note how long an answer of a run directly below took."""
         if self.timer is not None:
             self.timer.learn_below(seconds)
 
@@ -391,97 +380,67 @@ class Meter:
                 raise BudgetExceeded(f"the budget of {maximum} children is used up")
 
     def add_children(self, count: int) -> None:
-        """Count children in the meters of this process."""
         for meter in self.walk_up():
             meter.children += count
 
 
 def is_used(spent: float, maximum: float, fraction: float) -> bool:
-    """Return whether this fraction of a limit is used."""
     return spent >= maximum * fraction
 
 
 class SharedTime(Struct, frozen=True):
-    """The time that a run, or a session, leaves to the runs below it.
+    """The time that a run, or a session, leaves to the runs below it."""
 
-    Arguments:
-        seconds: until they must have ended; negative when it is over.
-        holds_ending: true if the last turn of each must fit into that time; below a session it
-            follows.
-        answer: seconds that an answer of these runs is expected to take; None while none arrived.
-    """
-
-    seconds: float
-    holds_ending: bool = True
-    answer: float | None = None
+    seconds: float  # until they must have ended; negative when it is over
+    holds_ending: bool = True  # the last turn must fit into that time; below a session it follows
+    answer: float | None = None  # seconds expected of their answers; None while none arrived
 
 
 class MeterTimer(Protocol):
     """The clock of the run of a meter; see `RunTimer`."""
 
-    def set_paused(self, paused: bool) -> None:
-        """Stop or restart the clock; calls nest."""
-        ...
+    def set_paused(self, paused: bool) -> None: ...
 
-    def find_time_below(self) -> SharedTime | None:
-        """Return the time that the runs below have, None without a limit."""
-        ...
+    def find_time_below(self) -> SharedTime | None: ...
 
-    def learn_below(self, seconds: float) -> None:
-        """Note how long an answer of a run below took."""
-        ...
+    def learn_below(self, seconds: float) -> None: ...
 
 
 class ParentMeter(Protocol):
-    """The meters above a run, where they are in another process."""
+    """The meters above a run, where they are in another process; see `Meter`."""
 
-    def add_child_turns(self, count: int) -> None:
-        """Count turns of a run directly below."""
-        ...
+    def add_child_turns(self, count: int) -> None: ...
 
     def add_usage(
         self, usage: Usage, usd: float | None, children: int = 0, estimate: Usage = NO_USAGE
-    ) -> None:
-        """Add what a descendant spent; see `Meter.add_usage`."""
-        ...
+    ) -> None: ...
 
-    def find_shared_limit(self, fraction: float) -> LimitState | None:
-        """Return the first shared limit, here or above, of which this fraction is used."""
-        ...
+    def find_shared_limit(self, fraction: float) -> LimitState | None: ...
 
     @property
     def has_shared_limits(self) -> bool:
         """True if there are shared limits, here or above; it does not change while runs work."""
         ...
 
-    def compute_amount_left(self, limit: Limit) -> float | None:
-        """Return the unspent amount of a shared limit, here and above; None without a limit."""
-        ...
+    def compute_amount_left(self, limit: Limit) -> float | None: ...
 
     async def add_child(self) -> None:
         """Count a child that starts. Raise BudgetExceeded if no further one may start."""
         ...
 
-    def set_paused(self, paused: bool) -> None:
-        """Stop or restart the clocks, here and above."""
-        ...
+    def set_paused(self, paused: bool) -> None: ...
 
-    def find_time_below(self) -> SharedTime | None:
-        """Return the time that the runs below have, None without a limit."""
-        ...
+    def find_time_below(self) -> SharedTime | None: ...
 
-    def learn_seconds(self, seconds: float) -> None:
-        """Note how long an answer of a run directly below took."""
-        ...
+    def learn_seconds(self, seconds: float) -> None: ...
 
     async def admit(self, plan: RequestPlan, *, is_own: bool) -> Admission:
         """Wait until the limits above allow a request, and count its turn; see `RequestGate`.
 
-        Arguments:
-            is_own: true for a request of the run directly below.
+        `is_own`: the request is of the run directly below.
         """
         ...
 
     def end_request(self, number: int) -> None:
-        """End a request. `number`: that of its admission."""
+        """End the request whose admission has this number."""
         ...

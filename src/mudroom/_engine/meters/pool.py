@@ -17,30 +17,14 @@ from .account import Account
 if TYPE_CHECKING:
     from .account import RequestPlan
 
-EXPECTED_TURNS = 3
-"""Requests that a run is expected to make while no run of the pool has finished."""
-
-EXPECTED_ANSWER = 500
-"""Tokens that an answer is expected to have while the pool has seen none."""
-
-LONGEST_SUMMARY = 1_024
-"""Tokens that are held for the summary of a run, so that it can say something."""
-
-SHORTEST_SUMMARY = 256
-"""Tokens that are held for the summary of a run where answers are short."""
-
-SMALLEST_RATIO = 0.25
-"""Smallest part of an estimate that is held for a first request: some prompts are larger."""
-
-IDLE_SECONDS = 15.0
-"""Seconds for which a run that executes tools, and asks for nothing, goes before others."""
-
-SURPRISE = 1.25
-"""Factor by which a request costs more than expected where all expectations are corrected."""
-
-LARGEST_ENDING = 0.25
-"""Largest part of a limit that is held for the last turn of one run."""
-
+EXPECTED_TURNS = 3  # of a run, while no run of the pool has finished
+EXPECTED_ANSWER = 500  # tokens of an answer, while the pool has seen none
+LONGEST_SUMMARY = 1_024  # tokens held for the summary of a run, so that it can say something
+SHORTEST_SUMMARY = 256  # the same where answers are short
+SMALLEST_RATIO = 0.25  # of an estimate that is held for a first request: some prompts are larger
+IDLE_SECONDS = 15.0  # for which a run that executes tools, and asks for nothing, goes before others
+SURPRISE = 1.25  # factor of unexpected costs, from which all expectations are corrected
+LARGEST_ENDING = 0.25  # part of a limit that is held for the last turn of one run
 
 PATIENCE = 3
 """Times that the requests which an older run may still make are counted, while none has finished.
@@ -51,44 +35,26 @@ ones need to finish.
 
 
 class AnsweredRequest(Struct, frozen=True):
-    """The last request of a run that was answered.
+    """The last request of a run that was answered."""
 
-    Arguments:
-        costs: its amounts by limit. sent: the same without the answer.
-        size: its tokens, estimated from above before it was sent.
-        is_cached: true if the provider read from its cache, or wrote to it.
-    """
-
-    costs: Mapping[Limit, float]
-    sent: Mapping[Limit, float]
-    size: int
-    is_cached: bool
+    costs: Mapping[Limit, float]  # by limit
+    sent: Mapping[Limit, float]  # the same without the answer
+    size: int  # in tokens, estimated from above before it was sent
+    is_cached: bool  # the provider read from its cache, or wrote to it
 
 
 class Member(Struct):
-    """A run as seen by the pools whose limits apply to it.
+    """A run as seen by the pools whose limits apply to it."""
 
-    Arguments:
-        order: older runs have smaller numbers.
-        waits: more than 0 while the run waits for other runs, or for the user: it asks for nothing.
-        is_elsewhere: true if another process executes the run.
-        last: its last request that was answered, if a limit holds for it.
-        on_free: called when the run needs less of the limits than it seemed.
-        is_part: true for a summary run: it takes the place of the run that needs it.
-        is_asking: true while a request of the run waits for a limit.
-        has_goal: true once the run has reached its goal: others may need as many requests.
-        idle_since: time of the event loop at which its last request ended.
-    """
-
-    order: int
-    waits: int = 0
-    is_elsewhere: bool = False
-    last: AnsweredRequest | None = None
-    on_free: Callable[[], None] | None = None
-    is_part: bool = False
-    is_asking: bool = False
-    has_goal: bool = False
-    idle_since: float = 0.0
+    order: int  # older runs have smaller numbers
+    waits: int = 0  # more than 0 while it waits for other runs or the user, and asks for nothing
+    is_elsewhere: bool = False  # another process executes the run
+    last: AnsweredRequest | None = None  # if a limit holds for it
+    on_free: Callable[[], None] | None = None  # called when the run needs less than it seemed
+    is_part: bool = False  # a summary run, which takes the place of the run that needs it
+    is_asking: bool = False  # while a request of the run waits for a limit
+    has_goal: bool = False  # others may need as many requests as this run, which reached its goal
+    idle_since: float = 0.0  # time of the event loop at which its last request ended
 
     def start_wait(self) -> None:
         """Count one more wait, and let others use what the run was expected to need."""
@@ -109,15 +75,13 @@ class Member(Struct):
     def expect_sent(self, limit: Limit, most: float, size: int) -> float:
         """Return what a request takes without its answer, by what the provider counted last.
 
-        Arguments:
-            most: the wide bound, which holds while nothing is known. size: tokens by that bound.
+        The wide bound `most`, of `size` tokens, holds while nothing is known.
         """
         if self.last is None or not self.last.size:
             return most
         return min(most, self.last.sent[limit] * max(1, size / self.last.size))
 
     def free(self) -> None:
-        """Release what the ended run reserved."""
         on_free, self.on_free = self.on_free, None
         if on_free is not None:
             on_free()
@@ -129,29 +93,18 @@ class PoolRun(Protocol):
     member: Member
     turns: int
 
-    def walk_up(self) -> Iterator[PoolRun]:
-        """Yield the run itself and those above it."""
-        ...
+    def walk_up(self) -> Iterator[PoolRun]: ...
 
 
 class Forecast(Struct):
-    """What a run that has begun is expected to spend until it ends.
+    """What a run that has begun is expected to spend until it ends."""
 
-    Arguments:
-        current: its request under way; empty while there is none.
-        rest: the requests that are expected to follow.
-        ending: the last turn, in which the run gives its summary.
-        size: tokens of its request under way, estimated from above; 0 while there is none.
-        summary: what the tokens of the summary cost, without the request for it.
-        prices: what a token of an answer costs.
-    """
-
-    current: Mapping[Limit, float] = {}
-    rest: Mapping[Limit, float] = {}
-    ending: Mapping[Limit, float] = {}
-    size: int = 0
-    summary: Mapping[Limit, float] = {}
-    prices: Mapping[Limit, float] = {}
+    current: Mapping[Limit, float] = {}  # its request under way; empty while there is none
+    rest: Mapping[Limit, float] = {}  # the requests that are expected to follow
+    ending: Mapping[Limit, float] = {}  # the last turn, in which the run gives its summary
+    size: int = 0  # tokens of its request under way, estimated from above; 0 while there is none
+    summary: Mapping[Limit, float] = {}  # the tokens of the summary, without the request for it
+    prices: Mapping[Limit, float] = {}  # of a token of an answer
 
     def sum_all(self, limit: Limit) -> float:
         """Return what the run is expected to spend of a limit, its last turn included."""
@@ -170,7 +123,6 @@ class Pool:
     Attributes:
         runs: what each run is expected to spend.
         longest_answer: tokens of the longest answer so far; 0 before the first.
-        accounts: the limits that the runs share.
     """
 
     __slots__ = (
@@ -239,7 +191,6 @@ class Pool:
         self.set_forecast(run, self._expect(forecast, costs, sent))
 
     def _is_surprising(self, costs: Mapping[Limit, float], forecast: Forecast) -> bool:
-        """Return whether a first request has cost clearly more than was expected."""
         return any(
             amount > SURPRISE * forecast.current.get(limit, amount)
             for limit, amount in costs.items()
@@ -268,7 +219,6 @@ class Pool:
             self.set_forecast(run, replace(forecast, current={}, size=0))
 
     def close_run(self, run: PoolRun) -> None:
-        """Release the amounts held for a run that has ended."""
         if run not in self.runs:
             return
         self._add_sums(run, -1)
@@ -297,8 +247,7 @@ class Pool:
         Older runs go before one that has begun, all runs that have begun before a new one. A run
         that waits for others has no precedence: it may wait for this one.
 
-        Arguments:
-            forecast: of the run, with the request that asks. left: what remains of the limit.
+        `forecast` is that of the run, with the request that asks; `left` remains of the limit.
 
         For example, each of two runs expects 1,000 tokens for its request (`current`), 2,000 for
         those that follow (`rest`) and 500 for its last turn (`ending`). To go ahead,
@@ -325,7 +274,6 @@ class Pool:
         return needed + self.sum_endings(limit, run) + work <= left
 
     def has_earlier(self, run: PoolRun) -> bool:
-        """Return whether a run that goes before this one works."""
         return any(True for _ in self._list_earlier(run))
 
     def _list_earlier(self, run: PoolRun) -> Iterator[Forecast]:
@@ -350,8 +298,7 @@ class Pool:
     ) -> Forecast:
         """Estimate what a run will spend: on its next request, on those after it, on its end.
 
-        Arguments:
-            ratio: see `size_ratio`; 1 for a request whose size the provider has told.
+        `ratio` is `size_ratio`, or 1 for a request whose size the provider has told.
         """
         answer = self._output_tokens // self._answers if self._answers else EXPECTED_ANSWER
         words = LONGEST_SUMMARY
@@ -397,7 +344,6 @@ class Pool:
         return amount if account is None else min(amount, LARGEST_ENDING * account.maximum)
 
     def _expect_turns(self) -> int:
-        """Return how many requests a run makes, by those that have finished."""
         if self._finished:
             return ceil(self._finished_turns / self._finished)
         return max(EXPECTED_TURNS, self._most_turns + 1)

@@ -1,26 +1,19 @@
-"""The meters of a session and its running runs, and the gate for requests that they allow."""
+"""The meters of the running runs of a session, and the gate for requests that they allow."""
 
 from __future__ import annotations
 
 import asyncio
 from bisect import insort
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from ..._core.budgets import SHARED_LIMITS, Budget, Grant, Limit, LimitState, choose_smaller
-from ..._core.messages import Usage
-from ..._core.ports import Clock
+from ..._core.budgets import Budget, Grant, Limit, LimitState
 from .account import Account, Permit, RequestPlan
 from .meter import Meter, ParentMeter
 from .pool import EXPECTED_ANSWER, IDLE_SECONDS, LONGEST_SUMMARY, Forecast, Pool
-from .run_timer import RunTimer
-
-if TYPE_CHECKING:
-    from ..._projections.open_events import OpenEvents
 
 SHARES = 32
 """Least number of parts of a limit's rest; an answer beside others may be as long as one part.
@@ -28,8 +21,7 @@ SHARES = 32
 There are two parts for each run where more runs share the limit.
 """
 
-SHORTEST_ANSWER = 512
-"""Tokens that an answer may have at least where runs share a limit, before any is known."""
+SHORTEST_ANSWER = 512  # tokens where runs share a limit, before any answer is known
 
 
 class RequestGate:
@@ -77,11 +69,7 @@ class RequestGate:
     async def admit(
         self, meter: Meter, plan: RequestPlan, *, is_own: bool = True
     ) -> Permit | LimitState:
-        """Wait until the meters of this process allow a request.
-
-        Arguments:
-            is_own: false for a request of a run below the run of the meter.
-        """
+        """Wait until the meters of this process allow a request of a run, or of one below it."""
         request = _WaitingRequest(self, meter, plan, is_own)
         blocked = {
             each
@@ -92,7 +80,7 @@ class RequestGate:
         decision = request.decide(blocked)
         if decision is not None:
             return decision
-        insort(self._waiting, request, key=_get_rank)
+        insort(self._waiting, request, key=attrgetter("rank"))
         meter.member.is_asking = True
         # What others wait for is not always known: look again from time to time.
         self._look_again_later()
@@ -143,8 +131,7 @@ class RequestGate:
 class _Room(Struct):
     """Place for a request in one account.
 
-    Arguments:
-        grant: what the account has granted to the run; None if the run shares its limit.
+    `grant` is what the account has granted to the run, None if the run shares its limit.
     """
 
     meter: Meter
@@ -153,17 +140,14 @@ class _Room(Struct):
 
     @property
     def pool(self) -> Pool:
-        """The runs that share the account."""
         assert self.meter.pool is not None
         return self.meter.pool
 
 
 class _WaitingRequest:
-    """A request of a run that has no permit yet.
+    """A request of a run that has no permit yet. Requests with a lower rank go first.
 
-    Attributes:
-        rank: requests with a lower one go first.
-        blocked_by: meters whose runs this one waits for.
+    `blocked_by` are the meters whose runs this one waits for.
     """
 
     def __init__(self, gate: RequestGate, meter: Meter, plan: RequestPlan, is_own: bool) -> None:
@@ -184,8 +168,7 @@ class _WaitingRequest:
     def decide(self, blocked: set[Meter]) -> Permit | LimitState | None:
         """Return a permit, or the limit that refuses the request; None if it must wait.
 
-        Arguments:
-            blocked: meters whose runs earlier requests wait for; those of this one are added.
+        `blocked` are the meters whose runs earlier requests wait for; those of this one are added.
         """
         # A last turn is needed when a limit is used up: it only has to fit.
         is_summary = self._plan.is_summary
@@ -290,10 +273,7 @@ class _WaitingRequest:
     def _cut(self, account: Account, free: float, shortest: int, longest: int = 0) -> bool:
         """Cut the answer to a free amount. Return False if that is less than the shortest.
 
-        Arguments:
-            free: amount for the answer.
-            shortest: tokens that the answer must have.
-            longest: tokens that it may have, even if more are free; 0 for all.
+        The answer may have `longest` tokens even if more are free; 0 is for all.
         """
         price = self._plan.prices.get(account.limit, 0)
         if not price:
@@ -335,7 +315,10 @@ class _WaitingRequest:
         return room.pool.has_earlier(self._meter)
 
     def _make_permit(self, rooms: list[_Room], forecasts: dict[Meter, Forecast]) -> Permit:
-        take_back = self._count_request()
+        take_back = None
+        if self._counts_turn:
+            self._meter.add_turns(1)
+            take_back = partial(self._meter.add_turns, -1)
         is_counted = any(self._plan.prices.get(room.account.limit) for room in rooms)
         prices = self._plan.prices
         permit = Permit(
@@ -364,23 +347,11 @@ class _WaitingRequest:
             self._meter.member.on_free = self._gate.admit_waiting
         return permit
 
-    def _count_request(self) -> Callable[[], None] | None:
-        """Count a turn. Return a function that takes it back, None if nothing was counted."""
-        if not self._counts_turn:
-            return None
-        self._meter.add_turns(1)
-        return partial(self._meter.add_turns, -1)
-
-
-def _get_rank(request: _WaitingRequest) -> tuple[int, int]:
-    return request.rank
-
 
 class Meters:
     """Meters of the running runs of a session, by run id.
 
     Attributes:
-        gate: gate of their model requests.
         charged: ids of the children whose cost their parents have counted or will count, so that
             a parent that ends early neither misses nor repeats what an earlier process spent.
     """
@@ -393,8 +364,7 @@ class Meters:
     def open(self, run_id: str, budget: Budget, parent: Meter | ParentMeter | None = None) -> Grant:
         """Open a meter for a run without a parent in this process.
 
-        Arguments:
-            parent: pays for the run, too: the session, or ancestors in another process.
+        `parent` pays for the run, too: the session, or ancestors in another process.
         """
         self._meters[run_id] = Meter(budget, parent)
         self.charged.add(run_id)
@@ -439,96 +409,3 @@ class Meters:
         meter = self._meters.pop(grant.run_id)
         meter.release()
         return meter
-
-
-class SessionMeter(Meter):
-    """The meter above the runs that the caller starts: prompts, tasks and scopes.
-
-    It counts their turns, and the time in which at least one of them works.
-    """
-
-    is_run = False
-
-    def __init__(self, budget: Budget, clock: Clock) -> None:
-        super().__init__(budget)
-        self._timer = RunTimer(clock, self)
-        self._working = 0
-        self.set_paused(True)
-
-    @property
-    def has_shared_limits(self) -> bool:
-        """True if the session has a limit: all of them hold for its runs, too."""
-        budget = self.budget
-        is_timed = budget.turns is not None or budget.seconds is not None
-        return is_timed or bool(self.accounts)
-
-    def start_time(self) -> None:
-        """Count the time until `stop_time`, only once if several runs work."""
-        if not self._working:
-            self.set_paused(False)
-        self._working += 1
-
-    def stop_time(self) -> None:
-        """Stop counting the time if no other run works."""
-        self._working -= 1
-        if not self._working:
-            self.set_paused(True)
-
-    def limit_budget(self, requested: Budget, depth: int) -> Budget:
-        """Limit the budget of a run to what the session has left.
-
-        Arguments:
-            depth: level of the run: 0 for a prompt, 1 for a task or a scope.
-        """
-        own = self.budget
-        children_left = None if own.children is None else max(0, own.children - self.children)
-        turns_left = None if own.turns is None else max(0, own.turns - self.turns)
-        levels_left = None if own.depth is None else max(0, own.depth - depth)
-        amounts: dict[str, Any] = {}
-        for limit in SHARED_LIMITS:
-            left = self.compute_amount_left(limit)
-            if left is not None:
-                amount: float | None = getattr(requested, limit)
-                amounts[limit] = choose_smaller(amount, max(0, left))
-        limited = replace(
-            requested,
-            turns=choose_smaller(requested.turns, turns_left),
-            seconds=choose_smaller(requested.seconds, self._timer.time_left),
-            children=choose_smaller(requested.children, children_left),
-            depth=choose_smaller(requested.depth, levels_left),
-            **amounts,
-        )
-        # By default a prompt may start one level of children, a task or a scope none.
-        return limited.with_defaults(Budget(depth=1 - depth))
-
-    def add_child_turns(self, count: int) -> None:
-        self.turns += count
-
-    def list_shared_limits(self) -> Iterator[LimitState]:
-        yield from super().list_shared_limits()
-        if self.budget.turns is not None:
-            yield LimitState(Limit.TURNS, self.budget.turns, self.turns)
-        if self._timer.limit is not None:
-            yield self._timer.limit
-
-    def find_shared_limit(self, fraction: float) -> LimitState | None:
-        """Return the first exceeded limit."""
-        # No warnings: each run warns of its own limits.
-        return super().find_shared_limit(fraction) if fraction >= 1 else None
-
-    def add_past(self, recorded: OpenEvents, unfinished: Collection[str]) -> None:
-        """Add what earlier processes spent.
-
-        Arguments:
-            unfinished: ids of runs that continue. They add what they spent themselves.
-        """
-        past = recorded.amounts
-        for event in recorded.events:
-            if event.run not in unfinished:
-                past.apply(event)
-        self.charge(past.usage, past.usd, past.estimate)
-        if not past.is_price_known:
-            self.charge(Usage(), None)
-        self.add_turns(past.turns)
-        self.add_usage(Usage(), 0.0, children=past.children)
-        self._timer.add_past(recorded.time.seconds)

@@ -11,31 +11,19 @@ from operator import attrgetter
 from ..._core.budgets import Limit, LimitState, choose_smaller
 from ..._core.events import MessageSent, RunResumed, RunWaiting, StoredEvent
 from ..._core.ports import Clock
+from ..._core.runs import Reason
 from .meter import Meter, SharedTime
 
-RECENT_ANSWERS = 5
-"""Answers whose times tell how long a last turn takes: as the longest of them."""
+RECENT_ANSWERS = 5  # whose times tell how long a last turn takes: as the longest of them
+SLACK = 1.25  # factor by which an answer may take longer than the longest of the recent ones
 
-SLACK = 1.25
-"""Factor by which an answer may take longer than the longest of the recent ones."""
+FIRST_GUESS = 10.0  # seconds for an answer while none has arrived; at most a quarter of those left
 
-FIRST_GUESS = 10.0
-"""Seconds to expect of an answer while none has arrived; at most a quarter of the time left."""
-
-GRACE_SECONDS = 60.0
-"""Maximum seconds of the summary turn."""
-
-_MIN_GRACE = 5.0
-"""Seconds of the summary turn after a time limit that is shorter."""
-
-_PATIENCE = 3
-"""Times the expected seconds of an answer that a run above waits for a summary."""
-
-_MARGIN = 0.05
-"""Part of the time limit that is left for everything else than answers: processes must end."""
-
-_MAX_MARGIN = 1.0
-"""Most seconds of that."""
+GRACE_SECONDS = 60.0  # at most for the summary turn
+_MIN_GRACE = 5.0  # seconds of the summary turn after a time limit that is shorter
+_PATIENCE = 3  # times the expected seconds of an answer that a run above waits for a summary
+_MARGIN = 0.05  # part of the time limit left for everything but answers: processes must end
+_MAX_MARGIN = 1.0  # most seconds of that
 
 
 class RunTimer:
@@ -76,13 +64,11 @@ class RunTimer:
 
     @property
     def time_left(self) -> float | None:
-        """Seconds until the time limit of the run itself, None if there is no limit."""
         limit = self._meter.budget.seconds
         return None if limit is None else max(0.0, limit - self.age)
 
     @property
     def limit(self) -> LimitState | None:
-        """The time limit and the age, None if there is no limit."""
         maximum = self._meter.budget.seconds
         return None if maximum is None else LimitState(Limit.SECONDS, maximum, round(self.age, 3))
 
@@ -117,27 +103,27 @@ class RunTimer:
         age = round(self.age, 3)
         return self.limit or LimitState(Limit.SECONDS, age + max(0.0, above.seconds), age)
 
-    def choose_grace(self, limit: LimitState | None) -> float:
-        """Return the seconds for the summary after a time limit: no more than the limit itself.
+    def choose_grace(self, reason: Reason, limit: LimitState | None) -> float:
+        """Return the seconds for the summary; after a time limit no more than the limit itself.
 
         Where a run above waits, no more than what is left until then, or some usual answers.
         """
+        if reason is not Reason.TIMEOUT:
+            return GRACE_SECONDS
         grace = limit.maximum if limit else GRACE_SECONDS
         expected = self.expected_answer
         if expected is not None and (left := self.ending_left) is not None:
             grace = min(grace, max(left, _PATIENCE * expected))
         return min(GRACE_SECONDS, max(_MIN_GRACE, grace))
 
-    def choose_grace_below(self) -> float:
-        """Return the seconds for the summaries of the runs below after a time limit."""
-        grace = self.choose_grace(self.limit)
+    def choose_grace_below(self, reason: Reason) -> float:
+        grace = self.choose_grace(reason, self.limit)
         below = self.find_time_below()
-        if below is None or below.answer is None:
+        if reason is not Reason.TIMEOUT or below is None or below.answer is None:
             return grace
         return min(grace, max(_MIN_GRACE, _PATIENCE * below.answer))
 
     def find_time_below(self) -> SharedTime | None:
-        """Return the time that the runs below have, None without a limit."""
         if not self.is_timed and self._meter.is_run:
             return None
         left = self._compute_work_left()
@@ -160,15 +146,12 @@ class RunTimer:
         self.update_deadline()
 
     def learn_below(self, seconds: float) -> None:
-        """Note how long an answer of a run below took."""
         self._answers_below = (*self._answers_below[1 - RECENT_ANSWERS :], seconds)
 
     def add_past(self, seconds: float) -> None:
-        """Add the seconds that the run worked before a resume."""
         self._started_at -= seconds
 
     def start_deadline(self, deadline: asyncio.Timeout) -> None:
-        """Have a timeout expire when the work of the run must end."""
         self.deadline = deadline
         self.update_deadline()
 
@@ -247,17 +230,14 @@ def sum_worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[Stor
     return seconds
 
 
-_MIN_INTERVAL = 0.5
-"""Seconds between two checks at least."""
+_MIN_INTERVAL = 0.5  # seconds between two checks
 
 
 class WatchedCall:
     """An open model call. As a context manager it raises TimeoutError when the call is silent.
 
-    It works like `asyncio.timeout`, but without a timer and two coroutines of its own.
-
-    Attributes:
-        silent_at: time of the event loop at which the call counts as silent.
+    It works like `asyncio.timeout`, but without a timer and two coroutines of its own. `silent_at`
+    is a time of the event loop.
     """
 
     def __init__(self, watch: SilenceWatch, task: asyncio.Task[object] | None) -> None:
@@ -279,11 +259,9 @@ class WatchedCall:
             raise TimeoutError("the model fell silent") from None
 
     def extend(self, seconds: float) -> None:
-        """Set or move the time at which the call counts as silent to `seconds` from now."""
         self.silent_at = self._watch.compute_deadline(seconds)
 
     def end(self) -> None:
-        """End the call: it is silent."""
         if self._task is not None and not self._is_ended:
             self._is_ended = True
             self._task.cancel()
@@ -302,11 +280,7 @@ class SilenceWatch:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def watch_call(self, seconds: float) -> WatchedCall:
-        """Return a context manager for a call of the current task.
-
-        Arguments:
-            seconds: time until it counts as silent.
-        """
+        """Return a context manager for a call of the current task, silent after these seconds."""
         if self._loop is None:
             # Kept, because finding the loop takes a system call.
             self._loop = asyncio.get_running_loop()
@@ -325,7 +299,6 @@ class SilenceWatch:
         return silent_at
 
     def close(self, call: WatchedCall) -> None:
-        """Remove a call that has ended."""
         self._calls.discard(call)
 
     def _check_later(self, loop: asyncio.AbstractEventLoop, silent_at: float) -> None:

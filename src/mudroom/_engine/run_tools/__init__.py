@@ -15,4 +15,3 @@ from .task_stop import TASK_STOP
 from .wait import WAIT
 
 RUN_TOOLS: dict[str, Tool] = {tool.name: tool for tool in (WAIT, SEND_MESSAGE, TASK_STOP, COMPACT)}
-"""The tools by name."""

@@ -14,8 +14,7 @@ from ..conversation import REQUESTED_FOCUS
 if TYPE_CHECKING:
     from ..call_context import CallContext
 
-MIN_PERCENT = 30
-"""Percent of the context window that a conversation must have to be compacted by its model."""
+MIN_PERCENT = 30  # of the context window, from which a model may compact its conversation
 
 _ACCEPTED = (
     "Notes replace the older part of this conversation when this turn ends. The user's messages, "
@@ -28,8 +27,6 @@ _REFUSED = (
 
 
 class Arguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of the compact tool."""
-
     focus: str = ""
 
 

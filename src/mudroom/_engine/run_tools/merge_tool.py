@@ -113,9 +113,8 @@ async def _return_work(context: CallContext, merged: WorkMerged) -> ChildRun | s
     earlier = run.services.teams.find_brief(merged.child)
     if earlier is None:
         return "[The work could not go back to the child: its conversation is not known.]"
-    call_id = context.call.id if context.call else ""
     try:
-        brief, grant = await prepare_return(run, replace(earlier, call_id=call_id), merged)
+        brief, grant = await prepare_return(run, replace(earlier, call_id=context.call_id), merged)
     except ValueError as error:
         return f"[The work could not go back to the child: {quote(str(error))}]"
     team = open_team(run) if brief.name else None
@@ -145,4 +144,3 @@ MERGE_TOOL = Tool(
     needs_children=True,
     argument_aliases={"name": "run", "task_id": "run", "to": "run", "child": "run"},
 )
-"""The tool; only sessions whose agents or options isolate children offer it."""

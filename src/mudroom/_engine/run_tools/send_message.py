@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ..children.members import TeamMembers
-
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,12 +18,10 @@ from ..team_registry import ALL, PARENT_NAMES, TeamRequest, add_answer
 
 if TYPE_CHECKING:
     from ..call_context import CallContext
+    from ..children.members import TeamMembers
 
-MAX_CHARACTERS = 8_000
-"""Maximum characters of a message."""
-
-LONG_SECONDS = 1.0
-"""Seconds from which the sender learns which call of the receiver works."""
+MAX_CHARACTERS = 8_000  # of a message
+LONG_SECONDS = 1.0  # from which the sender learns which call of the receiver works
 
 
 class Arguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,7 +81,7 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
             to,
             arguments.message,
             arguments.approve,
-            context.call.id if context.call and parent == run.run_id else "",
+            context.call_id if parent == run.run_id else "",
         )
         reply = await run.services.teams.send(request)
         results.append(ToolResult(reply.text, reply.is_error))
@@ -141,7 +134,6 @@ def _explain_unknown(run: RunContext, to: str) -> str:
 
 
 async def _send_to_unnamed(context: CallContext, handles: list[RunHandle], text: str) -> ToolResult:
-    """Send a message to children that work."""
     sent = [handle.run_id for handle in handles if await _send(context, handle, text)]
     if not sent:
         to = ", ".join(handle.run_id for handle in handles)

@@ -58,7 +58,6 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
 async def _stop_named(
     context: CallContext, team: Team, name: str, arguments: Arguments
 ) -> ToolResult:
-    """Stop a named child that works, or ask it to stop."""
     active = team.members.active[name]
     if arguments.how == "ask":
         text = await team.shutdowns.ask(name, context.place, arguments.reason)

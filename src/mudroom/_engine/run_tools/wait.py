@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from ..call_context import CallContext
     from ..children.members import TeamMembers
 
-MAX_SECONDS = 600.0
-"""Longest wait of one call."""
+MAX_SECONDS = 600.0  # of one call
 
 _DESCRIPTION = (
     "Wait for background work (task or bash with background: true) or a message. "
