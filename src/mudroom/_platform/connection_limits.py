@@ -55,11 +55,7 @@ class LimitedConnections:
 
     At the limit, a new connection replaces the one that has waited longest without a request, so
     that half-open connections cannot lock others out. If all are working, the new one gets HTTP
-    status 503.
-
-    Arguments:
-        is_behind_proxy: true if all clients have the address of a proxy, so that the limit per
-            address does not apply.
+    status 503. Behind a proxy, all clients have its address, so no limit per address applies.
     """
 
     def __init__(self, limits: ConnectionLimits, *, is_behind_proxy: bool = False) -> None:
@@ -88,8 +84,7 @@ class LimitedConnections:
     def work(self, peer: object) -> Generator[None]:
         """Mark a connection as working, from the head of a request until its response is made.
 
-        Arguments:
-            peer: the client's address as the transport reports it. An unknown one is ignored.
+        `peer` is the client's address as the transport reports it. An unknown one is ignored.
         """
         connection = self._by_peer.get(_make_key(peer))
         if connection is None:
@@ -107,7 +102,6 @@ class LimitedConnections:
                 connection.start_timer(self.limits.idle_seconds)
 
     def add(self, connection: _Connection) -> bool:
-        """Add a new connection; return False if there is no room."""
         host = connection.host
         is_crowded = self._by_address.get(host, 0) >= self._per_address
         if is_crowded or len(self._open) >= self._total:
@@ -137,10 +131,7 @@ class LimitedConnections:
 class _Connection(asyncio.Protocol):
     """A connection that passes everything on to the framework's protocol.
 
-    Attributes:
-        peer: identifies it among the open connections.
-        host: the client's address.
-        requests: number of requests whose heads have arrived but whose responses are not made.
+    `requests` counts those whose heads have arrived but whose responses are not made.
     """
 
     def __init__(self, connections: LimitedConnections, protocol: asyncio.Protocol) -> None:
@@ -227,7 +218,7 @@ class _Connection(asyncio.Protocol):
 
 
 def _make_key(peer: object) -> object:
-    """Return host and port of an address; IPv6 addresses have more fields."""
+    # An IPv6 address has more fields than host and port.
     return cast("tuple[object, ...]", peer)[:2] if isinstance(peer, tuple) else peer
 
 

@@ -45,7 +45,6 @@ _LONGEST_PATTERN = 500
 
 
 def compile_names(names: Sequence[str]) -> list[NameMatcher | None]:
-    """Compile each name of a pattern to a function that tests a name; None for **."""
     return [None if name == "**" else _compile_name(name) for name in names]
 
 

@@ -13,12 +13,7 @@ from typing import NamedTuple
 
 
 class Process(NamedTuple):
-    """A process.
-
-    Arguments:
-        state: the kernel's letter; "Z" and "X" are dead.
-        started: start time in clock ticks since the machine started.
-    """
+    """A process. `state` is the kernel's letter; `started` is in clock ticks since the boot."""
 
     pid: int
     state: str
@@ -29,7 +24,6 @@ class Process(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        """True if the process has ended, even if it has not been reaped."""
         return self.state in "ZX"
 
 
@@ -47,7 +41,6 @@ def list_processes() -> Iterator[Process]:
 
 
 def read_process(pid: int) -> Process | None:
-    """Read a process, None if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             line = file.read(1024)
@@ -78,7 +71,6 @@ class Activity(NamedTuple):
 
 
 def read_activity(pid: int) -> Activity | None:
-    """Read what a process is doing, None if it does not exist."""
     states: set[bytes] = set()
     ticks = 0
     try:
@@ -120,7 +112,6 @@ def _has_environ(pid: int) -> bool:
 
 
 def read_memory() -> int:
-    """Return the memory of this process in bytes, without what is swapped out."""
     try:
         with open("/proc/self/statm") as file:
             pages = int(file.read().split()[1])

@@ -25,9 +25,8 @@ def read_regular_file(
 ) -> bytes:
     """Read a regular file, never waiting for a pipe or touching a device.
 
-    Arguments:
-        beneath: folder the file must lie in, even if something changes meanwhile; both paths are
-            then given without links. "" allows any place.
+    With `beneath`, the file must lie in that folder even if something changes meanwhile; both paths
+    are then given without links.
 
     Raises OSError, also for a folder, a pipe, a device, a file of more than `max_bytes` and, unless
     `follow_link`, a symbolic link.
@@ -70,7 +69,6 @@ def copy_open_file(descriptor: int, path: str, target: str, *, max_bytes: int) -
 
 
 def check_regular(facts: os.stat_result, path: str) -> None:
-    """Raise OSError unless this is a regular file."""
     if stat.S_ISLNK(facts.st_mode):
         raise OSError(errno.ELOOP, "a symbolic link", path)
     if not stat.S_ISREG(facts.st_mode):
@@ -88,5 +86,4 @@ _HEAD_BYTES = 8_000
 
 
 def is_binary(*contents: bytes) -> bool:
-    """Return whether any of the contents is binary."""
     return any(b"\0" in content[:_HEAD_BYTES] for content in contents)

@@ -67,7 +67,6 @@ class ScratchDir:
 
 
 def choose_default_base() -> str:
-    """Return the absolute path of this process's temporary folder."""
     import tempfile
 
     return os.path.abspath(tempfile.gettempdir())
@@ -94,7 +93,6 @@ def open_abandoned(path: str) -> int | None:
 
 
 def remove_dir(path: str, descriptor: int) -> None:
-    """Remove a folder and its content, as far as possible."""
     try:
         _remove_content(descriptor)
         os.rmdir(path)

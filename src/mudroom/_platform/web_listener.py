@@ -32,14 +32,10 @@ async def open_listener(
     shutdown_seconds: float,
     logger: Logger | None = None,
 ) -> AsyncGenerator[int]:
-    """Serve an application inside the block; yield the port.
+    """Serve an application inside the block; yield the port. Raises OSError if it cannot listen.
 
-    Raises OSError if the server cannot listen.
-
-    Arguments:
-        place: sockets already listening, or host and port.
-        shutdown_seconds: time that responses get to finish after the block.
-        logger: gets the errors; None for that of aiohttp.
+    `place` is either sockets already listening, or host and port. After the block, responses get
+    `shutdown_seconds` to finish.
     """
     limits = connections.limits
     app.middlewares.insert(0, _make_middleware(connections))
