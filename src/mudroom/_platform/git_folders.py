@@ -115,7 +115,8 @@ def parse_git_config(text: str) -> dict[str, str]:
         if text[place].isspace():
             place += 1
         elif text[place] in "#;":
-            place = _find_line_end(text, place)
+            end = text.find("\n", place)
+            place = len(text) if end < 0 else end
         elif match := _SECTION.match(text, place):
             name, part = match.groups()
             section = name.lower()
@@ -129,11 +130,6 @@ def parse_git_config(text: str) -> dict[str, str]:
         else:
             break
     return settings
-
-
-def _find_line_end(text: str, place: int) -> int:
-    end = text.find("\n", place)
-    return len(text) if end < 0 else end
 
 
 def _unquote(value: str) -> str:

@@ -50,13 +50,9 @@ def compile_names(names: Sequence[str]) -> list[NameMatcher | None]:
 
 def _compile_name(name: str) -> NameMatcher:
     if len(name) > _LONGEST_PATTERN:
-        return _match_nothing
+        return lambda _: None
     # fnmatch builds regular expressions with atomic groups, which do not backtrack.
     return re.compile(fnmatch.translate(name)).match
-
-
-def _match_nothing(name: str) -> None:
-    return None
 
 
 def match_names(tests: Sequence[NameMatcher | None], names: Sequence[str]) -> bool:

@@ -40,14 +40,18 @@ def list_processes() -> Iterator[Process]:
             yield process
 
 
+def _read_fields(path: str) -> list[bytes]:
+    with open(path, "rb", buffering=0) as file:
+        line = file.read(1024)
+    # The program's name is in brackets and may itself contain blanks and brackets.
+    return line[line.rindex(b")") + 2 :].split()
+
+
 def read_process(pid: int) -> Process | None:
     try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            line = file.read(1024)
+        fields = _read_fields(f"/proc/{pid}/stat")
     except OSError:
         return None
-    # The program's name is in brackets and may itself contain blanks and brackets.
-    fields = line[line.rindex(b")") + 2 :].split()
     return Process(
         pid=pid,
         state=fields[0].decode(),
@@ -75,9 +79,7 @@ def read_activity(pid: int) -> Activity | None:
     ticks = 0
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/stat", "rb", buffering=0) as file:
-                line = file.read(1024)
-            fields = line[line.rindex(b")") + 2 :].split()
+            fields = _read_fields(f"/proc/{pid}/task/{thread}/stat")
             states.add(fields[0])
             ticks += int(fields[11]) + int(fields[12])
     except OSError:
@@ -102,9 +104,7 @@ def read_environ(pid: int) -> bytes | None:
 
 def _has_environ(pid: int) -> bool:
     """Return whether a process has an environment, or will have one after its `exec`."""
-    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-        line = file.read(1024)
-    fields = line[line.rindex(b")") + 2 :].split()
+    fields = _read_fields(f"/proc/{pid}/stat")
     memory, code, start, end = (int(fields[n]) for n in (20, 23, 47, 48))
     # Kernel threads and dead processes have no memory. During `exec`, the kernel sets the address
     # of the code last, and until then the environment may look empty.

@@ -34,15 +34,10 @@ def read_regular_file(
     if beneath:
         descriptor = open_real_path(os.fspath(path), beneath, _FLAGS)
     else:
-        descriptor = open_regular_file(path, follow_link=follow_link)
+        # Look first, because opening a device can have effects.
+        check_regular(os.stat(path, follow_symlinks=follow_link), str(path))
+        descriptor = os.open(path, _FLAGS if follow_link else _FLAGS | os.O_NOFOLLOW)
     return read_open_file(descriptor, str(path), max_bytes=max_bytes)
-
-
-def open_regular_file(path: str | os.PathLike[str], *, follow_link: bool = True) -> int:
-    """Open a regular file for reading and return its descriptor. Raises OSError for any other."""
-    # Look first, because opening a device can have effects.
-    check_regular(os.stat(path, follow_symlinks=follow_link), str(path))
-    return os.open(path, _FLAGS if follow_link else _FLAGS | os.O_NOFOLLOW)
 
 
 def read_open_file(descriptor: int, path: str, *, max_bytes: int = MAX_BYTES) -> bytes:

@@ -144,7 +144,7 @@ class ConnectionPool:
         self, method: str, url: str, headers: Mapping[str, str], make_body: Callable[[], bytes]
     ) -> Response:
         address = self._addresses.get(url) or self._parse_url(url)
-        key = (*address.origin, address.proxy)
+        key = (address.host, address.port, address.is_tls, address.proxy)
         if self._slots.locked():
             self._warn_of_limit()
         await self._slots.acquire()
@@ -414,10 +414,6 @@ class Address(Struct, frozen=True):
     host_header: str
     authorization: str
     proxy: Proxy | None
-
-    @property
-    def origin(self) -> tuple[str, int, bool]:
-        return self.host, self.port, self.is_tls
 
 
 def parse_url(url: str, *, allows_proxy: bool = True) -> Address:
