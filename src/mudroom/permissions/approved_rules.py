@@ -27,11 +27,6 @@ class ApprovedRules:
     """The rules the user approved, and the calls they allow.
 
     As with all allow rules, the session's deny and ask rules come first.
-
-    Arguments:
-        permissions: the session's own permissions.
-        tools: the built-in tools by name.
-        tier: returns the tier of the session's sandbox.
     """
 
     def __init__(
@@ -51,7 +46,6 @@ class ApprovedRules:
         self._policy = self._make_policy()
 
     def add(self, *rules: Rule) -> None:
-        """Approve rules."""
         self.rules.extend(rule for rule in rules if rule not in self.rules)
         self._policy = self._make_policy(*self.rules)
 
@@ -62,7 +56,6 @@ class ApprovedRules:
         self._policy = self._make_policy(*self.rules)
 
     def allow(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Return whether the approved rules allow a call."""
         if tool not in self._tools:
             return any(rule.names(tool) for rule in self.rules)
         findings = self._policy.collect_findings(self._tools[tool], arguments)
@@ -92,7 +85,6 @@ class ApprovedRules:
         return tuple(dict.fromkeys(rules))
 
     def list_open_findings(self, tool: str, arguments: Mapping[str, Any]) -> list[CallFinding]:
-        """List the findings for those parts of a call that no rule allows."""
         if tool not in self._tools:
             return []
         findings = self._policy.collect_findings(self._tools[tool], arguments)
@@ -152,10 +144,7 @@ def _list_command_patterns(command: str) -> Iterator[str]:
 def load_approved(home: str, folder: str) -> tuple[Rule, ...]:
     """Load the rules the user keeps for a folder or one of its parents.
 
-    Arguments:
-        home: mudroom's state folder.
-
-    Raises UsageError if the file cannot be read.
+    Raises UsageError if the file in `home`, mudroom's state folder, cannot be read.
     """
     path = Path(home, APPROVED_FILE)
     kept = _read(path)
@@ -190,7 +179,6 @@ def forget_approved(home: str, rule: Rule) -> None:
 
 
 def format_rule(rule: Rule) -> str:
-    """Format a rule as it is written in settings."""
     return f"{rule.tool}({rule.pattern})" if rule.pattern else rule.tool
 
 

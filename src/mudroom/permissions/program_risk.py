@@ -43,11 +43,7 @@ _HARMLESS_SED = re.compile(
 
 
 def is_safe_variable(name: str, *, exported: bool) -> bool:
-    """Return whether setting a variable cannot change what later commands run.
-
-    Arguments:
-        exported: true if it is set for a command, not only in the shell.
-    """
+    """Return whether setting a variable, or exporting it, cannot change what later commands run."""
     if SAFE_VARIABLE.fullmatch(name):
         return True
     return not exported and bool(_SHELL_VARIABLE.fullmatch(name)) and not name.endswith("_proxy")
@@ -151,7 +147,6 @@ def _find_test_risk(words: Sequence[Word]) -> str:
 
 
 def is_read_only(words: Sequence[Word]) -> bool:
-    """Return whether a command changes nothing and runs nothing else."""
     name = words[0].value if words else None
     if not name or find_risk(words):
         return False
@@ -199,14 +194,9 @@ _TARGET_FLAG = re.compile(r"(?s)-[^\WSgmo]*?t(.*)|--t[a-z-]*(?:=(.*))?")
 class Writes(Struct, frozen=True):
     """The files a command changes.
 
-    Arguments:
-        targets: the words that name them.
-        folder: the word that names the target folder, or the new name, of what is copied; or None.
-        sources: the words whose last component becomes a name in the folder.
-        is_folder: true if `folder` is a folder; None if that depends on the file system, False if
-            the names of the sources may not be used.
-        is_recursive: true if the contents of the targets change as well.
-        doubt: why the words do not tell everything, "" if they do.
+    `folder` names the target folder, or the new name, of what is copied: the last component of
+    each of `sources` becomes a name in it. `is_folder` is None if that depends on the file system,
+    False if the names of the sources may not be used. `doubt` says why the words do not tell all.
     """
 
     targets: tuple[Word, ...] = ()
@@ -218,7 +208,6 @@ class Writes(Struct, frozen=True):
 
 
 def find_writes(words: Sequence[Word]) -> Writes | None:
-    """Find the files a command changes, None for a program not in the table."""
     name = get_program_name(words)
     arguments = list(words[1:])
     if name == "git":

@@ -186,14 +186,11 @@ GIT_COMMAND_FLAGS = {
 
 
 class Writing(Struct, frozen=True):
-    """How to tell from a command's words which files it changes.
+    """How to tell from a command's words which files it changes, if all flags match `flags`.
 
-    Arguments:
-        operands: which operands it changes: "all"; "last", the target of a copy; "moved", sources
-            and target; "packed", all, with and without a suffix; "downloads" from addresses;
-            "archive"; "of=", like dd; "unknown", if the words do not tell.
-        flags: pattern of the flags for which this holds.
-        recursive: pattern of the flags that make it change the contents of folders.
+    The operands it changes: "all"; "last", the target of a copy; "moved", sources and target;
+    "packed", all, with and without a suffix; "downloads" from addresses; "archive"; "of=", like dd;
+    "unknown", if the words do not tell. Flags that match `recursive` make it change whole folders.
     """
 
     operands: str
@@ -273,9 +270,7 @@ WRITING_PROGRAMS = {
 class Approval(Struct, frozen=True):
     """The arguments that approving a program covers, because they make it run nothing else.
 
-    Arguments:
-        flags: pattern for each flag.
-        operands: pattern for all other words, joined with blanks.
+    `flags` is matched with each flag, `operands` with all other words joined with blanks.
     """
 
     flags: str = ""

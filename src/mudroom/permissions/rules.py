@@ -108,10 +108,7 @@ class Rule(Struct, frozen=True):
 class CallFinding(Struct, frozen=True):
     """The judgement of one part of a call, before the permission mode is applied.
 
-    Arguments:
-        why: the reason, for the model and the user.
-        rule: the rule that decided, or None.
-        command: the simple command it is about, or "".
+    `why` is for the model and the user. `command` is the simple command it is about, or "".
     """
 
     verdict: Verdict
@@ -282,10 +279,8 @@ USER_FILE = ".claude/settings.json"
 class PermissionSettings(Struct, frozen=True):
     """Permissions read from settings files.
 
-    Arguments:
-        mode: the mode of the user's file, narrowed by the project's; None if no file sets one.
-        forbids_bypass: true if a file forbids the mode bypassPermissions.
-        notices: entries that are not used, and why, for the user.
+    `mode` is that of the user's file, narrowed by the project's. The notices name for the user the
+    entries that are not used, and say why.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -313,13 +308,9 @@ def load_permission_files(
 ) -> PermissionSettings:
     """Load the rules of the user's file and of the project's files.
 
-    Project files are searched for in `folder` and its parents, up to the root of the repository. A
-    file that cannot be read is skipped and reported in the notices.
-
-    Arguments:
-        folder: "" leaves the project's files out.
-        user_home: the user's home folder, "" for none.
-        reads_local: read the user's own file in the project, `settings.local.json`, too.
+    Project files are searched for in `folder` and its parents, up to the root of the repository;
+    `reads_local` includes the user's own file among them. "" names no folder. A file that cannot be
+    read is skipped and reported in the notices.
     """
     rules: list[Rule] = []
     notices: list[str] = []

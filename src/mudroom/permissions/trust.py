@@ -15,11 +15,7 @@ TRUST_FILE = "trusted.json"
 
 
 def is_trusted(home: str, folder: str) -> bool:
-    """Return whether a folder or one of its parents is trusted.
-
-    Arguments:
-        home: mudroom's state folder.
-    """
+    """Return whether a folder or one of its parents is trusted."""
     real = Path(os.path.realpath(folder))
     trusted = set(load_trusted(home))
     return any(str(place) in trusted for place in (real, *real.parents))
