@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from .._core.tools import Tool, ToolCategory
-from .._platform.private_files import replace_private_file
-from .._platform.regular_files import is_missing, read_regular_file
-from ..errors import UsageError
 from .path_rules import PathContext, get_call_path
 from .policy import RulePolicy
 from .rules import CallFinding, Permissions, Rule, Verdict, parse_rule
+from .trust import read_kept, write_kept
 
 APPROVED_FILE = "approved.json"
 SESSION_ORIGIN = "approved for this session"
@@ -165,7 +162,7 @@ def keep_approved(home: str, folder: str, rules: tuple[Rule, ...]) -> str:
     kept = _read(path)
     texts = kept.setdefault(os.path.realpath(folder), [])
     texts.extend(text for text in map(format_rule, rules) if text not in texts)
-    _write(path, kept)
+    write_kept(path, kept)
     return str(path)
 
 
@@ -175,7 +172,7 @@ def forget_approved(home: str, rule: Rule) -> None:
     kept = _read(path)
     texts = [text for text in kept.get(rule.base, []) if text != format_rule(rule)]
     kept = {**kept, rule.base: texts}
-    _write(path, {place: texts for place, texts in kept.items() if texts})
+    write_kept(path, {place: texts for place, texts in kept.items() if texts})
 
 
 def format_rule(rule: Rule) -> str:
@@ -183,18 +180,4 @@ def format_rule(rule: Rule) -> str:
 
 
 def _read(path: Path) -> dict[str, list[str]]:
-    try:
-        return msgspec.json.decode(read_regular_file(path), type=dict[str, list[str]])
-    except (OSError, ValueError) as error:
-        if is_missing(path, error):
-            return {}
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(
-            f"the approved rules cannot be read: {reason}",
-            where=str(path),
-            remedy="Repair or remove the file.",
-        ) from None
-
-
-def _write(path: Path, kept: Mapping[str, Sequence[str]]) -> None:
-    replace_private_file(path, msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
+    return read_kept(path, dict[str, list[str]], "the approved rules")

@@ -340,27 +340,19 @@ def _list_project_files(folder: str, names: Iterable[str]) -> Iterator[Path]:
             return
 
 
-def _read_bytes(path: Path, notices: list[str]) -> bytes | None:
-    """Read a file; None if it is missing, or unusable and reported in a notice."""
-    try:
-        return read_regular_file(path)
-    except OSError as error:
-        if not is_missing(path, error):
-            notices.append(f"this file is not used: {error.strerror} ({path})")
-        return None
-
-
 def _read(path: Path, notices: list[str]) -> tuple[_SettingsFile, str]:
-    data = _read_bytes(path, notices)
-    if data is None:
-        return _SettingsFile(), ""
     try:
-        settings = msgspec.json.decode(data, type=_SettingsFile)
-    except (ValueError, RecursionError) as error:
-        reason = "it nests too deeply" if isinstance(error, RecursionError) else error
+        data = read_regular_file(path)
+        return msgspec.json.decode(data, type=_SettingsFile), data.decode("utf-8", "replace")
+    except OSError as error:
+        reason = "" if is_missing(path, error) else error.strerror
+    except ValueError as error:
+        reason = str(error)
+    except RecursionError:
+        reason = "it nests too deeply"
+    if reason:
         notices.append(f"this file is not used: {reason} ({path})")
-        return _SettingsFile(), ""
-    return settings, data.decode("utf-8", "replace")
+    return _SettingsFile(), ""
 
 
 def _parse_rules(
