@@ -38,10 +38,8 @@ _TAKE = (
 class TaskBoard:
     """The task board of a project, shared by any number of processes. Use one object per thread.
 
-    Arguments:
-        path: its file, created if missing.
-        read_clock: returns seconds since 1970, for the log.
-        lock_name: name of the lock for claims, if another object holds it.
+    Its clock, in seconds since 1970, is for the log. `lock_name` is that of the lock for claims if
+    another object holds it.
 
     Methods raise BoardError if the file cannot be used and UsageError for wrong arguments.
     """
@@ -64,8 +62,7 @@ class TaskBoard:
     def close(self, *, keeps_tasks: bool = False) -> None:
         """Return the tasks this process still owns to the board, and close the file.
 
-        Arguments:
-            keeps_tasks: leave them with their owner, who continues later, as after a crash.
+        With `keeps_tasks` they stay with their owner, who continues later, as after a crash.
         """
         try:
             if self._lock and not keeps_tasks:
@@ -86,11 +83,8 @@ class TaskBoard:
     def change(self, *, is_durable: bool = True) -> Generator[sqlite3.Connection]:
         """Enter a write transaction and yield its connection; an exception undoes everything.
 
-        A nested change becomes part of the outer one.
-
-        Arguments:
-            is_durable: sync to disk at the end. A claim does not need that: if the machine fails,
-                the claim ends with its process.
+        A nested change becomes part of the outer one. A claim need not be durable: if the machine
+        fails, the claim ends with its process.
         """
         if self._connection.in_transaction:
             yield self._connection
@@ -152,9 +146,7 @@ class TaskBoard:
     def claim(self, task_id: int, owner: str, run: str = "", agent: str | None = None) -> BoardTask:
         """Claim a task for an owner in this process. Raises UsageError if it is not ready.
 
-        Arguments:
-            run: session and run, see `BoardTask`.
-            agent: agent of the run; None may claim tasks meant for any agent.
+        Agent None may claim tasks meant for any agent. For `run`, see `BoardTask`.
         """
         self.return_abandoned()
         with self.change(is_durable=False) as sql:
@@ -172,9 +164,7 @@ class TaskBoard:
     ) -> BoardTask | None:
         """Claim the next ready task, by priority and then by id; None if none is ready.
 
-        Arguments:
-            without: ids of tasks to skip.
-            run, agent: see `claim`.
+        Skips the tasks with the ids `without`.
         """
         task_id = self._claim_ready(owner, without, run, agent)
         if task_id is None and self.return_abandoned():
@@ -363,7 +353,6 @@ class TaskBoard:
         return [int(row[0]) for row in sql.execute(select, (blocker,))]
 
     def _explain_refusal(self, task_id: int, agent: str | None = None) -> str:
-        """Explain why a task cannot be claimed, completed or removed now."""
         task = self.get(task_id)
         if task.status == "completed":
             return f"task #{task_id} is completed already"
@@ -389,12 +378,9 @@ _LOOK_SECONDS = 2.0
 class OwnerLock:
     """This process's lock on a board.
 
-    Arguments:
-        name: name of the lock, which lets a resumed session hold its earlier process's lock again.
-            Without a name, or if another process holds it, the lock gets a unique name.
-
-    Attributes:
-        name: the name of its lock file, recorded with each claim.
+    Its name is that of its lock file, recorded with each claim. A given name lets a resumed session
+    hold its earlier process's lock again. Without one, or if another process holds it, the lock
+    gets a unique name.
     """
 
     def __init__(self, board: Path, name: str = "") -> None:
@@ -437,7 +423,6 @@ def _is_file_of(path: Path, descriptor: int) -> bool:
 
 
 def _remove_free_locks(folder: Path, name: str) -> None:
-    """Remove the lock files of ended processes, except the one with this name."""
     for path in [path for path in folder.iterdir() if path.name != name]:
         with suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -450,7 +435,6 @@ def _remove_free_locks(folder: Path, name: str) -> None:
 
 
 def is_owner_alive(board: Path, name: str) -> bool:
-    """Return whether the process that holds this lock is running."""
     try:
         descriptor = os.open(_get_folder(board) / name, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -496,11 +480,7 @@ def format_metadata(metadata: Mapping[str, Any]) -> str:
 
 
 def require_no_cycle(blockers: Mapping[int, Iterable[int]]) -> None:
-    """Raise UsageError with the path of a cycle if tasks depend on themselves.
-
-    Arguments:
-        blockers: id of a task -> ids of the tasks it depends on.
-    """
+    """Raise UsageError with the path of a cycle if tasks depend on themselves."""
     if path := find_cycle(blockers):
         chain = " -> ".join(f"#{task}" for task in path)
         raise UsageError(

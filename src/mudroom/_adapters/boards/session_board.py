@@ -26,11 +26,8 @@ class SessionBoard:
     """The port Board for one session. The file is opened at first use.
 
     Claims belong to a lock named after the session: if the session is resumed after a crash, it
-    still has its tasks unless another process has taken them.
-
-    Arguments:
-        path: file of the board.
-        is_owner: false in a worker process, since the session's process holds the lock.
+    still has its tasks unless another process has taken them. Only the session's process holds the
+    lock: a worker process is no owner.
     """
 
     def __init__(self, path: Path, session: str, *, is_owner: bool = True) -> None:
@@ -52,8 +49,7 @@ class SessionBoard:
     async def close(self, *, keeps_tasks: bool = False) -> None:
         """Return the session's unfinished tasks to the board, and close the file.
 
-        Arguments:
-            keeps_tasks: leave them with the session, which continues in a later process.
+        With `keeps_tasks` they stay with the session, which continues in a later process.
         """
         if self._is_used:
             close = partial(self._close, keeps_tasks=keeps_tasks)
@@ -191,7 +187,6 @@ class RunChanges:
             return own or self._board.claim_next(owner, without, run, agent)
 
     def end_claim(self, run_id: str, task_id: int, report: str, *, is_done: bool) -> None:
-        """Complete a run's task or return it to the board, unless the run has lost it."""
         run = self._identify(run_id)
         with self._board.change():
             for task in self._board.read_tasks(task_id):
@@ -203,7 +198,6 @@ class RunChanges:
                     self._board.release(task, report)
 
     def release(self, run_id: str, keep: int = 0) -> None:
-        """Return a child's tasks to the board, except the one with id `keep`."""
         if is_child_id(run_id):
             self._board.release_run(self._identify(run_id), keep)
 

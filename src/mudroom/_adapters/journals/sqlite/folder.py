@@ -43,7 +43,6 @@ def list_sessions(home: str | Path) -> list[SessionInfo]:
 
 
 def read_info(path: Path) -> SessionInfo:
-    """Read the list entry of one session's file. Raises FileNotFoundError."""
     log: os.stat_result | None = None
     with suppress(FileNotFoundError):
         log = path.with_name(f"{path.name}-wal").stat()
@@ -72,9 +71,7 @@ def delete_session(path: Path) -> None:
 def remove_half_created(path: Path) -> None:
     """Delete journal files left half-created by processes that died.
 
-    Arguments:
-        path: the journal about to be created, already locked. Its folder is searched, but its own
-            files stay.
+    Searches the folder of a journal about to be created, whose own files are locked and stay.
     """
     names = set(os.listdir(path.parent))
     created = {name.removesuffix(".new") for name in names if name.endswith(f"{_SUFFIX}.new")}
@@ -93,7 +90,6 @@ def remove_half_created(path: Path) -> None:
 
 
 def _read_change_time(path: Path) -> float:
-    """Return when a journal's lock file or unpublished file last changed."""
     times = [0.0]
     for suffix in (".lock", ".new"):
         with suppress(FileNotFoundError):  # its process removed or published it
