@@ -12,12 +12,7 @@ log = logging.getLogger("mudroom")
 
 
 class WorkerPool:
-    """The worker processes of a session.
-
-    Arguments:
-        make: returns a worker process that is not started, with this number.
-        size: number of worker processes.
-    """
+    """The worker processes of a session. `make` returns one with a number that is not started."""
 
     def __init__(self, make: Callable[[int], WorkerHandle], size: int) -> None:
         self._make = make
@@ -35,9 +30,7 @@ class WorkerPool:
     async def choose(self, *, needs_folder: bool = False, machine: str = "") -> WorkerHandle | None:
         """Return the process with the fewest runs; None if no process sees a needed folder.
 
-        Arguments:
-            needs_folder: true if the process must see the folder of the session.
-            machine: name of the machine whose processes come first; "" if it does not matter.
+        Those on `machine` come first; "" if it does not matter.
         """
         if machine and not self._has_process_on(machine):
             await self._start_on(machine)
@@ -101,12 +94,10 @@ class WorkerPool:
                 task.add_done_callback(self._endings.discard)
 
     def tell_watched(self) -> None:
-        """Tell the processes whether the session has watchers."""
         for process in self.processes:
             process.tell_watched()
 
     async def open(self) -> None:
-        """Start all processes. Raises UsageError if one cannot execute runs."""
         openings = (process.open() for process in self.processes)
         outcomes = await asyncio.gather(*openings, return_exceptions=True)
         for outcome in outcomes:

@@ -45,8 +45,6 @@ CALL_TOOL = "call_server_tool"
 
 
 class ServerToolSpec(Struct, frozen=True):
-    """A tool of a server without its functions."""
-
     name: str
     description: str
     parameters: dict[str, Any]
@@ -66,14 +64,13 @@ class ServersState(Struct, frozen=True):
 
 
 class LoadedTools(Struct, frozen=True):
-    """Reply to LOAD_TOOLS. `missing`: why tools are missing."""
+    """Reply to LOAD_TOOLS."""
 
     missing: tuple[str, ...]
     state: ServersState
 
 
 def describe_servers(servers: ToolServers) -> ServersState:
-    """Return the present state of the servers."""
     return ServersState(
         servers.patterns,
         servers.full_patterns,
@@ -96,10 +93,7 @@ def describe_servers(servers: ToolServers) -> ServersState:
 class CallPlace(Struct, frozen=True):
     """The call that a worker process makes, and its run.
 
-    Arguments:
-        key: id of the call; see `ToolContext.call_key`.
-        call_id, arguments: of the call of the model.
-        agent, name: of the run.
+    `key` is `ToolContext.call_key`, `name` that of the run.
     """
 
     key: str
@@ -123,16 +117,13 @@ class _CallContext:
 
     @property
     def traceparent(self) -> str:
-        """Header `traceparent` for requests of the call, "" without traces."""
         ids = self._services.trace_ids
         return ids.make_call_traceparent(self._place.run, self._place.call_id) if ids else ""
 
     def show_progress(self, line: str) -> None:
-        """Show a line of the call on the screens."""
         self._recorder.show_delta("progress", self._services.redact(f"{self._tool}: {line}"))
 
     async def ask_user(self, form: InputForm) -> ApprovalDecision:
-        """Ask the user a question for the call."""
         place = self._place
         request = ApprovalRequest(
             place.run,
@@ -147,7 +138,6 @@ class _CallContext:
         return await ask_approver(self._services, self._recorder, request, form)
 
     def spill_path(self, name: str) -> str:
-        """Create a file that the run can read; return its path."""
         place = self._place.key.replace("#", "-")
         return make_spill_file(self._services.spill_folder, f"{place}-{name}")
 
@@ -159,13 +149,11 @@ class ServerCalls:
         self._services = services
 
     async def load(self, patterns: tuple[str, ...]) -> LoadedTools:
-        """Learn the tools that patterns name."""
         assert self._services.servers
         missing = await self._services.servers.load(patterns)
         return LoadedTools(missing, describe_servers(self._services.servers))
 
     async def call(self, place: CallPlace, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Call a tool of a server, or one of the caller."""
         servers = self._services.servers
         tool = servers.tools.get(name) if servers else None
         tool = tool or self._services.toolbox.get(name)
@@ -193,11 +181,7 @@ def make_remote_run(
 
 
 class RemoteServers:
-    """The port ToolServers for a worker process.
-
-    Arguments:
-        open_own: returns the servers that only one agent has; they run here.
-    """
+    """The port ToolServers for a worker process. Servers that only one agent has run here."""
 
     def __init__(
         self,
@@ -229,7 +213,6 @@ class RemoteServers:
         )
 
     async def load(self, patterns: Sequence[str]) -> tuple[str, ...]:
-        """Learn the tools in the session's process."""
         if not patterns:
             return ()
         reply = await self._link.call(LOAD_TOOLS, tuple(patterns))
@@ -238,11 +221,9 @@ class RemoteServers:
         return loaded.missing
 
     def open_own(self, agent: str, *, is_root: bool) -> ToolServers | None:
-        """Return the servers that only runs of this agent have, for one run; see the port."""
         return self._open_own(agent)
 
-    async def close(self) -> None:
-        """Do nothing: the session's process ends the servers."""
+    async def close(self) -> None: ...
 
 
 def _describe_place(context: ToolContext) -> CallPlace:
@@ -293,13 +274,11 @@ def is_sendable(tool: Tool) -> bool:
 
 
 def describe_tools(tools: Sequence[Tool]) -> list[SessionToolSpec]:
-    """Return the tools that the session's process executes, without their functions."""
     own = [tool for tool in tools if not tool.reference]
     return msgspec.convert(own, list[SessionToolSpec], from_attributes=True)
 
 
 def make_session_tool(spec: SessionToolSpec, link: SessionLink) -> Tool:
-    """Return a tool whose calls the session's process executes."""
     return Tool(
         **msgspec.structs.asdict(spec),
         parse=dict,
@@ -345,9 +324,7 @@ _DECODERS = {name: make_binary_decoder(types) for name, types in _ARGUMENTS.item
 class SessionCalls:
     """Calls of one worker process to services of the session.
 
-    Arguments:
-        files: the files of runs if the process does not see the folder.
-        owns: tells whether the process executes a run, or one above it.
+    `owns` tells whether the process executes a run, or one above it.
     """
 
     def __init__(
@@ -379,44 +356,35 @@ async def _read(journal: Journal, after: int, names: tuple[str, ...]) -> list[St
 
 
 class RemoteHooks(Hooks):
-    """The port Hooks for a worker process."""
-
     def __init__(self, link: SessionLink) -> None:
         self._link = link
 
     async def on_prompt(self, brief: Brief) -> str:
-        """Call the hook in the session's process."""
         return _decode(await self._link.call("on_prompt", brief), type=str)
 
     async def on_message(self, brief: Brief, text: str) -> MessageHookDecision | None:
-        """Call the hook in the session's process."""
         return _decode(
             await self._link.call("on_message", brief, text), type=MessageHookDecision | None
         )
 
     async def on_run_start(self, brief: Brief) -> str:
-        """Call the hook in the session's process."""
         return _decode(await self._link.call("on_run_start", brief), type=str)
 
     async def on_run_end(self, brief: Brief, report: Report) -> None:
-        """Call the hook in the session's process."""
         _decode(await self._link.call("on_run_end", brief, report), type=None)
 
     async def on_permission_request(
         self, brief: Brief, call: ToolCallBlock, why: str
     ) -> ToolHookDecision | None:
-        """Call the hook in the session's process."""
         return _decode(
             await self._link.call("on_permission_request", brief, call, why),
             type=ToolHookDecision | None,
         )
 
     async def on_permission_denied(self, brief: Brief, call: ToolCallBlock, why: str) -> None:
-        """Call the hook in the session's process."""
         _decode(await self._link.call("on_permission_denied", brief, call, why), type=None)
 
     async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
-        """Call the hook in the session's process."""
         return _decode(
             await self._link.call("before_tool", brief, call), type=ToolHookDecision | None
         )
@@ -424,45 +392,35 @@ class RemoteHooks(Hooks):
     async def after_tool(
         self, brief: Brief, call: ToolCallBlock, result: ToolResult
     ) -> ToolResult | None:
-        """Call the hook in the session's process."""
         return _decode(
             await self._link.call("after_tool", brief, call, result), type=ToolResult | None
         )
 
     async def on_child_start(self, parent: Brief, child: Brief) -> str:
-        """Call the hook in the session's process."""
         return _decode(await self._link.call("on_child_start", parent, child), type=str)
 
     async def on_child_end(self, parent: Brief, child: Brief, report: Report) -> None:
-        """Call the hook in the session's process."""
         _decode(await self._link.call("on_child_end", parent, child, report), type=None)
 
     async def before_finish(self, brief: Brief, text: str) -> str:
-        """Call the hook in the session's process."""
         return _decode(await self._link.call("before_finish", brief, text), type=str)
 
     async def explain_changes(self, brief: Brief) -> str:
-        """Call the hook in the session's process."""
         return _decode(await self._link.call("explain_changes", brief), type=str)
 
     async def before_compaction(self, brief: Brief) -> str:
-        """Call the hook in the session's process."""
         return _decode(await self._link.call("before_compaction", brief), type=str)
 
     async def after_compaction(self, brief: Brief) -> str:
-        """Call the hook in the session's process."""
         return _decode(await self._link.call("after_compaction", brief), type=str)
 
 
 class RemoteOutputChecks(OutputChecks):
-    """Output checks for a worker process."""
-
     def __init__(self, link: SessionLink) -> None:
         super().__init__()
         self._link = link
 
     async def find_refusal(self, run_id: str, values: dict[str, Any]) -> OutputRefusal | None:
-        """Check the values in the session's process."""
         return _decode(
             await self._link.call(_FIND_REFUSAL, run_id, values), type=OutputRefusal | None
         )

@@ -65,10 +65,6 @@ class ModelBridge:
     """Conversations with models, held for one worker process.
 
     A model that refuses a conversation or a message answers the next request with its error.
-
-    Arguments:
-        get_model: returns the Model of a model string.
-        send: sends an item of an answer to the worker process.
     """
 
     def __init__(
@@ -79,7 +75,6 @@ class ModelBridge:
         self._conversations: dict[int, ModelConversation | ErrorInfo] = {}
 
     def handle(self, message: ConversationMessage) -> None:
-        """Start, extend or end a conversation."""
         if isinstance(message, ModelStart):
             self._conversations[message.conversation] = self._start(message)
         elif isinstance(message, ModelAppend):
@@ -88,7 +83,6 @@ class ModelBridge:
             self._conversations.pop(message.conversation, None)
 
     def close(self) -> None:
-        """Forget all conversations."""
         self._conversations.clear()
 
     def _append(self, message: ModelAppend) -> None:
@@ -147,14 +141,7 @@ _MEMORY_SECONDS = 1.0
 
 
 class WorkerHandle:
-    """Handle of one worker process: starts it, gives it runs, and serves its requests.
-
-    Arguments:
-        number: counts the worker processes of the session.
-        connection: the process, not started.
-        get_rate_limiter: returns the rate limiter of a provider, by name.
-        files: the files of runs if the process does not see the folder.
-    """
+    """Handle of one worker process: starts it, gives it runs, and serves its requests."""
 
     def __init__(
         self,
@@ -184,12 +171,10 @@ class WorkerHandle:
 
     @property
     def load(self) -> int:
-        """Number of runs that the session gave to this process and that have not ended."""
         return len(self._runs)
 
     @property
     def total_load(self) -> int:
-        """Number of runs in the process, those of other sessions that share it included."""
         return len(self._runs) + self._connection.other_runs
 
     @property
@@ -205,7 +190,6 @@ class WorkerHandle:
 
     @property
     def pid(self) -> int | None:
-        """Process id, None before the first run."""
         return self._connection.pid
 
     @property
@@ -215,7 +199,6 @@ class WorkerHandle:
 
     @property
     def node(self) -> str:
-        """Id of the node of the process in a cluster, "" if there is none."""
         return self._connection.node
 
     @property
@@ -234,11 +217,9 @@ class WorkerHandle:
         return self.is_lost and not self._tasks
 
     def place_on(self, machine: str) -> None:
-        """Have the process start on this machine, or fail to start."""
         self._connection.place_on(machine)
 
     def list_runs(self) -> tuple[tuple[str, ...], int]:
-        """Return the ids of the runs that work, with those below them, and how many wait."""
         return self._runs.list_ids()
 
     async def read_lease(self) -> float | None:
@@ -256,7 +237,6 @@ class WorkerHandle:
             return None
 
     async def wait_until_idle(self) -> None:
-        """Wait until the process has no runs."""
         await self._runs.wait_until_idle()
 
     async def send_run(self, assigned: AssignedRun, grant: Grant) -> None:
@@ -295,16 +275,13 @@ class WorkerHandle:
         assigned.sent_brief = await self._calls.files.prepare(assigned.brief, events, self.host)
 
     def forget(self, assigned: AssignedRun) -> None:
-        """Remove a run that has ended here."""
         self._runs.remove(assigned)
         self._connection.note_runs(len(self._runs))
 
     def find(self, run_id: str) -> AssignedRun | None:
-        """Return the run of this process that has the id, or that is above it."""
         return self._runs.find(run_id)
 
     def send(self, message: msgspec.Struct) -> None:
-        """Send a message to the process."""
         self._stream.send(message)
 
     def stop(self, request: Cancel | WrapUp) -> None:
@@ -362,7 +339,6 @@ class WorkerHandle:
         return replace(config, has_own_files=bool(facts.unseen))
 
     def tell_watched(self) -> None:
-        """Tell the process whether the session has watchers, if it has started."""
         if self._bridge is not None:
             self.send(SetWatched(bool(self._services.watchers)))
 
@@ -413,7 +389,6 @@ class WorkerHandle:
         self._runs.lose(self._failure or self._connection.loss)
 
     def _make_handlers(self, bridge: ModelBridge) -> dict[type, Callable[[Any], object]]:
-        """Return the function that handles the messages of each class."""
         return {
             CallSession: self._start_call,
             Withdraw: lambda message: self._peer.cancel(message.id),
@@ -513,7 +488,6 @@ class WorkerHandle:
         return replace(message, events=(started, *message.events[1:]))
 
     def _note_stored(self, message: AppendEvents, position: int) -> None:
-        """Keep events that are stored, and reply to their message."""
         events = message.events
         if events and (run := self.find(events[0].run)):
             run.add(events)
