@@ -70,6 +70,14 @@ def check_regular(facts: os.stat_result, path: str) -> None:
         raise OSError(errno.EINVAL, "not a regular file", path)
 
 
+def is_open_file(path: str | os.PathLike[str], descriptor: int) -> bool:
+    """Return whether a path still names an open file, such as a lock that others may remove."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
 def is_missing(path: str | os.PathLike[str], error: Exception) -> bool:
     """Return whether an error means that nothing is at the path, not even a broken link."""
     is_absent = isinstance(error, FileNotFoundError | NotADirectoryError)

@@ -270,7 +270,8 @@ class CallMatcher:
         if tool.category is ToolCategory.NETWORK and key == "domain":
             return _is_on_domain(value, pattern)
         if tool.rule_argument and not colon:
-            return _matches_name(rule.pattern, value, tool)
+            matches = matches_agent if tool.category is ToolCategory.AGENT else matches_pattern
+            return matches(rule.pattern, value)
         if rule.verdict == Verdict.ALLOW or not colon:
             return False
         return matches_pattern(pattern, str(arguments.get(key, "")))
@@ -286,11 +287,6 @@ def get_call_path(tool: Tool, arguments: Mapping[str, Any]) -> str:
     if not tool.path_argument:
         return ""
     return str(arguments.get(tool.path_argument) or ".")
-
-
-def _matches_name(pattern: str, value: str, tool: Tool) -> bool:
-    is_agent = tool.category is ToolCategory.AGENT
-    return matches_agent(pattern, value) if is_agent else matches_pattern(pattern, value)
 
 
 def _is_on_domain(url: str, domain: str) -> bool:

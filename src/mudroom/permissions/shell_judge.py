@@ -72,12 +72,13 @@ class CommandJudge:
         all_commands = list(self._list_commands(script, command, MAX_SHELL_DEPTH))
         all_folders = find_working_folders(all_commands)
         self._unknown_folder = find_unknown_folder(all_commands)
-        restrictions: list[CallFinding] = []
         # Deny and ask rules look at everything that might run, even inside quotes; allow rules
         # below only at what certainly runs.
-        for part in all_commands:
-            if finding := self._rules.find(part, all_folders[:MAX_FOLDERS], self._writes):
-                restrictions.append(finding)
+        restrictions = [
+            finding
+            for part in all_commands
+            if (finding := self._rules.find(part, all_folders[:MAX_FOLDERS], self._writes))
+        ]
         if any(finding.verdict == Verdict.DENY for finding in restrictions):
             return restrictions
         folders = find_working_folders(script.commands)[:MAX_FOLDERS]

@@ -44,7 +44,7 @@ def trust_folder(home: str, folder: str) -> str:
         raise UsageError(
             "this would trust every project", where=real, remedy="Name the folder of one project."
         )
-    _write(home, {*load_trusted(home), real})
+    write_kept(Path(home, TRUST_FILE), sorted({*load_trusted(home), real}))
     return real
 
 
@@ -57,12 +57,8 @@ def untrust_folder(home: str, folder: str) -> bool:
     """Remove a folder from the list. Return False if it was not in the list."""
     trusted = set(load_trusted(home))
     real = os.path.realpath(folder)
-    _write(home, trusted - {real})
+    write_kept(Path(home, TRUST_FILE), sorted(trusted - {real}))
     return real in trusted
-
-
-def _write(home: str, folders: set[str]) -> None:
-    write_kept(Path(home, TRUST_FILE), sorted(folders))
 
 
 def read_kept(path: Path, kind: type[_T], name: str) -> _T:

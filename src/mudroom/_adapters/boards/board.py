@@ -20,6 +20,7 @@ from typing import Any
 from ..._core.json_values import clean_text
 from ..._core.ports.board import BoardTask
 from ..._platform.private_files import make_private_folder
+from ..._platform.regular_files import is_open_file
 from ...errors import UsageError
 from .file import begin_change, connect, read_blockers, read_tasks, translate_errors
 
@@ -393,7 +394,7 @@ class OwnerLock:
             self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
             if not _lock_soon(self._descriptor):
                 name = ""
-            elif _is_file_of(self._path, self._descriptor):
+            elif is_open_file(self._path, self._descriptor):
                 return
             # Taken, or removed by another process between our open and our flock: try again.
             os.close(self._descriptor)
@@ -414,12 +415,6 @@ def _lock_soon(descriptor: int) -> bool:
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.01)
-
-
-def _is_file_of(path: Path, descriptor: int) -> bool:
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    return False
 
 
 def _remove_free_locks(folder: Path, name: str) -> None:

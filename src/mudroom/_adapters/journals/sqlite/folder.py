@@ -14,6 +14,7 @@ from pathlib import Path
 from ...._core.ports import SessionInfo
 from ...._core.ports.journal import make_busy_error
 from ...._platform.private_files import delete_local_files
+from ...._platform.regular_files import is_open_file
 from ....errors import JournalBusy
 
 _SUFFIX = ".db"
@@ -119,7 +120,7 @@ def lock(path: Path, attempts: int = _ATTEMPTS) -> int:
                 time.sleep(_ATTEMPT_DELAY)
                 continue
             raise make_busy_error(f"process {pid}", str(path)) from None
-        if _is_file(descriptor, lock_path):
+        if is_open_file(lock_path, descriptor):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
             return descriptor
@@ -155,10 +156,3 @@ def _read_pid(descriptor: int) -> str:
 
 def _lock_path(path: Path) -> Path:
     return path.with_name(path.name + ".lock")
-
-
-def _is_file(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False

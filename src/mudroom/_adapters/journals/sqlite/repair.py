@@ -36,6 +36,7 @@ from .schema import (
     create_file,
     has_torn_tail,
     publish_file,
+    read_last_number,
     read_meta,
     translate_errors,
 )
@@ -155,7 +156,7 @@ def _make_unreadable_error(path: Path, cause: object) -> JournalDamaged:
 def _find_last_number(path: Path) -> int | None:
     try:
         with closing(connect_reader(path)) as connection:
-            return connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
+            return read_last_number(connection)
     except sqlite3.Error:
         return None
 

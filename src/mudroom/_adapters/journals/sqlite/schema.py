@@ -56,7 +56,7 @@ class JournalMeta(Struct, frozen=True, kw_only=True):
 def connect_writer(path: Path, session: str) -> tuple[sqlite3.Connection, JournalMeta]:
     """Open a connection that syncs every commit. The file must exist and hold the session."""
     _require_file(path)
-    connection = _open_writable(path)
+    connection = _connect(_make_uri(path, "rw"))
     try:
         meta = read_meta(connection, path, session)
         connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE}")
@@ -157,13 +157,9 @@ def write_name(path: Path, name: str) -> None:
         connection.commit()
 
 
-def _open_writable(path: Path) -> sqlite3.Connection:
+def _connect(uri: str) -> sqlite3.Connection:
     return sqlite3.connect(
-        _make_uri(path, "rw"),
-        uri=True,
-        isolation_level=None,
-        timeout=_LOCK_TIMEOUT,
-        check_same_thread=False,
+        uri, uri=True, isolation_level=None, timeout=_LOCK_TIMEOUT, check_same_thread=False
     )
 
 
@@ -190,7 +186,7 @@ def create_file(path: Path, session: str) -> tuple[sqlite3.Connection, JournalMe
     new = get_unpublished_path(path)
     new.unlink(missing_ok=True)
     make_private_file(new)
-    connection = _open_writable(new)
+    connection = _connect(_make_uri(new, "rw"))
     try:
         # No rollback file: a crash here must leave nothing but the new file.
         connection.execute("PRAGMA journal_mode = MEMORY")
@@ -241,9 +237,7 @@ def _open_copy(path: Path, log: Path) -> sqlite3.Connection:
 
 
 def _open_readable(uri: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        uri, uri=True, isolation_level=None, timeout=_LOCK_TIMEOUT, check_same_thread=False
-    )
+    connection = _connect(uri)
     try:
         connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
     except BaseException:

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from ...._core.json_values import get_decoder
 from ...._platform.private_files import make_private_folder
+from ...._platform.regular_files import is_open_file
 
 if TYPE_CHECKING:
     from .pool import WorkerPool
@@ -94,7 +95,7 @@ class FleetFolder:
             return False
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_file(descriptor, path):
+            if is_open_file(path, descriptor):
                 self._lock = descriptor
                 return True
         os.close(descriptor)
@@ -117,7 +118,7 @@ class FleetFolder:
             try:
                 # A shared lock: two processes that look at the same time do not see each other.
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                if _is_file(descriptor, path):
+                if is_open_file(path, descriptor):
                     self._remove(descriptor)
                     return False
             except BlockingIOError:
@@ -135,7 +136,7 @@ class FleetFolder:
             parent = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 fcntl.flock(parent, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_file(descriptor, self.path / _LOCK):
+                if is_open_file(self.path / _LOCK, descriptor):
                     shutil.rmtree(self.path, ignore_errors=True)
             finally:
                 os.close(parent)
@@ -183,12 +184,6 @@ class FleetFolder:
         with suppress(OSError):
             os.remove(path)
         return value
-
-
-def _is_file(descriptor: int, path: Path) -> bool:
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    return False
 
 
 def list_fleets(home: str) -> list[str]:

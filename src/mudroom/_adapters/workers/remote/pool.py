@@ -32,16 +32,13 @@ class WorkerPool:
 
         Those on `machine` come first; "" if it does not matter.
         """
-        if machine and not self._has_process_on(machine):
+        if machine and not any(process.host == machine for process in self._list_ready()):
             await self._start_on(machine)
         ready = self._list_ready()
         if needs_folder:
             ready = [process for process in ready if process.sees_folder is not False]
         on_machine = [process for process in ready if machine and process.host == machine]
         return min(on_machine or ready, key=lambda process: process.total_load, default=None)
-
-    def _has_process_on(self, machine: str) -> bool:
-        return any(process.host == machine for process in self._list_ready())
 
     async def _start_on(self, machine: str) -> None:
         """Start a process on a machine, if that is possible. Runs that wait share the start."""

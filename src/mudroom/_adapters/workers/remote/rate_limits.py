@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -92,7 +91,11 @@ class LimitedRequests:
             self._send(CallReply(message.id, _NO_SECONDS))
             return
         work = self._wait_for_slot(message, limiter)
-        self._peer.serve(message.id, work, partial(self._send_error, message.id))
+        self._peer.serve(
+            message.id,
+            work,
+            lambda error: self._send(CallReply(message.id, error=ErrorInfo.of(error))),
+        )
 
     async def _wait_for_slot(self, message: AcquireSlot, limiter: RateLimiter) -> None:
         seconds = 0.0
@@ -101,9 +104,6 @@ class LimitedRequests:
         except RateLimited as limited:
             seconds = limited.seconds
         self._send(CallReply(message.id, encode(seconds)))
-
-    def _send_error(self, number: int, error: BaseException) -> None:
-        self._send(CallReply(number, error=ErrorInfo.of(error)))
 
     def _record(
         self,

@@ -71,22 +71,13 @@ class LoadedTools(Struct, frozen=True):
 
 
 def describe_servers(servers: ToolServers) -> ServersState:
+    tools = list(servers.tools.values())
     return ServersState(
         servers.patterns,
         servers.full_patterns,
         servers.unlisted,
         dict(servers.instructions),
-        tuple(
-            ServerToolSpec(
-                tool.name,
-                tool.description,
-                tool.parameters,
-                tool.effect,
-                tool.is_parallel,
-                tool.confirmation_reason,
-            )
-            for tool in servers.tools.values()
-        ),
+        msgspec.convert(tools, tuple[ServerToolSpec, ...], from_attributes=True),
     )
 
 
@@ -173,7 +164,16 @@ def make_remote_run(
     """Return a function for `Tool.run` that has the session's process call a tool of this name."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
-        place = _describe_place(context)
+        call = cast("CallContext", context).call
+        place = CallPlace(
+            context.call_key,
+            call.id if call else "",
+            call.arguments if call else {},
+            context.run_id,
+            context.turn,
+            context.agent_name,
+            context.run_name,
+        )
         result = await link.call(CALL_TOOL, place, name, arguments)
         return msgspec.msgpack.decode(result, type=ToolResult)
 
@@ -201,16 +201,8 @@ class RemoteServers:
         self.tools: Mapping[str, Tool] = {spec.name: self._make_tool(spec) for spec in state.tools}
 
     def _make_tool(self, spec: ServerToolSpec) -> Tool:
-        return Tool(
-            name=spec.name,
-            description=spec.description,
-            parameters=spec.parameters,
-            parse=dict,
-            run=make_remote_run(spec.name, self._link),
-            effect=spec.effect,
-            is_parallel=spec.is_parallel,
-            confirmation_reason=spec.confirmation_reason,
-        )
+        run = make_remote_run(spec.name, self._link)
+        return Tool(**msgspec.structs.asdict(spec), parse=dict, run=run)
 
     async def load(self, patterns: Sequence[str]) -> tuple[str, ...]:
         if not patterns:
@@ -224,19 +216,6 @@ class RemoteServers:
         return self._open_own(agent)
 
     async def close(self) -> None: ...
-
-
-def _describe_place(context: ToolContext) -> CallPlace:
-    call = cast("CallContext", context).call
-    return CallPlace(
-        context.call_key,
-        call.id if call else "",
-        call.arguments if call else {},
-        context.run_id,
-        context.turn,
-        context.agent_name,
-        context.run_name,
-    )
 
 
 class SessionToolSpec(Struct, frozen=True, kw_only=True):

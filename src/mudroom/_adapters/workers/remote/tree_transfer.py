@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -189,28 +189,20 @@ def list_targets(
     `reader` stands for the process; `owns` tells whether it executes a run, or one above it.
     """
 
-    def check(run_id: str) -> None:
-        if not owns(run_id):
-            raise WorkspaceError(f"run {run_id} is not one of this worker process")
+    def check(call: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+        async def checked(run_id: str, *arguments: Any) -> None:
+            if not owns(run_id):
+                raise WorkspaceError(f"run {run_id} is not one of this worker process")
+            await call(run_id, *arguments)
 
-    async def add_work(run_id: str, offset: int, data: bytes) -> None:
-        check(run_id)
-        await transfers.add_work(run_id, offset, data)
-
-    async def keep_work(run_id: str, work: Work) -> None:
-        check(run_id)
-        await transfers.keep_work(run_id, work)
-
-    async def mark_merged(run_id: str) -> None:
-        check(run_id)
-        await transfers.mark_merged(run_id)
+        return checked
 
     return {
         DESCRIBE_SOURCE: transfers.describe_source,
         READ_TREE: partial(transfers.read_tree, reader),
-        ADD_WORK: add_work,
-        KEEP_WORK: keep_work,
-        MARK_MERGED: mark_merged,
+        ADD_WORK: check(transfers.add_work),
+        KEEP_WORK: check(transfers.keep_work),
+        MARK_MERGED: check(transfers.mark_merged),
     }
 
 

@@ -215,12 +215,14 @@ class RemoteWorker:
     ) -> Report[Any] | None:
         """Take a run back from a lost process. Return its report if it ends there."""
         handle.loss = str(lost)
-        handle.unbind()
+        handle.process = None
         assigned.live.clear()
         assigned.refund()
         if report := find_report(assigned.recorded.get(assigned.run_id, ())):
             handle.is_ending = True
-            return _accept_report(assigned, report)
+            charge_past_run(assigned.meter, PastEvents(assigned.recorded), report)
+            assigned.meter.add_turns(report.turns)
+            return report
         if handle.is_cancelled:
             return await self._record_end(handle, assigned, handle.stop_reason)
         if lost.has_hung and assigned.is_overdue:
@@ -278,13 +280,6 @@ class RemoteWorker:
         if has_begun:
             await record_past_end(self._services, past, report)
         return report
-
-
-def _accept_report(assigned: AssignedRun, report: Report[Any]) -> Report[Any]:
-    """Charge a run that had ended when its process was lost, and return its recorded report."""
-    charge_past_run(assigned.meter, PastEvents(assigned.recorded), report)
-    assigned.meter.add_turns(report.turns)
-    return report
 
 
 OnOutcome: TypeAlias = Callable[
@@ -363,9 +358,6 @@ class RemoteRunHandle(TaskHandle):
             self.outcome.set_exception(outcome)
         else:
             self.outcome.set_result(outcome)
-
-    def unbind(self) -> None:
-        self.process = None
 
     def send(self, message: InboxMessage) -> bool:
         if self.process is None or self.assigned is None or self._stop_requests:

@@ -437,16 +437,16 @@ class WorkerHandle:
     def _serve_call(
         self, peer: Peer[Any, Any], number: int, work: Coroutine[Any, Any, None]
     ) -> None:
-        def fail(error: BaseException) -> None:
-            self.send(CallReply(number, error=ErrorInfo.of(error)))
-
-        peer.serve(number, work, fail)
+        peer.serve(
+            number, work, lambda error: self.send(CallReply(number, error=ErrorInfo.of(error)))
+        )
 
     def _start_answer(self, request: ModelRequest, bridge: ModelBridge) -> None:
-        def fail(error: BaseException) -> None:
-            self.send(ModelItem(request.id, ErrorInfo.of(error)))
-
-        self._peer.serve(request.id, bridge.answer(request), fail)
+        self._peer.serve(
+            request.id,
+            bridge.answer(request),
+            lambda error: self.send(ModelItem(request.id, ErrorInfo.of(error))),
+        )
 
     def _admit(self, request: RequestAdmission) -> None:
         if run := self._runs.get(request.run_id):
