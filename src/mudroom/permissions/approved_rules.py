@@ -167,7 +167,6 @@ def keep_approved(home: str, folder: str, rules: tuple[Rule, ...]) -> str:
 
 
 def forget_approved(home: str, rule: Rule) -> None:
-    """Remove a rule returned by `load_approved` from its file."""
     path = Path(home, APPROVED_FILE)
     kept = _read(path)
     texts = [text for text in kept.get(rule.base, []) if text != format_rule(rule)]

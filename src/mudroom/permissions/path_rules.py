@@ -246,7 +246,6 @@ class CallMatcher:
         return bool(rule.pattern) and access is not None and access is self.get_rule_access(rule)
 
     def get_rule_access(self, rule: Rule) -> ToolCategory | None:
-        """Return the kind of file access a rule is about; None for other rules."""
         tool = self.tools.get(rule.tool)
         return get_file_access(tool) if tool else None
 
@@ -278,7 +277,6 @@ class CallMatcher:
 
 
 def get_file_access(tool: Tool) -> ToolCategory | None:
-    """Return READ or WRITE for a tool with a path argument, None for any other."""
     return tool.category if tool.path_argument else None
 
 

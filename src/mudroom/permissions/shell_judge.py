@@ -323,8 +323,6 @@ def _find_variable_risk(command: SimpleCommand) -> str:
 
 
 class CommandRules:
-    """The rules about commands and files, and which of them restrict a command."""
-
     def __init__(self, rules: Sequence[Rule], tool: Tool, matcher: CallMatcher) -> None:
         self._matcher = matcher
         self._context = matcher.context

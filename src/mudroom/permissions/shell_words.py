@@ -34,8 +34,6 @@ class Word(Struct, frozen=True):
 
 
 class Redirect(Struct, frozen=True):
-    """A redirect, with its operator as written."""
-
     operator: str
     target: Word | None
 

@@ -43,7 +43,6 @@ class SessionBoard:
         return self._path.name
 
     async def open(self) -> None:
-        """Open the file and hold the lock. Raises BoardError."""
         await self._run(lambda board: None)
 
     async def close(self, *, keeps_tasks: bool = False) -> None:

@@ -265,7 +265,6 @@ class Connection(asyncio.BufferedProtocol):
         return data
 
     def end_wait(self) -> None:
-        """Resume reading; called by the pacer."""
         if self._is_waiting:
             self._is_waiting = False
             self.last_active = self._shared.loop.time()
@@ -372,7 +371,6 @@ class Encryption:
         self._tls = tls.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
 
     def start(self) -> None:
-        """Send the first message of the handshake. Raises ssl.SSLError."""
         self._continue_handshake()
 
     def send(self, content: bytes) -> None:

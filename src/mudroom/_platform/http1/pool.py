@@ -81,7 +81,6 @@ class Response:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     async def read(self) -> bytes:
-        """Return the bytes of the body that have arrived, b"" at its end. Raises HttpError."""
         decompressor = self._decompressor
         if decompressor is None:
             return await self._connection.read()
@@ -137,7 +136,6 @@ class ConnectionPool:
         return self._request("POST", url, headers, make_body)
 
     def get(self, url: str, headers: Mapping[str, str]) -> Coroutine[Any, Any, Response]:
-        """Send a GET request and return the response, as `post` does."""
         return self._request("GET", url, headers, bytes)
 
     async def _request(
@@ -462,12 +460,10 @@ def _make_authorization(parts: SplitResult) -> str:
 
 
 def is_this_machine(host: str) -> bool:
-    """Return whether a host is this machine, which is reached without a proxy."""
     return host.startswith("127.") or host in ("localhost", "::1")
 
 
 def _find_proxy(scheme: str, host: str, host_and_port: str) -> Proxy | None:
-    """Find the proxy the environment names for a host, None for this machine."""
     names_proxy = sys.platform == "darwin" or any(
         name.lower().endswith("_proxy") for name in os.environ
     )

@@ -323,8 +323,6 @@ class ModelRequest(Struct, frozen=True, tag=True):
 
 
 class ModelForget(Struct, frozen=True, tag=True):
-    """Forget the conversation of a run that ended."""
-
     conversation: int
 
 
@@ -371,8 +369,6 @@ LimiterMessage = AcquireSlot | RecordAccepted | RecordRefused | ReleaseSlot
 
 
 class RunReply(Struct, frozen=True, tag=True):
-    """A run has ended with a report, or with an exception."""
-
     run_id: str
     report: Report[dict[str, Any]] | None = None
     error: ErrorInfo | None = None

@@ -136,7 +136,6 @@ class RemoteJournal:
             yield event
 
     def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
-        """Yield the events so far."""
         return self.read(after)
 
     async def close(self) -> None: ...

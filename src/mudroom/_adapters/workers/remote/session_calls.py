@@ -64,8 +64,6 @@ class ServersState(Struct, frozen=True):
 
 
 class LoadedTools(Struct, frozen=True):
-    """Reply to LOAD_TOOLS."""
-
     missing: tuple[str, ...]
     state: ServersState
 
@@ -323,7 +321,6 @@ class SessionCalls:
         }
 
     async def execute(self, call: CallSession) -> CallReply:
-        """Call the service that the worker process asks for. Raises the errors of that service."""
         target = self._targets.get(call.name) or getattr(self._services.hooks, call.name)
         arguments = _DECODERS[call.name].decode(call.arguments)
         return CallReply(call.id, encode(await target(*arguments)))

@@ -98,7 +98,6 @@ class TreeTransfers:
         await asyncio.to_thread(_add_piece, path, offset, data, self._max_bytes)
 
     async def keep_work(self, run_id: str, work: Work) -> None:
-        """Store the work of a run whose pack is complete. Raises WorkspaceError."""
         path = self._find_work(run_id)
         try:
             await asyncio.to_thread(self.trees.add_work, run_id, work, str(path))
@@ -154,7 +153,6 @@ class TreeLink:
         return msgspec.msgpack.decode(self._call(DESCRIBE_SOURCE), type=SourceFacts)
 
     def fetch(self, tree: str, known: list[str], path: str, stop: threading.Event) -> None:
-        """Write a file with the objects of a tree of the session."""
         with open(path, "wb") as file:
             while True:
                 reply = self._call(READ_TREE, tree, known, file.tell())

@@ -139,7 +139,6 @@ class RemoteWorker:
     async def _begin(
         self, handle: RemoteRunHandle, brief: Brief, grant: Grant
     ) -> Report[Any] | None:
-        """Wait for a slot and give a run to a process. Return its report if none gets it."""
         self._control.start()
         meter = self._services.meters.get(grant)
         slots = self._slots[brief.depth]
@@ -185,7 +184,6 @@ class RemoteWorker:
     async def _give_again(
         self, handle: RemoteRunHandle, assigned: AssignedRun, lost: WorkerLost
     ) -> Report[Any] | None:
-        """Give a run whose process was lost to another one. Return its report if none gets it."""
         return await self._handle_loss(handle, assigned, lost) or await self._give(handle, assigned)
 
     def _end_run(self, handle: RemoteRunHandle, outcome: Report[Any] | BaseException) -> None:
@@ -331,7 +329,6 @@ class RemoteRunHandle(TaskHandle):
         return any(isinstance(request, Cancel) for request in self._stop_requests)
 
     def bind(self, process: WorkerHandle) -> None:
-        """Set the process that executes the run, and send it the earlier stop requests."""
         assert self.assigned is not None
         self.process = process
         self.assigned.on_begin = self._repeat_messages if self._messages else None
@@ -383,7 +380,6 @@ class RemoteRunHandle(TaskHandle):
                 self.process.send(SendMessage(self.run_id, message))
 
     def wrap_up(self, reason: Reason = Reason.CANCELLED) -> bool:
-        """Stop the current work and have the run summarise it. Return False if it is ending."""
         if not self._request_stop(WrapUp(self.run_id, reason)):
             return False
         self.stop_reason = reason

@@ -110,7 +110,6 @@ class ModelBridge:
             return ErrorInfo.of(error)
 
     async def answer(self, request: ModelRequest) -> None:
-        """Have a model answer, and send each item. Raises what the model raises."""
         conversation = self._conversations[request.conversation]
         if isinstance(conversation, ErrorInfo):
             self._send(ModelItem(request.id, conversation))
@@ -290,7 +289,6 @@ class WorkerHandle:
         self.send(request)
 
     async def close(self) -> None:
-        """End the process; it ends its commands first."""
         self._runs.close()
         self._stream.flush()
         await self._connection.close()
