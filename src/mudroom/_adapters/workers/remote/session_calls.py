@@ -335,60 +335,56 @@ class RemoteHooks(Hooks):
     def __init__(self, link: SessionLink) -> None:
         self._link = link
 
+    async def _call(self, kind: Any, name: str, *arguments: object) -> Any:  # noqa: ANN401
+        """Call a hook in the session's process; `kind` is the type of its result."""
+        return _decode(await self._link.call(name, *arguments), type=kind)
+
     async def on_prompt(self, brief: Brief) -> str:
-        return _decode(await self._link.call("on_prompt", brief), type=str)
+        return await self._call(str, "on_prompt", brief)
 
     async def on_message(self, brief: Brief, text: str) -> MessageHookDecision | None:
-        return _decode(
-            await self._link.call("on_message", brief, text), type=MessageHookDecision | None
-        )
+        return await self._call(MessageHookDecision | None, "on_message", brief, text)
 
     async def on_run_start(self, brief: Brief) -> str:
-        return _decode(await self._link.call("on_run_start", brief), type=str)
+        return await self._call(str, "on_run_start", brief)
 
     async def on_run_end(self, brief: Brief, report: Report) -> None:
-        _decode(await self._link.call("on_run_end", brief, report), type=None)
+        await self._call(None, "on_run_end", brief, report)
 
     async def on_permission_request(
         self, brief: Brief, call: ToolCallBlock, why: str
     ) -> ToolHookDecision | None:
-        return _decode(
-            await self._link.call("on_permission_request", brief, call, why),
-            type=ToolHookDecision | None,
-        )
+        kind = ToolHookDecision | None
+        return await self._call(kind, "on_permission_request", brief, call, why)
 
     async def on_permission_denied(self, brief: Brief, call: ToolCallBlock, why: str) -> None:
-        _decode(await self._link.call("on_permission_denied", brief, call, why), type=None)
+        await self._call(None, "on_permission_denied", brief, call, why)
 
     async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
-        return _decode(
-            await self._link.call("before_tool", brief, call), type=ToolHookDecision | None
-        )
+        return await self._call(ToolHookDecision | None, "before_tool", brief, call)
 
     async def after_tool(
         self, brief: Brief, call: ToolCallBlock, result: ToolResult
     ) -> ToolResult | None:
-        return _decode(
-            await self._link.call("after_tool", brief, call, result), type=ToolResult | None
-        )
+        return await self._call(ToolResult | None, "after_tool", brief, call, result)
 
     async def on_child_start(self, parent: Brief, child: Brief) -> str:
-        return _decode(await self._link.call("on_child_start", parent, child), type=str)
+        return await self._call(str, "on_child_start", parent, child)
 
     async def on_child_end(self, parent: Brief, child: Brief, report: Report) -> None:
-        _decode(await self._link.call("on_child_end", parent, child, report), type=None)
+        await self._call(None, "on_child_end", parent, child, report)
 
     async def before_finish(self, brief: Brief, text: str) -> str:
-        return _decode(await self._link.call("before_finish", brief, text), type=str)
+        return await self._call(str, "before_finish", brief, text)
 
     async def explain_changes(self, brief: Brief) -> str:
-        return _decode(await self._link.call("explain_changes", brief), type=str)
+        return await self._call(str, "explain_changes", brief)
 
     async def before_compaction(self, brief: Brief) -> str:
-        return _decode(await self._link.call("before_compaction", brief), type=str)
+        return await self._call(str, "before_compaction", brief)
 
     async def after_compaction(self, brief: Brief) -> str:
-        return _decode(await self._link.call("after_compaction", brief), type=str)
+        return await self._call(str, "after_compaction", brief)
 
 
 class RemoteOutputChecks(OutputChecks):

@@ -442,7 +442,7 @@ class DescendantHandle:
         return await assigned.wait_until_stored(self.run_id, message_id)
 
     def wrap_up(self, reason: Reason = Reason.CANCELLED) -> bool:
-        return self._stop(WrapUp(self.run_id, reason))
+        return self._send(WrapUp(self.run_id, reason))
 
     @property
     def is_interrupted(self) -> bool:
@@ -453,7 +453,7 @@ class DescendantHandle:
         return False
 
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
-        return self._stop(Cancel(self.run_id, reason))
+        return self._send(Cancel(self.run_id, reason))
 
     def detach(self, work_id: str = "") -> bool:
         return self._send(Detach(self.run_id, work_id))
@@ -476,17 +476,11 @@ class DescendantHandle:
         raise RuntimeError(f"run {self.run_id} reports to its parent in a worker process")
 
     def _send(self, message: msgspec.Struct) -> bool:
-        if not self._is_live():
-            return False
-        self._process.send(message)
-        return True
-
-    def _stop(self, request: WrapUp | Cancel) -> bool:
-        if not self._is_live():
-            return False
-        self._process.stop(request)
-        return True
-
-    def _is_live(self) -> bool:
         assigned = self._process.find(self.run_id)
-        return assigned is not None and self.run_id in assigned.live
+        if assigned is None or self.run_id not in assigned.live:
+            return False
+        if isinstance(message, WrapUp | Cancel):
+            self._process.stop(message)
+        else:
+            self._process.send(message)
+        return True
