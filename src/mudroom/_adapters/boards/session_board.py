@@ -63,18 +63,14 @@ class SessionBoard:
         blockers: Sequence[int] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> BoardAnswer:
-        return await self._run(
-            lambda board: RunChanges(board, self._session).create(
-                key, subject, description, blockers, metadata or {}
-            )
+        return await self._change(
+            lambda runs: runs.create(key, subject, description, blockers, metadata or {})
         )
 
     async def update_task(
         self, key: str, run_id: str, task_id: int, change: TaskChange
     ) -> BoardAnswer:
-        return await self._run(
-            lambda board: RunChanges(board, self._session).update(key, run_id, task_id, change)
-        )
+        return await self._change(lambda runs: runs.update(key, run_id, task_id, change))
 
     async def list_tasks(self) -> Sequence[BoardTask]:
         return await self._run(lambda board: board.list_tasks())
@@ -85,16 +81,10 @@ class SessionBoard:
     async def claim_next(
         self, run_id: str, owner: str, agent: str, without: Collection[int] = ()
     ) -> BoardTask | None:
-        return await self._run(
-            lambda board: RunChanges(board, self._session).claim_next(run_id, owner, agent, without)
-        )
+        return await self._change(lambda runs: runs.claim_next(run_id, owner, agent, without))
 
     async def end_claim(self, run_id: str, task_id: int, report: str, *, is_done: bool) -> None:
-        await self._run(
-            lambda board: RunChanges(board, self._session).end_claim(
-                run_id, task_id, report, is_done=is_done
-            )
-        )
+        await self._change(lambda runs: runs.end_claim(run_id, task_id, report, is_done=is_done))
 
     async def release(self, run_id: str, keep: int = 0) -> None:
         """Return a finished child's tasks to the board.
@@ -103,7 +93,10 @@ class SessionBoard:
         made by cancelled calls have taken place.
         """
         if self._is_used:
-            await self._run(lambda board: RunChanges(board, self._session).release(run_id, keep))
+            await self._change(lambda runs: runs.release(run_id, keep))
+
+    async def _change(self, act: Callable[[RunChanges], T]) -> T:
+        return await self._run(lambda board: act(RunChanges(board, self._session)))
 
     async def _run(self, act: Callable[[TaskBoard], T]) -> T:
         """Act on the board in its thread. A cancelled call still completes its change."""

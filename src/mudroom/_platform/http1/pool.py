@@ -121,6 +121,7 @@ class ConnectionPool:
         self._addresses: dict[str, Address] = {}
         # Heads contain API keys, so they must not outlive the pool: no cache of the module.
         self._heads: dict[tuple[object, ...], bytes] = {}
+        # When a look-up of a name expires, and the look-up.
         self._names: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddressInfo]]]] = {}
         self._tls: ssl.SSLContext | None = None
         self._has_warned = False
