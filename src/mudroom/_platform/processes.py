@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Process(NamedTuple):
-    """A process. `state` is the kernel's letter; `started` is in clock ticks since the boot."""
+    """A process. `state` is the kernel's letter; `started` is in clock ticks since boot."""
 
     pid: int
     state: str

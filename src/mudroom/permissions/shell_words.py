@@ -59,7 +59,7 @@ class SimpleCommand(Struct, frozen=True):
 class Script(Struct, frozen=True):
     """A parsed command line: every simple command recognized, in order.
 
-    `problems` say why there may be more. Not whole, only its beginning was parsed.
+    `problems` say why there may be more. If it is not whole, only the beginning was parsed.
     """
 
     commands: tuple[SimpleCommand, ...]

@@ -102,7 +102,7 @@ def make_shared_parts(on_idle: Callable[[Connection], None]) -> SharedParts:
 class Connection(asyncio.BufferedProtocol):
     """A connection that carries one request at a time.
 
-    Bytes last moved, or the request ended, at the time `last_active` of the event loop.
+    `last_active` is the time of the event loop when bytes last moved or the request ended.
     """
 
     def __init__(self, shared: SharedParts) -> None:

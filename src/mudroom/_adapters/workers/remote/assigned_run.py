@@ -50,8 +50,8 @@ class _Charged:
 class AssignedRun:
     """State of a run in a worker process, kept by the session's process.
 
-    The outcome is the report of the run, the exception that ended it, or WorkerLost. `now` is the
-    clock of the session, by which its events have their times.
+    `on_outcome` gets the report of the run, the exception that ended it, or WorkerLost. `now` is
+    the clock of the session, by which its events have their times.
 
     `recorded` has the stored events of the run and of the runs below it, `live` the ids of those
     that have started and not ended. `on_begin` is called when the run has started, or continues in

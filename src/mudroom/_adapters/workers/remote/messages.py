@@ -245,7 +245,7 @@ class Charge(Struct, frozen=True, tag=True):
 class RequestAdmission(Struct, frozen=True, tag=True):
     """Ask for the admission of a model request; the reply is a `CallReply` with an `Admission`.
 
-    It is for the run that the session gave to the worker process, or else for one below it.
+    The request is that of the run that the session sent, its own, or of one below it.
     """
 
     id: int
@@ -257,7 +257,7 @@ class RequestAdmission(Struct, frozen=True, tag=True):
 class EndAdmission(Struct, frozen=True, tag=True):
     """End a model request, or give up its admission, by the id of the `RequestAdmission`.
 
-    The provider did not get an unsent one, which may have a permit.
+    The provider did not get an unsent one, although it may have a permit.
     """
 
     id: int

@@ -12,7 +12,7 @@ log = logging.getLogger("mudroom")
 
 
 class WorkerPool:
-    """The worker processes of a session. `make` returns one with a number that is not started."""
+    """The worker processes of a session. `make` returns one with a number, not started."""
 
     def __init__(self, make: Callable[[int], WorkerHandle], size: int) -> None:
         self._make = make

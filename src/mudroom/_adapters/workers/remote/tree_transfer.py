@@ -317,7 +317,7 @@ _KEPT_TREES = 8
 
 
 class FilesNotReadyError(Exception):
-    """A run cannot have its files, and ends with the reason. It says why."""
+    """A run cannot have its files, and ends with `reason`. The text says why."""
 
     def __init__(self, error: str, reason: Reason = Reason.ERROR) -> None:
         super().__init__(error)
