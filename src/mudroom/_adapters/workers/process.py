@@ -70,9 +70,9 @@ class ProcessConnection:
         """Have the process start on this machine, or fail to start: it starts only here."""
         self._machine = machine
 
-    def note_runs(self, count: int) -> None: ...
+    def note_runs(self, count: int) -> None: ...  # it has no other runs to compare them with
 
-    def drain(self) -> None: ...
+    def drain(self) -> None: ...  # only shared processes count their users
 
     async def open(self) -> None:
         if self._machine not in ("", self.host):
