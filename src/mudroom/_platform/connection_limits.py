@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from .own_process import get_open_file_limit
+from .own_process import count_allowed_connections
 
 _MAX_CONNECTIONS = 1000
 # How long a refused client has to send something, after which it can read the answer.
@@ -59,7 +59,9 @@ class LimitedConnections:
     """
 
     def __init__(self, limits: ConnectionLimits, *, is_behind_proxy: bool = False) -> None:
-        total = _count_connections() if limits.total is None else limits.total
+        total = limits.total
+        if total is None:
+            total = count_allowed_connections(0.25, _MAX_CONNECTIONS)
         per_address = max(1, total // 2) if limits.per_address is None else limits.per_address
         self.limits = limits
         self._total = total
@@ -220,8 +222,3 @@ class _Connection(asyncio.Protocol):
 def _make_key(peer: object) -> object:
     # An IPv6 address has more fields than host and port.
     return cast("tuple[object, ...]", peer)[:2] if isinstance(peer, tuple) else peer
-
-
-def _count_connections() -> int:
-    limit = get_open_file_limit()
-    return _MAX_CONNECTIONS if limit is None else max(16, min(_MAX_CONNECTIONS, limit // 4))

@@ -81,7 +81,7 @@ def _find_flag_risk(words: Sequence[Word]) -> str:
     if risky_flag is None:
         return ""
     for word in words[1:]:
-        if name != "printf" and word.value is None and not starts_plainly(word):
+        if name != "printf" and _is_unclear(word):
             return f"{word.raw} could become a flag that makes {name} run or write something"
     for word in words[1:]:
         if word.value and re.fullmatch(risky_flag, word.value, re.DOTALL):
@@ -90,7 +90,7 @@ def _find_flag_risk(words: Sequence[Word]) -> str:
 
 
 def _find_git_risk(words: Sequence[Word]) -> str:
-    if any(word.value is None and not starts_plainly(word) for word in words[1:]):
+    if any(map(_is_unclear, words[1:])):
         return "a word of this git command could become a flag that runs or writes something"
     arguments = [word.value for word in words[1:]]
     # A transport such as `ext::sh -c …`, in a URL or the value of a setting, is a program.
@@ -230,7 +230,8 @@ def find_writes(words: Sequence[Word]) -> Writes | None:
 def _find_operands(name: str, writing: Writing, arguments: Sequence[Word]) -> Writes:
     operands, folder, flags = _split_arguments(writing, arguments)
     named = [*operands, folder] if folder else operands
-    doubt = next((f"{word.raw} is known only when it runs" for word in _list_unclear(named)), "")
+    unclear = filter(_is_unclear, named)
+    doubt = next((f"{word.raw} is known only when it runs" for word in unclear), "")
     is_recursive = writing.recursive == ".*"
     for flag in flags:
         if writing.recursive and re.fullmatch(writing.recursive, flag):
@@ -282,10 +283,6 @@ def _get_flag_value(flag: str) -> Word:
     return Word(value, value)
 
 
-def _list_unclear(words: Sequence[Word]) -> list[Word]:
-    return [word for word in words if word.value is None and not starts_plainly(word)]
-
-
 def _find_downloads(operands: Sequence[Word], doubt: str) -> Writes:
     """Find the files of a download. Addresses may contain ranges and encoded characters."""
     addresses = tuple(word for word in operands if "://" in word.raw)
@@ -324,16 +321,16 @@ def _find_dd_output(arguments: Sequence[Word]) -> Writes:
     return Writes(tuple(targets), doubt=doubt)
 
 
-def starts_plainly(word: Word) -> bool:
-    """Return whether an unknown word cannot turn into a flag.
+def _is_unclear(word: Word) -> bool:
+    """Return whether a word could turn into a flag when bash expands it.
 
-    It starts with a letter or a folder, or is a process substitution.
+    It cannot if it starts with a letter or a folder, or is a process substitution.
     """
-    if word.raw.startswith("<("):
-        return True
-    if "$" in word.raw or "`" in word.raw:
+    if word.value is not None or word.raw.startswith("<("):
         return False
-    return bool(re.match(r"[\w./~][\w./]*[*?\[]", word.raw))
+    if "$" in word.raw or "`" in word.raw:
+        return True
+    return not re.match(r"[\w./~][\w./]*[*?\[]", word.raw)
 
 
 def find_approved_prefix(words: Sequence[Word]) -> str:
@@ -359,7 +356,7 @@ def find_approved_prefix(words: Sequence[Word]) -> str:
 
 def _covers(prefix: str, arguments: Sequence[Word]) -> bool:
     approval = APPROVALS[prefix]
-    if any(word.value is None and not starts_plainly(word) for word in arguments):
+    if any(map(_is_unclear, arguments)):
         return False
     values = [word.raw if word.value is None else word.value for word in arguments]
     flags = [value for value in values if value.startswith("-")]

@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from msgspec import Struct
 
-from ..own_process import get_open_file_limit
+from ..own_process import count_allowed_connections
 from ..time_limits import time_limit
 from .connection import Connection, make_shared_parts
 from .parser import (
@@ -116,7 +116,7 @@ class ConnectionPool:
         self._idle: dict[tuple[object, ...], list[Connection]] = {}
         self._busy: dict[Connection, tuple[object, ...]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._max_connections = _count_connections()
+        self._max_connections = count_allowed_connections(0.75, _MAX_CONNECTIONS)
         self._slots = asyncio.Semaphore(self._max_connections)
         self._addresses: dict[str, Address] = {}
         # Heads contain API keys, so they must not outlive the pool: no cache of the module.
@@ -368,11 +368,6 @@ def _build_head(method: str, address: Address, headers: Mapping[str, str]) -> by
     if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1 or "\0" in head:
         raise InvalidRequest("a header has a line break or a null byte")
     return head.encode("utf-8", "replace")
-
-
-def _count_connections() -> int:
-    limit = get_open_file_limit()
-    return _MAX_CONNECTIONS if limit is None else max(16, min(_MAX_CONNECTIONS, limit * 3 // 4))
 
 
 def _is_ip_address(host: str) -> bool:
