@@ -387,20 +387,31 @@ class WorkerHandle:
         self._runs.lose(self._failure or self._connection.loss)
 
     def _make_handlers(self, bridge: ModelBridge) -> dict[type, Callable[[Any], object]]:
+        def for_run(handle: Callable[[AssignedRun, Any], object]) -> Callable[[Any], object]:
+            def handle_message(message: Any) -> None:  # noqa: ANN401
+                if run := self._runs.get(message.run_id):  # else it has ended here
+                    handle(run, message)
+
+            return handle_message
+
         return {
             CallSession: self._start_call,
             Withdraw: lambda message: self._peer.cancel(message.id),
             ModelRequest: lambda message: self._start_answer(message, bridge),
-            RequestAdmission: self._admit,
-            EndAdmission: self._end_request,
-            AddChild: self._add_child,
+            RequestAdmission: for_run(self._admit),
+            EndAdmission: for_run(
+                lambda run, message: run.end_request(message.id, is_unsent=message.is_unsent)
+            ),
+            AddChild: for_run(
+                lambda run, message: self.send(CallReply(message.id, encode(run.add_child())))
+            ),
             **dict.fromkeys(get_args(LimiterMessage), self._limited.handle),
             **dict.fromkeys(get_args(ConversationMessage), bridge.handle),
             ShowEvent: lambda message: self._services.watchers.show(message.event),
-            Charge: self._charge,
-            Pause: self._set_paused,
-            AnswerTime: self._learn_seconds,
-            RunReply: self._pass_reply_on,
+            Charge: for_run(self._charge),
+            Pause: for_run(lambda run, message: run.set_paused(message.paused)),
+            AnswerTime: for_run(lambda run, message: self.send(run.learn_seconds(message.seconds))),
+            RunReply: for_run(_pass_reply_on),
             MemoryReport: lambda message: self._peer.settle(message.id, message.size),
             StartFailed: self._note_failure,
             NodeFacts: lambda _: None,
@@ -408,22 +419,6 @@ class WorkerHandle:
 
     def _note_failure(self, message: StartFailed) -> None:
         self._failure = message.reason
-
-    def _end_request(self, message: EndAdmission) -> None:
-        if run := self._runs.get(message.run_id):
-            run.end_request(message.id, is_unsent=message.is_unsent)
-
-    def _add_child(self, message: AddChild) -> None:
-        if run := self._runs.get(message.run_id):
-            self.send(CallReply(message.id, encode(run.add_child())))
-
-    def _set_paused(self, message: Pause) -> None:
-        if run := self._runs.get(message.run_id):
-            run.set_paused(message.paused)
-
-    def _learn_seconds(self, message: AnswerTime) -> None:
-        if run := self._runs.get(message.run_id):
-            self.send(run.learn_seconds(message.seconds))
 
     def _start_call(self, call: CallSession) -> None:
         peer = self._storing if call.name in STORING_CALLS else self._peer
@@ -446,11 +441,9 @@ class WorkerHandle:
             lambda error: self.send(ModelItem(request.id, ErrorInfo.of(error))),
         )
 
-    def _admit(self, request: RequestAdmission) -> None:
-        if run := self._runs.get(request.run_id):
-            admitting = run.admit(self._services.meters.gate, request)
-            work = self._reply_admission(request.id, admitting)
-            self._serve_call(self._peer, request.id, work)
+    def _admit(self, run: AssignedRun, request: RequestAdmission) -> None:
+        admitting = run.admit(self._services.meters.gate, request)
+        self._serve_call(self._peer, request.id, self._reply_admission(request.id, admitting))
 
     async def _reply_admission(self, number: int, admitting: Awaitable[Admission]) -> None:
         self.send(CallReply(number, encode(await admitting)))
@@ -493,17 +486,14 @@ class WorkerHandle:
             self._services.teams.observe(event)
         self.send(CallReply(message.id, encode(position)))
 
-    def _charge(self, message: Charge) -> None:
-        if run := self._runs.get(message.run_id):
-            run.charge(message)
-            if run.meter.parent is not None and run.meter.parent.has_shared_limits:
-                self.send(run.make_parent_meter_state())
+    def _charge(self, run: AssignedRun, message: Charge) -> None:
+        run.charge(message)
+        if run.meter.parent is not None and run.meter.parent.has_shared_limits:
+            self.send(run.make_parent_meter_state())
 
-    def _pass_reply_on(self, message: RunReply) -> None:
-        run = self._runs.get(message.run_id)
-        if run is None:
-            return
-        if message.report is not None:
-            run.on_outcome(message.report)
-        elif message.error is not None:
-            run.on_outcome(message.error.to_exception())
+
+def _pass_reply_on(run: AssignedRun, message: RunReply) -> None:
+    if message.report is not None:
+        run.on_outcome(message.report)
+    elif message.error is not None:
+        run.on_outcome(message.error.to_exception())
