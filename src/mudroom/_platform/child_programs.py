@@ -35,7 +35,7 @@ _STOP: ContextVar[threading.Event | None] = ContextVar("stop_programs", default=
 
 
 class StoppedError(Exception):
-    """A program was killed because no one waits for its output any more."""
+    pass
 
 
 @contextmanager
@@ -49,15 +49,12 @@ def stop_programs(stop: threading.Event) -> Generator[None]:
 
 
 class _ProcessGroup:
-    """The process group of all programs of this process."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._leader: subprocess.Popen[bytes] | None = None
         self._owner = 0
 
     def find_id(self) -> int:
-        """Return the id of the group, starting its leader if it is not running."""
         with self._lock:
             leader = self._leader
             # A forked process inherits the leader of its parent, which is not its own. And after
@@ -108,13 +105,10 @@ def run_program(
     """Run a program to its end. It is killed if this process ends or `stop_programs` stops it.
 
     Arguments:
-        folder: its working folder.
         environ: its complete environment.
         data: its standard input.
         read_from: a file to use as its standard input instead.
-        write_to: a file for its output.
-        look: called with the process id four times a second while the program runs. If it raises,
-            the program is killed.
+        look: called with the process id four times a second. If it raises, the program is killed.
 
     Raises OSError if the program cannot be started, and StoppedError.
     """
@@ -151,12 +145,9 @@ def run_program(
 
 
 def find_program(name: str, path: str, ignored: str = "") -> str:
-    """Find a program; "" if there is none.
+    """Find a program in the absolute folders of a PATH; "" if there is none.
 
-    Arguments:
-        path: folders to search, as in PATH; relative ones are ignored.
-        ignored: folder whose programs are ignored, such as a workspace, where a command could have
-            put one; "" for none.
+    Programs below the folder `ignored` are skipped: in a workspace, a command could have put one.
     """
     prefix = f"{ignored.rstrip('/')}/" if ignored else ""
     for folder in path.split(os.pathsep):

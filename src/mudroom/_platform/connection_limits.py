@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from .own_process import get_open_file_limit
+from .own_process import count_allowed_connections
 
 _MAX_CONNECTIONS = 1000
 # How long a refused client has to send something, after which it can read the answer.
@@ -55,15 +55,13 @@ class LimitedConnections:
 
     At the limit, a new connection replaces the one that has waited longest without a request, so
     that half-open connections cannot lock others out. If all are working, the new one gets HTTP
-    status 503.
-
-    Arguments:
-        is_behind_proxy: true if all clients have the address of a proxy, so that the limit per
-            address does not apply.
+    status 503. Behind a proxy, all clients have its address, so no limit per address applies.
     """
 
     def __init__(self, limits: ConnectionLimits, *, is_behind_proxy: bool = False) -> None:
-        total = _count_connections() if limits.total is None else limits.total
+        total = limits.total
+        if total is None:
+            total = count_allowed_connections(0.25, _MAX_CONNECTIONS)
         per_address = max(1, total // 2) if limits.per_address is None else limits.per_address
         self.limits = limits
         self._total = total
@@ -88,8 +86,7 @@ class LimitedConnections:
     def work(self, peer: object) -> Generator[None]:
         """Mark a connection as working, from the head of a request until its response is made.
 
-        Arguments:
-            peer: the client's address as the transport reports it. An unknown one is ignored.
+        `peer` is the client's address as the transport reports it. An unknown one is ignored.
         """
         connection = self._by_peer.get(_make_key(peer))
         if connection is None:
@@ -107,7 +104,6 @@ class LimitedConnections:
                 connection.start_timer(self.limits.idle_seconds)
 
     def add(self, connection: _Connection) -> bool:
-        """Add a new connection; return False if there is no room."""
         host = connection.host
         is_crowded = self._by_address.get(host, 0) >= self._per_address
         if is_crowded or len(self._open) >= self._total:
@@ -137,10 +133,7 @@ class LimitedConnections:
 class _Connection(asyncio.Protocol):
     """A connection that passes everything on to the framework's protocol.
 
-    Attributes:
-        peer: identifies it among the open connections.
-        host: the client's address.
-        requests: number of requests whose heads have arrived but whose responses are not made.
+    `requests` counts those whose heads have arrived but whose responses are not made.
     """
 
     def __init__(self, connections: LimitedConnections, protocol: asyncio.Protocol) -> None:
@@ -227,10 +220,5 @@ class _Connection(asyncio.Protocol):
 
 
 def _make_key(peer: object) -> object:
-    """Return host and port of an address; IPv6 addresses have more fields."""
+    # An IPv6 address has more fields than host and port.
     return cast("tuple[object, ...]", peer)[:2] if isinstance(peer, tuple) else peer
-
-
-def _count_connections() -> int:
-    limit = get_open_file_limit()
-    return _MAX_CONNECTIONS if limit is None else max(16, min(_MAX_CONNECTIONS, limit // 4))

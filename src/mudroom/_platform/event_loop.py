@@ -11,7 +11,6 @@ _T = TypeVar("_T")
 
 
 def run_event_loop(main: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine in a new event loop and return its result."""
     try:
         from uvloop import new_event_loop
     except ImportError:  # the extra `uvloop` is not installed

@@ -28,11 +28,9 @@ _ESCAPES = {"\n": "", "n": "\n", "t": "\t", "b": "\b", "\\": "\\", '"': '"'}
 
 
 class GitFolders(NamedTuple):
-    """The git folder of a working tree.
+    """The git folder of a working tree, and the one with objects and branches.
 
-    Arguments:
-        directory: the git folder itself.
-        common: the folder with objects and branches, which linked worktrees share.
+    Linked worktrees share the common folder; elsewhere both are the same.
     """
 
     directory: str
@@ -71,7 +69,6 @@ def find_git_folders(top: str) -> GitFolders | None:
 
 
 def _check(folders: GitFolders) -> GitFolders | None:
-    """Return git folders if they look like git folders, else None."""
     has_head = all(os.path.lexists(os.path.join(folder, "HEAD")) for folder in folders)
     is_own = folders.common == folders.directory
     is_whole = has_head and (is_own or os.path.isdir(os.path.join(folders.common, "objects")))
@@ -109,11 +106,6 @@ def parse_git_config(text: str) -> dict[str, str]:
 
     Names are in lower case except for quoted parts. A name without a value is "true". Everything
     after a syntax error is left out; git itself would reject the whole text.
-
-    ```python
-    parse_git_config("[core]\\n\\tworktree = ../..  # of the submodule\\n")
-    # {"core.worktree": "../.."}
-    ```
     """
     settings: dict[str, str] = {}
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
@@ -123,7 +115,8 @@ def parse_git_config(text: str) -> dict[str, str]:
         if text[place].isspace():
             place += 1
         elif text[place] in "#;":
-            place = _find_line_end(text, place)
+            end = text.find("\n", place)
+            place = len(text) if end < 0 else end
         elif match := _SECTION.match(text, place):
             name, part = match.groups()
             section = name.lower()
@@ -139,13 +132,7 @@ def parse_git_config(text: str) -> dict[str, str]:
     return settings
 
 
-def _find_line_end(text: str, place: int) -> int:
-    end = text.find("\n", place)
-    return len(text) if end < 0 else end
-
-
 def _unquote(value: str) -> str:
-    """Resolve quotes and escapes, and strip surrounding blanks."""
     parts: list[str] = []
     end = 0  # after it are only blanks
     for quoted, letter in _PARTS.findall(value):

@@ -26,12 +26,9 @@ Raises OSError, with errno EXDEV or ELOOP for a path that leads out.
 
 
 def choose_opener(*, kernel: bool | None = None) -> Opener:
-    """Choose the best opener: openat2, or one step at a time.
+    """Choose openat2 if the kernel has it, else one step at a time; `kernel` forces the choice.
 
     openat2 follows links that stay beneath the folder, while the other follows no links.
-
-    Arguments:
-        kernel: True or False selects one; None uses openat2 if the kernel has it.
     """
     use_kernel = _has_openat2() if kernel is None else kernel
     return open_with_openat2 if use_kernel else open_step_by_step

@@ -29,10 +29,7 @@ def remove_orphans_once() -> None:
 
 
 def remove_orphans_in_background() -> None:
-    """Remove orphans in the usual temporary folders, in another thread.
-
-    A second pass finds processes that were just being started during the first.
-    """
+    """Remove orphans in the usual temporary folders, in another thread."""
     threading.Thread(target=_remove_twice, name=THREAD_NAME, daemon=True).start()
 
 
@@ -55,7 +52,6 @@ def remove_orphans(base: str) -> None:
 
 
 def _remove_abandoned(paths: list[str]) -> None:
-    """Remove those of the folders that are abandoned, and kill their processes."""
     abandoned: dict[str, int] = {}
     try:
         for path in paths:

@@ -13,13 +13,9 @@ ALL_INTERFACES = frozenset({"0.0.0.0", "::", ""})
 def is_own_host(
     header: str, host: str, port: int, *, names: Collection[str] = (), default_port: str = "80"
 ) -> bool:
-    """Return whether a Host header names this server.
+    """Return whether a Host header names this server, which is bound to `host` and `port`.
 
-    Arguments:
-        host: address the server is bound to.
-        port: its port.
-        names: further names of the server, with any port.
-        default_port: port assumed for a header without one.
+    It may also have one of `names`, with any port. `default_port` is that of a header without one.
     """
     name, port_text = split_host(header, default_port)
     if name in names:

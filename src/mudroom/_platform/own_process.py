@@ -40,7 +40,7 @@ def raise_open_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def get_open_file_limit() -> int | None:
-    """Return how many files this process may have open, None for no limit."""
+def count_allowed_connections(share: float, most: int) -> int:
+    """Return how many connections may use a share of the files this process may have open."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return None if soft == resource.RLIM_INFINITY else soft
+    return most if soft == resource.RLIM_INFINITY else max(16, min(most, int(soft * share)))

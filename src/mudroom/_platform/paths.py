@@ -22,7 +22,6 @@ _LOOKS_ESCAPED = compile_later(r"\\(?=x(?:5cx)*[89a-f][0-9a-f])")
 
 
 def path_to_text(path: str) -> str:
-    """Return the text form of a file system path."""
     if path.isascii() and "\\" not in path:
         return path
     marked = _LOOKS_ESCAPED.sub(lambda _: r"\x5c", path)
@@ -65,14 +64,8 @@ def read_path_argument(text: str, exists: Callable[[str], bool]) -> str:
     patterns or shells is dropped if the result names a file: `app/\[id\]/page.tsx`. White
     space at both ends is dropped.
 
-    Arguments:
-        exists: tells whether a path of the workspace names something.
-
     Raises ValueError with the remedy for a variable, another address, or a Windows path; for a path
     in quotes; and for a new name that begins or ends with white space or has a control character.
-
-    Example:
-        read_path_argument("~/a.txt", os.path.lexists)  # "/home/you/a.txt"
     """
     if not _SPECIAL.search(text):
         return text
@@ -129,7 +122,6 @@ def _read_address(text: str, scheme: str, server: str, path: str) -> str:
 
 
 def _refuse_foreign(text: str, exists: Callable[[str], bool]) -> None:
-    """Raise ValueError for a new name that contains a variable or is a Windows path."""
     _refuse_drive(text)
     present, new = _split_new(text, exists)
     if variable := _VARIABLE.search(new) or (None if present else _LEADING_VARIABLE.match(new)):

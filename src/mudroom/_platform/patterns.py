@@ -45,19 +45,14 @@ _LONGEST_PATTERN = 500
 
 
 def compile_names(names: Sequence[str]) -> list[NameMatcher | None]:
-    """Compile each name of a pattern to a function that tests a name; None for **."""
     return [None if name == "**" else _compile_name(name) for name in names]
 
 
 def _compile_name(name: str) -> NameMatcher:
     if len(name) > _LONGEST_PATTERN:
-        return _match_nothing
+        return lambda _: None
     # fnmatch builds regular expressions with atomic groups, which do not backtrack.
     return re.compile(fnmatch.translate(name)).match
-
-
-def _match_nothing(name: str) -> None:
-    return None
 
 
 def match_names(tests: Sequence[NameMatcher | None], names: Sequence[str]) -> bool:

@@ -93,6 +93,5 @@ _SESSION_FOLDERS = ("spills", "versions", "isolated", "batches")
 
 
 def delete_local_files(home: Path, session: str) -> None:
-    """Delete a session's local files outside its journal."""
     for name in _SESSION_FOLDERS:
         remove_tree(home / name / session)

@@ -13,12 +13,7 @@ from typing import NamedTuple
 
 
 class Process(NamedTuple):
-    """A process.
-
-    Arguments:
-        state: the kernel's letter; "Z" and "X" are dead.
-        started: start time in clock ticks since the machine started.
-    """
+    """A process. `state` is the kernel's letter; `started` is in clock ticks since boot."""
 
     pid: int
     state: str
@@ -29,7 +24,6 @@ class Process(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        """True if the process has ended, even if it has not been reaped."""
         return self.state in "ZX"
 
 
@@ -46,15 +40,18 @@ def list_processes() -> Iterator[Process]:
             yield process
 
 
+def _read_fields(path: str) -> list[bytes]:
+    with open(path, "rb", buffering=0) as file:
+        line = file.read(1024)
+    # The program's name is in brackets and may itself contain blanks and brackets.
+    return line[line.rindex(b")") + 2 :].split()
+
+
 def read_process(pid: int) -> Process | None:
-    """Read a process, None if it does not exist."""
     try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            line = file.read(1024)
+        fields = _read_fields(f"/proc/{pid}/stat")
     except OSError:
         return None
-    # The program's name is in brackets and may itself contain blanks and brackets.
-    fields = line[line.rindex(b")") + 2 :].split()
     return Process(
         pid=pid,
         state=fields[0].decode(),
@@ -78,14 +75,11 @@ class Activity(NamedTuple):
 
 
 def read_activity(pid: int) -> Activity | None:
-    """Read what a process is doing, None if it does not exist."""
     states: set[bytes] = set()
     ticks = 0
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/stat", "rb", buffering=0) as file:
-                line = file.read(1024)
-            fields = line[line.rindex(b")") + 2 :].split()
+            fields = _read_fields(f"/proc/{pid}/task/{thread}/stat")
             states.add(fields[0])
             ticks += int(fields[11]) + int(fields[12])
     except OSError:
@@ -110,9 +104,7 @@ def read_environ(pid: int) -> bytes | None:
 
 def _has_environ(pid: int) -> bool:
     """Return whether a process has an environment, or will have one after its `exec`."""
-    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-        line = file.read(1024)
-    fields = line[line.rindex(b")") + 2 :].split()
+    fields = _read_fields(f"/proc/{pid}/stat")
     memory, code, start, end = (int(fields[n]) for n in (20, 23, 47, 48))
     # Kernel threads and dead processes have no memory. During `exec`, the kernel sets the address
     # of the code last, and until then the environment may look empty.
@@ -120,7 +112,6 @@ def _has_environ(pid: int) -> bool:
 
 
 def read_memory() -> int:
-    """Return the memory of this process in bytes, without what is swapped out."""
     try:
         with open("/proc/self/statm") as file:
             pages = int(file.read().split()[1])

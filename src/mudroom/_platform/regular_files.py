@@ -25,9 +25,8 @@ def read_regular_file(
 ) -> bytes:
     """Read a regular file, never waiting for a pipe or touching a device.
 
-    Arguments:
-        beneath: folder the file must lie in, even if something changes meanwhile; both paths are
-            then given without links. "" allows any place.
+    With `beneath`, the file must lie in that folder even if something changes meanwhile; both paths
+    are then given without links.
 
     Raises OSError, also for a folder, a pipe, a device, a file of more than `max_bytes` and, unless
     `follow_link`, a symbolic link.
@@ -35,15 +34,10 @@ def read_regular_file(
     if beneath:
         descriptor = open_real_path(os.fspath(path), beneath, _FLAGS)
     else:
-        descriptor = open_regular_file(path, follow_link=follow_link)
+        # Look first, because opening a device can have effects.
+        check_regular(os.stat(path, follow_symlinks=follow_link), str(path))
+        descriptor = os.open(path, _FLAGS if follow_link else _FLAGS | os.O_NOFOLLOW)
     return read_open_file(descriptor, str(path), max_bytes=max_bytes)
-
-
-def open_regular_file(path: str | os.PathLike[str], *, follow_link: bool = True) -> int:
-    """Open a regular file for reading and return its descriptor. Raises OSError for any other."""
-    # Look first, because opening a device can have effects.
-    check_regular(os.stat(path, follow_symlinks=follow_link), str(path))
-    return os.open(path, _FLAGS if follow_link else _FLAGS | os.O_NOFOLLOW)
 
 
 def read_open_file(descriptor: int, path: str, *, max_bytes: int = MAX_BYTES) -> bytes:
@@ -70,11 +64,18 @@ def copy_open_file(descriptor: int, path: str, target: str, *, max_bytes: int) -
 
 
 def check_regular(facts: os.stat_result, path: str) -> None:
-    """Raise OSError unless this is a regular file."""
     if stat.S_ISLNK(facts.st_mode):
         raise OSError(errno.ELOOP, "a symbolic link", path)
     if not stat.S_ISREG(facts.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
+
+
+def is_open_file(path: str | os.PathLike[str], descriptor: int) -> bool:
+    """Return whether a path still names an open file, such as a lock that others may remove."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def is_missing(path: str | os.PathLike[str], error: Exception) -> bool:
@@ -88,5 +89,4 @@ _HEAD_BYTES = 8_000
 
 
 def is_binary(*contents: bytes) -> bool:
-    """Return whether any of the contents is binary."""
     return any(b"\0" in content[:_HEAD_BYTES] for content in contents)

@@ -67,7 +67,6 @@ class ScratchDir:
 
 
 def choose_default_base() -> str:
-    """Return the absolute path of this process's temporary folder."""
     import tempfile
 
     return os.path.abspath(tempfile.gettempdir())
@@ -94,9 +93,10 @@ def open_abandoned(path: str) -> int | None:
 
 
 def remove_dir(path: str, descriptor: int) -> None:
-    """Remove a folder and its content, as far as possible."""
     try:
-        _remove_content(descriptor)
+        # It works on descriptors, so no link is ever followed.
+        while _remove_levels(descriptor, descriptor, _LEVELS):
+            pass
         os.rmdir(path)
     except OSError:
         pass  # the next clean-up tries again
@@ -112,12 +112,6 @@ def remove_tree(path: str | os.PathLike[str]) -> None:
         remove_dir(os.fspath(path), descriptor)
     finally:
         os.close(descriptor)
-
-
-def _remove_content(top: int) -> None:
-    """Remove everything in a folder. It works on descriptors, so no link is ever followed."""
-    while _remove_levels(top, top, _LEVELS):
-        pass
 
 
 def _remove_levels(directory: int, top: int, levels: int) -> bool:

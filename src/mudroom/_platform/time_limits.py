@@ -59,7 +59,6 @@ def time_limit(seconds: float | None) -> asyncio.Timeout:
 
 
 def time_limit_at(when: float | None) -> asyncio.Timeout:
-    """Return a context manager that raises TimeoutError at a time of the event loop."""
     return _kind(when)
 
 
@@ -74,9 +73,8 @@ class SystemClock:
     service, would otherwise make the times between two events longer or shorter than what passed,
     and durations are computed from them: the age of a resumed run, what screens and traces show.
 
-    Arguments:
-        start: `now` minus `monotonic`, as another process of this machine counts them, so that the
-            events of both have the same time; None takes it from the machine's clock.
+    `start` is `now` minus `monotonic` as another process of this machine counts them, so that the
+    events of both have the same time; None takes it from the machine's clock.
     """
 
     def __init__(self, start: float | None = None) -> None:
@@ -85,7 +83,6 @@ class SystemClock:
 
     @property
     def start(self) -> float:
-        """The seconds between 1970 and the zero of the monotonic clock."""
         if self._start is None:
             self._start = time.time() - self.monotonic()
         return self._start

@@ -21,7 +21,6 @@ class WakeQueue:
         self._woken = 0
 
     def wake(self, future: asyncio.Future[None], error: Exception | None = None) -> None:
-        """Complete a future, or fail it with an error, in this iteration or one of the next."""
         if self._woken == 0:
             asyncio.get_running_loop().call_soon(self._continue)
         if self._woken < _MAX_WAKES:

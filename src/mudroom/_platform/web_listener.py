@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from logging import Logger
 from socket import socket
+from typing import Any
 
 from aiohttp import web
 from aiohttp.log import server_logger
@@ -32,14 +33,10 @@ async def open_listener(
     shutdown_seconds: float,
     logger: Logger | None = None,
 ) -> AsyncGenerator[int]:
-    """Serve an application inside the block; yield the port.
+    """Serve an application inside the block; yield the port. Raises OSError if it cannot listen.
 
-    Raises OSError if the server cannot listen.
-
-    Arguments:
-        place: sockets already listening, or host and port.
-        shutdown_seconds: time that responses get to finish after the block.
-        logger: gets the errors; None for that of aiohttp.
+    `place` is either sockets already listening, or host and port. After the block, responses get
+    `shutdown_seconds` to finish.
     """
     limits = connections.limits
     app.middlewares.insert(0, _make_middleware(connections))
@@ -58,18 +55,16 @@ async def open_listener(
         loop = asyncio.get_running_loop()
         factory = connections.limit(runner.server)
         seconds = limits.head_seconds if tls else None
-        if isinstance(place, tuple):
-            host, port = place
+        where: list[dict[str, Any]] = (
+            [{"host": place[0], "port": place[1]}]
+            if isinstance(place, tuple)
+            else [{"sock": each} for each in place]
+        )
+        for each in where:
             listener = await loop.create_server(
-                factory, host, port, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=seconds
+                factory, **each, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=seconds
             )
             listeners.append(listener)
-        else:
-            for each in place:
-                listener = await loop.create_server(
-                    factory, sock=each, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=seconds
-                )
-                listeners.append(listener)
         yield listeners[-1].sockets[-1].getsockname()[1]
     finally:
         for listener in listeners:

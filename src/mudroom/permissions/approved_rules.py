@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from .._core.tools import Tool, ToolCategory
-from .._platform.private_files import replace_private_file
-from .._platform.regular_files import is_missing, read_regular_file
-from ..errors import UsageError
 from .path_rules import PathContext, get_call_path
 from .policy import RulePolicy
 from .rules import CallFinding, Permissions, Rule, Verdict, parse_rule
+from .trust import read_kept, write_kept
 
 APPROVED_FILE = "approved.json"
 SESSION_ORIGIN = "approved for this session"
@@ -27,11 +24,6 @@ class ApprovedRules:
     """The rules the user approved, and the calls they allow.
 
     As with all allow rules, the session's deny and ask rules come first.
-
-    Arguments:
-        permissions: the session's own permissions.
-        tools: the built-in tools by name.
-        tier: returns the tier of the session's sandbox.
     """
 
     def __init__(
@@ -51,7 +43,6 @@ class ApprovedRules:
         self._policy = self._make_policy()
 
     def add(self, *rules: Rule) -> None:
-        """Approve rules."""
         self.rules.extend(rule for rule in rules if rule not in self.rules)
         self._policy = self._make_policy(*self.rules)
 
@@ -62,7 +53,6 @@ class ApprovedRules:
         self._policy = self._make_policy(*self.rules)
 
     def allow(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Return whether the approved rules allow a call."""
         if tool not in self._tools:
             return any(rule.names(tool) for rule in self.rules)
         findings = self._policy.collect_findings(self._tools[tool], arguments)
@@ -92,7 +82,6 @@ class ApprovedRules:
         return tuple(dict.fromkeys(rules))
 
     def list_open_findings(self, tool: str, arguments: Mapping[str, Any]) -> list[CallFinding]:
-        """List the findings for those parts of a call that no rule allows."""
         if tool not in self._tools:
             return []
         findings = self._policy.collect_findings(self._tools[tool], arguments)
@@ -152,10 +141,7 @@ def _list_command_patterns(command: str) -> Iterator[str]:
 def load_approved(home: str, folder: str) -> tuple[Rule, ...]:
     """Load the rules the user keeps for a folder or one of its parents.
 
-    Arguments:
-        home: mudroom's state folder.
-
-    Raises UsageError if the file cannot be read.
+    Raises UsageError if the file in `home`, mudroom's state folder, cannot be read.
     """
     path = Path(home, APPROVED_FILE)
     kept = _read(path)
@@ -176,37 +162,21 @@ def keep_approved(home: str, folder: str, rules: tuple[Rule, ...]) -> str:
     kept = _read(path)
     texts = kept.setdefault(os.path.realpath(folder), [])
     texts.extend(text for text in map(format_rule, rules) if text not in texts)
-    _write(path, kept)
+    write_kept(path, kept)
     return str(path)
 
 
 def forget_approved(home: str, rule: Rule) -> None:
-    """Remove a rule returned by `load_approved` from its file."""
     path = Path(home, APPROVED_FILE)
     kept = _read(path)
     texts = [text for text in kept.get(rule.base, []) if text != format_rule(rule)]
     kept = {**kept, rule.base: texts}
-    _write(path, {place: texts for place, texts in kept.items() if texts})
+    write_kept(path, {place: texts for place, texts in kept.items() if texts})
 
 
 def format_rule(rule: Rule) -> str:
-    """Format a rule as it is written in settings."""
     return f"{rule.tool}({rule.pattern})" if rule.pattern else rule.tool
 
 
 def _read(path: Path) -> dict[str, list[str]]:
-    try:
-        return msgspec.json.decode(read_regular_file(path), type=dict[str, list[str]])
-    except (OSError, ValueError) as error:
-        if is_missing(path, error):
-            return {}
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(
-            f"the approved rules cannot be read: {reason}",
-            where=str(path),
-            remedy="Repair or remove the file.",
-        ) from None
-
-
-def _write(path: Path, kept: Mapping[str, Sequence[str]]) -> None:
-    replace_private_file(path, msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
+    return read_kept(path, dict[str, list[str]], "the approved rules")

@@ -35,10 +35,8 @@ class PathContext(Struct, frozen=True):
     def make_absolute(self, path: str, folder: str = "") -> str:
         """Make a path of a tool call or command absolute and normalized.
 
-        Links are not followed, except those in procfs to a process's folder and root.
-
-        Arguments:
-            folder: the folder in the workspace that a relative path refers to.
+        Links are not followed, except those in procfs to a process's folder and root. `folder` is
+        the one in the workspace that a relative path refers to.
         """
         path = path if path.startswith("~") else os.path.join(folder, path)
         if path == "~" or path.startswith("~/"):
@@ -58,11 +56,7 @@ class PathContext(Struct, frozen=True):
         return tuple(dict.fromkeys(paths))
 
     def is_inside(self, path: str, folders: Sequence[str] = ("",)) -> bool:
-        """Return whether a path and its target lie in the workspace.
-
-        Arguments:
-            folders: possible working folders; the path must lie inside relative to each of them.
-        """
+        """Return whether a path and its target lie in the workspace, seen from each folder."""
         # With a link in front of it, `..` leads elsewhere than the text says.
         if ".." in path.split("/"):
             return False
@@ -78,7 +72,6 @@ class PathContext(Struct, frozen=True):
         return self.is_inside(self.make_absolute(path)) and self.is_inside(real)
 
     def make_relative(self, path: str, folder: str = "") -> str:
-        """Return a path relative to the workspace, or absolute if it lies outside."""
         absolute = self.make_absolute(path, folder)
         relative = _strip_folder(absolute, self.workspace)
         return absolute if relative is None else relative
@@ -87,12 +80,10 @@ class PathContext(Struct, frozen=True):
 def matches_file(
     rule: Rule, paths: Collection[str], context: PathContext, *, match_all: bool
 ) -> bool:
-    """Return whether a file rule applies to a file.
+    """Return whether a file rule applies to a file, given by its paths: its own and its target's.
 
-    Arguments:
-        paths: absolute paths of the file and of its link target.
-        match_all: whether every path must match, as for allow rules. Otherwise one match is enough
-            and letter case is ignored, as for deny rules.
+    An allow rule must match all of them. For a deny rule one match is enough, and letter case is
+    ignored.
     """
     if not rule.pattern:
         return True
@@ -103,8 +94,7 @@ def matches_file(
 def covers_path(rule: Rule, path: str, context: PathContext, *, ignore_case: bool) -> bool:
     """Return whether a rule's pattern matches an absolute path, without following links.
 
-    Arguments:
-        ignore_case: ignore differences in case and Unicode form, as some file systems do.
+    Some file systems ignore differences in case and Unicode form.
     """
     bases, pattern = _resolve_pattern(rule.pattern, rule.base, context)
     if ignore_case:
@@ -136,7 +126,6 @@ def could_cover(rule: Rule, path: str, context: PathContext) -> bool:
 
 
 def _parts_meet(pattern: Sequence[str], named: Sequence[str]) -> bool:
-    """Return whether a .gitignore pattern and a bash pattern could match the same path."""
     if not pattern:
         return True
     if not named:
@@ -150,11 +139,7 @@ def _parts_meet(pattern: Sequence[str], named: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _meet(name: str, pattern: str) -> bool:
-    """Return whether two patterns for a single name could match the same name.
-
-    Arguments:
-        pattern: a bash pattern, whose wildcards do not match a leading dot.
-    """
+    # The second pattern is one of bash, whose wildcards do not match a leading dot.
     if name.startswith(".") and pattern[:1] in ("*", "?", "["):
         return False
     first, second = map(_replace_classes, (name, pattern))
@@ -172,7 +157,6 @@ def _replace_classes(pattern: str) -> str:
 
 
 def _step(reached: set[int], c: str, pattern: str) -> set[int]:
-    """Return the places reached in a pattern after one more character of the other."""
     places = _skip_stars(reached, pattern)
     if c == "*":
         return set(range(min(places, default=len(pattern) + 1), len(pattern) + 1))
@@ -224,7 +208,6 @@ def _fold_case(text: str) -> str:
 
 
 def _strip_folder(path: str, folder: str) -> str | None:
-    """Return a path relative to a folder, None if it lies outside."""
     if path == folder:
         return "."
     start = folder if folder.endswith("/") else folder + "/"
@@ -250,9 +233,6 @@ class CallMatcher:
 
     A rule with a path, such as `Read(./secrets/**)`, also applies to other tools that access files
     in the same way: `glob` and `grep` for `read`, `write` for `edit`.
-
-    Arguments:
-        tools: the built-in tools by name.
     """
 
     def __init__(self, context: PathContext, tools: Mapping[str, Tool]) -> None:
@@ -260,24 +240,20 @@ class CallMatcher:
         self.tools = tools
 
     def applies(self, rule: Rule, tool: Tool) -> bool:
-        """Return whether a rule is about a tool."""
         if rule.names(tool.name):
             return True
         access = get_file_access(tool)
         return bool(rule.pattern) and access is not None and access is self.get_rule_access(rule)
 
     def get_rule_access(self, rule: Rule) -> ToolCategory | None:
-        """Return the kind of file access a rule is about, READ or WRITE; None for other rules."""
         tool = self.tools.get(rule.tool)
         return get_file_access(tool) if tool else None
 
     def applies_to_access(self, rule: Rule, access: ToolCategory) -> bool:
-        """Return whether a rule is about any tool with this kind of file access."""
         tools: Iterable[Tool] = self.tools.values()
         return any(self.applies(rule, tool) for tool in tools if get_file_access(tool) is access)
 
     def matches(self, rule: Rule, tool: Tool, arguments: Mapping[str, Any]) -> bool:
-        """Return whether the pattern in a rule's brackets matches a call."""
         if not rule.pattern:
             return True
         if tool.is_provider_tool:
@@ -293,14 +269,14 @@ class CallMatcher:
         if tool.category is ToolCategory.NETWORK and key == "domain":
             return _is_on_domain(value, pattern)
         if tool.rule_argument and not colon:
-            return _matches_name(rule.pattern, value, tool)
+            matches = matches_agent if tool.category is ToolCategory.AGENT else matches_pattern
+            return matches(rule.pattern, value)
         if rule.verdict == Verdict.ALLOW or not colon:
             return False
         return matches_pattern(pattern, str(arguments.get(key, "")))
 
 
 def get_file_access(tool: Tool) -> ToolCategory | None:
-    """Return READ or WRITE for a tool with a path argument, None for any other."""
     return tool.category if tool.path_argument else None
 
 
@@ -309,11 +285,6 @@ def get_call_path(tool: Tool, arguments: Mapping[str, Any]) -> str:
     if not tool.path_argument:
         return ""
     return str(arguments.get(tool.path_argument) or ".")
-
-
-def _matches_name(pattern: str, value: str, tool: Tool) -> bool:
-    is_agent = tool.category is ToolCategory.AGENT
-    return matches_agent(pattern, value) if is_agent else matches_pattern(pattern, value)
 
 
 def _is_on_domain(url: str, domain: str) -> bool:

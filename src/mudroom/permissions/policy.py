@@ -52,11 +52,8 @@ _KINDS = {
 class RulePolicy:
     """The port Policy for a session.
 
-    Arguments:
-        workspace, user_home: absolute paths.
-        tools: the built-in tools by name, which tell the rules about files.
-        tier: returns the sandbox's tier; called only when needed.
-        asks_before_edits: false if file changes need no confirmation even with a user to ask.
+    The built-in `tools` tell the rules about files. `tier` is called only when needed. With
+    `asks_before_edits` false, file changes need no confirmation even with a user to ask.
     """
 
     def __init__(
@@ -92,7 +89,6 @@ class RulePolicy:
     def judge(
         self, call: ToolCallBlock, tool: Tool, arguments: Mapping[str, Any], brief: Brief
     ) -> PermissionVerdict:
-        """Decide about a call of a run."""
         mode = brief.mode.limit_to(self._permissions.mode)
         call_patterns = collect_call_patterns(brief)
         if not call_patterns:
@@ -104,7 +100,6 @@ class RulePolicy:
         return narrowed.decide(tool, arguments, mode)
 
     def filter_workspace(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
-        """Hide the files a tool may not read in this run."""
         call_patterns = collect_call_patterns(brief)
         if not call_patterns and not self.read_denials:
             return workspace
@@ -208,7 +203,6 @@ class RulePolicy:
         return CallFinding(verdict, kind, why)
 
     def apply_mode(self, finding: CallFinding, mode: Mode) -> PermissionVerdict:
-        """Turn a finding into a verdict, according to the permission mode."""
         rule = str(finding.rule) if finding.rule else ""
 
         def decide_as(verdict: Verdict, why: str = "") -> PermissionVerdict:
@@ -229,7 +223,6 @@ class RulePolicy:
         return decide_as(Verdict.ASK)
 
     def _runs_unasked(self, kind: CallKind, mode: Mode) -> bool:
-        """Return whether an undecided call runs without a question to the user."""
         if mode is Mode.ACCEPT_EDITS and kind == CallKind.EDIT:
             return True
         if not self._permissions.can_ask:
@@ -253,7 +246,6 @@ PATTERN_ORIGIN = "its agent's tools"
 
 
 def collect_call_patterns(brief: Brief) -> CallPatterns:
-    """Collect the call patterns that restrict a run."""
     own = brief.agent.call_patterns if brief.agent.tools else ()
     return (*brief.inherited_patterns, own) if own else brief.inherited_patterns
 
@@ -270,11 +262,7 @@ def make_deny_rules(texts: tuple[str, ...]) -> Iterator[Rule]:
 
 
 class AgentPatterns:
-    """The call patterns of one agent; where a tool has any, a call must match one of them.
-
-    Arguments:
-        texts: see Agent.call_patterns.
-    """
+    """The call patterns of one agent; where a tool has any, a call must match one of them."""
 
     def __init__(self, texts: tuple[str, ...], matcher: CallMatcher) -> None:
         self._matcher = matcher
@@ -341,19 +329,12 @@ FindRefusal = Callable[[str], str]
 
 
 class FilteredWorkspace(WorkspaceWrapper):
-    """A workspace that hides some files of another.
-
-    Arguments:
-        find_refusal: called with a file's path, and with the path it leads to.
-    """
-
     def __init__(self, inner: Workspace, find_refusal: FindRefusal) -> None:
         super().__init__(inner)
         self._find_refusal = find_refusal
 
     @property
     def local(self) -> FilteredWorkspace | None:
-        """Access by file descriptor to the files that may be read."""
         return None if self.inner.local is None else self
 
     def open(self, path: str) -> int:
@@ -376,11 +357,9 @@ class FilteredWorkspace(WorkspaceWrapper):
         return descriptor
 
     def read_link(self, path: str) -> LinkTarget | None:
-        """Read a symbolic link; None for anything else."""
         return self.inner.local.read_link(path) if self.inner.local else None
 
     def read(self, path: str, offset: int, size: int) -> bytes:
-        """Read a part of a file. Raises WorkspaceError if it may not be read."""
         if self.inner.local is None:
             self._check(path, os.path.join(self.inner.root, self.inner.locate(path)))
             return self.inner.read(path, offset, size)
@@ -396,14 +375,12 @@ class FilteredWorkspace(WorkspaceWrapper):
     def walk(
         self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
     ) -> Iterator[FileInfo]:
-        """Yield the readable files below a folder."""
         infos = self.inner.walk(path, ignored=ignored, skipped=skipped)
         return self._filter(path, infos, skipped)
 
     def walk_entries(
         self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
     ) -> Iterator[FileInfo]:
-        """Yield everything below a folder, without files that may not be read."""
         infos = self.inner.walk_entries(path, ignored=ignored, skipped=skipped)
         return self._filter(path, infos, skipped)
 
@@ -427,7 +404,6 @@ class FilteredWorkspace(WorkspaceWrapper):
 
 
 def _read_descriptor_path(descriptor: int, path: str) -> str:
-    """Return the path of an open file, or the resolved path where procfs is missing."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:

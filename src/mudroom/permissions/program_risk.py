@@ -43,11 +43,7 @@ _HARMLESS_SED = re.compile(
 
 
 def is_safe_variable(name: str, *, exported: bool) -> bool:
-    """Return whether setting a variable cannot change what later commands run.
-
-    Arguments:
-        exported: true if it is set for a command, not only in the shell.
-    """
+    """Return whether setting a variable, or exporting it, cannot change what later commands run."""
     if SAFE_VARIABLE.fullmatch(name):
         return True
     return not exported and bool(_SHELL_VARIABLE.fullmatch(name)) and not name.endswith("_proxy")
@@ -85,7 +81,7 @@ def _find_flag_risk(words: Sequence[Word]) -> str:
     if risky_flag is None:
         return ""
     for word in words[1:]:
-        if name != "printf" and word.value is None and not starts_plainly(word):
+        if name != "printf" and _is_unclear(word):
             return f"{word.raw} could become a flag that makes {name} run or write something"
     for word in words[1:]:
         if word.value and re.fullmatch(risky_flag, word.value, re.DOTALL):
@@ -94,7 +90,7 @@ def _find_flag_risk(words: Sequence[Word]) -> str:
 
 
 def _find_git_risk(words: Sequence[Word]) -> str:
-    if any(word.value is None and not starts_plainly(word) for word in words[1:]):
+    if any(map(_is_unclear, words[1:])):
         return "a word of this git command could become a flag that runs or writes something"
     arguments = [word.value for word in words[1:]]
     # A transport such as `ext::sh -c …`, in a URL or the value of a setting, is a program.
@@ -151,7 +147,6 @@ def _find_test_risk(words: Sequence[Word]) -> str:
 
 
 def is_read_only(words: Sequence[Word]) -> bool:
-    """Return whether a command changes nothing and runs nothing else."""
     name = words[0].value if words else None
     if not name or find_risk(words):
         return False
@@ -199,14 +194,9 @@ _TARGET_FLAG = re.compile(r"(?s)-[^\WSgmo]*?t(.*)|--t[a-z-]*(?:=(.*))?")
 class Writes(Struct, frozen=True):
     """The files a command changes.
 
-    Arguments:
-        targets: the words that name them.
-        folder: the word that names the target folder, or the new name, of what is copied; or None.
-        sources: the words whose last component becomes a name in the folder.
-        is_folder: true if `folder` is a folder; None if that depends on the file system, False if
-            the names of the sources may not be used.
-        is_recursive: true if the contents of the targets change as well.
-        doubt: why the words do not tell everything, "" if they do.
+    `folder` names the target folder, or the new name, of what is copied: the last component of
+    each of `sources` becomes a name in it. `is_folder` is None if that depends on the file system,
+    False if the names of the sources may not be used. `doubt` says why the words do not tell all.
     """
 
     targets: tuple[Word, ...] = ()
@@ -218,7 +208,6 @@ class Writes(Struct, frozen=True):
 
 
 def find_writes(words: Sequence[Word]) -> Writes | None:
-    """Find the files a command changes, None for a program not in the table."""
     name = get_program_name(words)
     arguments = list(words[1:])
     if name == "git":
@@ -241,7 +230,8 @@ def find_writes(words: Sequence[Word]) -> Writes | None:
 def _find_operands(name: str, writing: Writing, arguments: Sequence[Word]) -> Writes:
     operands, folder, flags = _split_arguments(writing, arguments)
     named = [*operands, folder] if folder else operands
-    doubt = next((f"{word.raw} is known only when it runs" for word in _list_unclear(named)), "")
+    unclear = filter(_is_unclear, named)
+    doubt = next((f"{word.raw} is known only when it runs" for word in unclear), "")
     is_recursive = writing.recursive == ".*"
     for flag in flags:
         if writing.recursive and re.fullmatch(writing.recursive, flag):
@@ -293,10 +283,6 @@ def _get_flag_value(flag: str) -> Word:
     return Word(value, value)
 
 
-def _list_unclear(words: Sequence[Word]) -> list[Word]:
-    return [word for word in words if word.value is None and not starts_plainly(word)]
-
-
 def _find_downloads(operands: Sequence[Word], doubt: str) -> Writes:
     """Find the files of a download. Addresses may contain ranges and encoded characters."""
     addresses = tuple(word for word in operands if "://" in word.raw)
@@ -335,16 +321,16 @@ def _find_dd_output(arguments: Sequence[Word]) -> Writes:
     return Writes(tuple(targets), doubt=doubt)
 
 
-def starts_plainly(word: Word) -> bool:
-    """Return whether an unknown word cannot turn into a flag.
+def _is_unclear(word: Word) -> bool:
+    """Return whether a word could turn into a flag when bash expands it.
 
-    It starts with a letter or a folder, or is a process substitution.
+    It cannot if it starts with a letter or a folder, or is a process substitution.
     """
-    if word.raw.startswith("<("):
-        return True
-    if "$" in word.raw or "`" in word.raw:
+    if word.value is not None or word.raw.startswith("<("):
         return False
-    return bool(re.match(r"[\w./~][\w./]*[*?\[]", word.raw))
+    if "$" in word.raw or "`" in word.raw:
+        return True
+    return not re.match(r"[\w./~][\w./]*[*?\[]", word.raw)
 
 
 def find_approved_prefix(words: Sequence[Word]) -> str:
@@ -370,7 +356,7 @@ def find_approved_prefix(words: Sequence[Word]) -> str:
 
 def _covers(prefix: str, arguments: Sequence[Word]) -> bool:
     approval = APPROVALS[prefix]
-    if any(word.value is None and not starts_plainly(word) for word in arguments):
+    if any(map(_is_unclear, arguments)):
         return False
     values = [word.raw if word.value is None else word.value for word in arguments]
     flags = [value for value in values if value.startswith("-")]

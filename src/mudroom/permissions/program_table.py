@@ -162,12 +162,7 @@ RISKY_FLAGS = {
     "pandoc": r"-[FL].*|" + _match_flags("fi*lter lu*a-filter pdf-en*gine def*aults"),
     "apt": r"-[^\Woc]*+[oc].*|" + _match_flags("op*tion con*fig-file"),
     "apt-get": r"-[^\Woc]*+[oc].*|" + _match_flags("op*tion con*fig-file"),
-    "gcc": _COMPILER,
-    "cc": _COMPILER,
-    "g++": _COMPILER,
-    "c++": _COMPILER,
-    "clang": _COMPILER,
-    "clang++": _COMPILER,
+    **dict.fromkeys(("gcc", "cc", "g++", "c++", "clang", "clang++"), _COMPILER),
 }
 GIT_RISKY_FLAG = compile_later(
     r"(?s)-[cOx].*|--(exe|conf|upl|rec|ext|textc|ou|op|git-d|work|no-i|pag).*"
@@ -186,14 +181,11 @@ GIT_COMMAND_FLAGS = {
 
 
 class Writing(Struct, frozen=True):
-    """How to tell from a command's words which files it changes.
+    """How to tell from a command's words which files it changes, if all flags match `flags`.
 
-    Arguments:
-        operands: which operands it changes: "all"; "last", the target of a copy; "moved", sources
-            and target; "packed", all, with and without a suffix; "downloads" from addresses;
-            "archive"; "of=", like dd; "unknown", if the words do not tell.
-        flags: pattern of the flags for which this holds.
-        recursive: pattern of the flags that make it change the contents of folders.
+    The operands it changes: "all"; "last", the target of a copy; "moved", sources and target;
+    "packed", all, with and without a suffix; "downloads" from addresses; "archive"; "of=", like dd;
+    "unknown", if the words do not tell. Flags that match `recursive` make it change whole folders.
     """
 
     operands: str
@@ -232,36 +224,21 @@ WRITING_PROGRAMS = {
     "chattr": Writing("all", r"-[vfR]+|[-+=]\w+", r"-[^\WR]*+R\w*"),
     "setfacl": Writing("all", r"-[mxb]"),
     "setfattr": Writing("all", r"-[nvx]"),
-    "gzip": _PACKING,
-    "gunzip": _PACKING,
-    "bzip2": _PACKING,
-    "bunzip2": _PACKING,
-    "xz": _PACKING,
-    "unxz": _PACKING,
+    **dict.fromkeys(("gzip", "gunzip", "bzip2", "bunzip2", "xz", "unxz"), _PACKING),
     "zip": Writing("all", r"-[qrj0-9]+"),
     "cp": Writing("last", _COPYING_FLAGS),
     "install": Writing("moved", r"-[cCpvDdm]+|-[og]|--(directory|mode|verbose)(=.*)?"),
     "mv": Writing("moved", r"-[finuv]+|--(force|interactive|no-clobber|update|verbose)", ".*"),
     "ln": Writing("moved", r"-[sfnvir]+|--(symbolic|force|verbose|relative)"),
-    "rename": _UNKNOWN,
     "dd": Writing("of="),
     "curl": Writing("downloads", _DOWNLOADING_FLAGS),
     "wget": Writing("downloads", _DOWNLOADING_FLAGS),
     "tar": Writing("archive"),
     "bsdtar": Writing("archive"),
-    "unzip": _UNKNOWN,
-    "7z": _UNKNOWN,
-    "cpio": _UNKNOWN,
-    "pax": _UNKNOWN,
-    "patch": _UNKNOWN,
-    "split": _UNKNOWN,
-    "csplit": _UNKNOWN,
-    "rsync": _UNKNOWN,
-    "scp": _UNKNOWN,
-    "sftp": _UNKNOWN,
-    "git apply": _UNKNOWN,
-    "git am": _UNKNOWN,
-    "git checkout-index": _UNKNOWN,
+    **dict.fromkeys(
+        split_word_set("rename unzip 7z cpio pax patch split csplit rsync scp sftp"), _UNKNOWN
+    ),
+    **dict.fromkeys(("git apply", "git am", "git checkout-index"), _UNKNOWN),
     "git mv": Writing("moved", "-[fknv]+", ".*"),
     "git rm": Writing("all", r"-[fnqr]+|--cached", r"-[^\Wr]*+r\w*"),
     "git restore": Writing("all", r"-[SWq]+|-s|--(staged|worktree|source)(=.*)?"),
@@ -273,9 +250,7 @@ WRITING_PROGRAMS = {
 class Approval(Struct, frozen=True):
     """The arguments that approving a program covers, because they make it run nothing else.
 
-    Arguments:
-        flags: pattern for each flag.
-        operands: pattern for all other words, joined with blanks.
+    `flags` is matched with each flag, `operands` with all other words joined with blanks.
     """
 
     flags: str = ""
@@ -291,14 +266,11 @@ _CARGO = Approval(
 )
 _LINT = Approval(r"-[qv]+|--(check|diff|fix|no-fix|quiet|verbose|no-cache|statistics)")
 _REMOTE = r"((origin|upstream)( \w[\w./@-]*)*)?"
-_FILES = Approval(".*")
 # Program or module, with its subcommand -> what one approval covers. Those that build, test or
 # commit run code of the project, as the approved command did. For a program not listed, an
 # approval covers only the same command.
 APPROVALS = {
-    "touch": _FILES,
-    "mkdir": _FILES,
-    "cp": _FILES,
+    **dict.fromkeys(("touch", "mkdir", "cp"), Approval(".*")),
     "pytest": Approval(
         r"-[qvxsl]+|-r\w+|-[kmn]|-n\d+|--(lf|ff|nf|sw|co|collect-only|last-failed|failed-first"
         r"|exitfirst|quiet|verbose|no-header|no-summary|maxfail=\d+|tb=\w+|durations=\d+|color=\w+)"
@@ -306,16 +278,9 @@ APPROVALS = {
     "unittest": Approval(r"-[vqfbc]+"),
     "mypy": Approval(r"-v|--(strict|pretty|ignore-missing-imports|no-error-summary)"),
     "pyright": Approval(r"--outputjson"),
-    "ruff check": _LINT,
-    "ruff format": _LINT,
-    "black": _LINT,
-    "isort": _LINT,
+    **dict.fromkeys(("ruff check", "ruff format", "black", "isort"), _LINT),
     "flake8": Approval(r"--max-line-length=\d+"),
-    "cargo build": _CARGO,
-    "cargo check": _CARGO,
-    "cargo test": _CARGO,
-    "cargo clippy": _CARGO,
-    "cargo fmt": _CARGO,
+    **{f"cargo {name}": _CARGO for name in ("build", "check", "test", "clippy", "fmt")},
     "go build": Approval(r"-(v|race|trimpath)", r"\.[\w./ -]*"),
     "go fmt": Approval("", r"\.[\w./ -]*"),
     "go vet": Approval("", r"\.[\w./ -]*"),

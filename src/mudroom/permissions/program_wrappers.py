@@ -40,7 +40,6 @@ def strip_wrappers(words: Sequence[Word]) -> Sequence[Word]:
 
 
 def _unwrap(words: Sequence[Word]) -> Sequence[Word] | None:
-    """Return the command inside one wrapper, None if there is no simple wrapper."""
     values = [word.value for word in words]
     start = _find_wrapped_start(values)
     if start is None or start >= len(words):
@@ -54,7 +53,6 @@ def _unwrap(words: Sequence[Word]) -> Sequence[Word] | None:
 
 
 def _find_wrapped_start(values: Sequence[str | None]) -> int | None:
-    """Return the index where the wrapped command starts, None if there is no wrapper."""
     match values[0] if values else None:
         case "nohup" | "command" | "noglob":
             return 1
@@ -99,10 +97,7 @@ def _skip_options(
 ) -> int:
     """Return the index of the first word that is not an option.
 
-    Arguments:
-        with_value: options whose value is the next word.
-        joined: a pattern for options that contain their value.
-        single: options without a value.
+    The value of an option is the next word, or is part of what the pattern `joined` matches.
     """
     at = 1
     while at < len(values):
@@ -144,7 +139,6 @@ def find_git_command(words: Sequence[Word]) -> Sequence[Word]:
 
 
 def strip_version(name: str) -> str:
-    """Strip the version from a program's name, as in python3.12."""
     return re.sub(r"(?<![\d.])[\d.]++$", "", name)
 
 

@@ -108,10 +108,7 @@ class Rule(Struct, frozen=True):
 class CallFinding(Struct, frozen=True):
     """The judgement of one part of a call, before the permission mode is applied.
 
-    Arguments:
-        why: the reason, for the model and the user.
-        rule: the rule that decided, or None.
-        command: the simple command it is about, or "".
+    `why` is for the model and the user. `command` is the simple command it is about, or "".
     """
 
     verdict: Verdict
@@ -282,10 +279,8 @@ USER_FILE = ".claude/settings.json"
 class PermissionSettings(Struct, frozen=True):
     """Permissions read from settings files.
 
-    Arguments:
-        mode: the mode of the user's file, narrowed by the project's; None if no file sets one.
-        forbids_bypass: true if a file forbids the mode bypassPermissions.
-        notices: entries that are not used, and why, for the user.
+    `mode` is that of the user's file, narrowed by the project's. The notices name for the user the
+    entries that are not used, and say why.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -313,13 +308,9 @@ def load_permission_files(
 ) -> PermissionSettings:
     """Load the rules of the user's file and of the project's files.
 
-    Project files are searched for in `folder` and its parents, up to the root of the repository. A
-    file that cannot be read is skipped and reported in the notices.
-
-    Arguments:
-        folder: "" leaves the project's files out.
-        user_home: the user's home folder, "" for none.
-        reads_local: read the user's own file in the project, `settings.local.json`, too.
+    Project files are searched for in `folder` and its parents, up to the root of the repository;
+    `reads_local` includes the user's own file among them. "" names no folder. A file that cannot be
+    read is skipped and reported in the notices.
     """
     rules: list[Rule] = []
     notices: list[str] = []
@@ -349,27 +340,19 @@ def _list_project_files(folder: str, names: Iterable[str]) -> Iterator[Path]:
             return
 
 
-def _read_bytes(path: Path, notices: list[str]) -> bytes | None:
-    """Read a file; None if it is missing, or unusable and reported in a notice."""
-    try:
-        return read_regular_file(path)
-    except OSError as error:
-        if not is_missing(path, error):
-            notices.append(f"this file is not used: {error.strerror} ({path})")
-        return None
-
-
 def _read(path: Path, notices: list[str]) -> tuple[_SettingsFile, str]:
-    data = _read_bytes(path, notices)
-    if data is None:
-        return _SettingsFile(), ""
     try:
-        settings = msgspec.json.decode(data, type=_SettingsFile)
-    except (ValueError, RecursionError) as error:
-        reason = "it nests too deeply" if isinstance(error, RecursionError) else error
+        data = read_regular_file(path)
+        return msgspec.json.decode(data, type=_SettingsFile), data.decode("utf-8", "replace")
+    except OSError as error:
+        reason = "" if is_missing(path, error) else error.strerror
+    except ValueError as error:
+        reason = str(error)
+    except RecursionError:
+        reason = "it nests too deeply"
+    if reason:
         notices.append(f"this file is not used: {reason} ({path})")
-        return _SettingsFile(), ""
-    return settings, data.decode("utf-8", "replace")
+    return _SettingsFile(), ""
 
 
 def _parse_rules(

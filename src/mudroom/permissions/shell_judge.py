@@ -43,11 +43,8 @@ _COMMAND_SEPARATORS = re.compile(r"[;&|\n(){}`]|\$\(")
 class CommandJudge:
     """Judges commands by the rules about bash, and their files by the rules about files.
 
-    Arguments:
-        rules: all rules of the session.
-        tool: the tool that runs commands.
-        allow_reading: allow commands that only read the workspace even without a rule.
-        is_sandboxed: returns whether a sandbox confines what a command starts; called when needed.
+    `allow_reading` allows commands that only read the workspace even without a rule. `is_sandboxed`
+    tells, when needed, whether a sandbox confines what a command starts.
     """
 
     def __init__(
@@ -75,12 +72,13 @@ class CommandJudge:
         all_commands = list(self._list_commands(script, command, MAX_SHELL_DEPTH))
         all_folders = find_working_folders(all_commands)
         self._unknown_folder = find_unknown_folder(all_commands)
-        restrictions: list[CallFinding] = []
         # Deny and ask rules look at everything that might run, even inside quotes; allow rules
         # below only at what certainly runs.
-        for part in all_commands:
-            if finding := self._rules.find(part, all_folders[:MAX_FOLDERS], self._writes):
-                restrictions.append(finding)
+        restrictions = [
+            finding
+            for part in all_commands
+            if (finding := self._rules.find(part, all_folders[:MAX_FOLDERS], self._writes))
+        ]
         if any(finding.verdict == Verdict.DENY for finding in restrictions):
             return restrictions
         folders = find_working_folders(script.commands)[:MAX_FOLDERS]
@@ -137,7 +135,6 @@ class CommandJudge:
     def _judge_command(
         self, command: SimpleCommand, folders: tuple[str, ...], depth: int
     ) -> Iterator[CallFinding]:
-        """Judge one simple command: its redirects and its program."""
         for redirect in command.redirects:
             if finding := self._judge_redirect(redirect, command, folders):
                 yield finding
@@ -201,7 +198,6 @@ class CommandJudge:
         return ""
 
     def _stays_inside(self, words: Sequence[Word], word: Word, folders: tuple[str, ...]) -> bool:
-        """Return whether a word of a reading command names nothing outside the workspace."""
         if get_program_name(words) in FILELESS_PROGRAMS:
             return True
         if word.value is None:
@@ -219,7 +215,6 @@ class CommandJudge:
     def _match_literal_rule(
         self, command: SimpleCommand, folders: tuple[str, ...]
     ) -> CallFinding | None:
-        """Match a command's whole text with the allow rules that have no wildcard."""
         for rule in self._rules.command_rules[Verdict.ALLOW]:
             is_same = is_literal(rule.pattern) and rule.pattern == command.text.strip()
             if is_same and not (rule.is_approved and _differs_by_folder(command.words, folders)):
@@ -230,11 +225,7 @@ class CommandJudge:
     def _match_allow_rule(
         self, command: SimpleCommand, inner: Sequence[Word], folders: tuple[str, ...]
     ) -> CallFinding | None:
-        """Match a command with the allow rules.
-
-        Arguments:
-            inner: the command's words without wrappers like `timeout 5`.
-        """
+        """Match a command, without wrappers like `timeout 5`, with the allow rules."""
         if finding := self._match_literal_rule(command, folders):
             return finding
         if find_risk(inner) or not re.fullmatch(r"[\w.+/@-]+", inner[0].value or ""):
@@ -251,7 +242,6 @@ class CommandJudge:
         return None
 
     def _is_approved(self, rule: Rule, words: Sequence[Word], folders: tuple[str, ...]) -> bool:
-        """Return whether an approved rule covers a command it matches."""
         if _differs_by_folder(words, folders):
             return False
         return is_literal(rule.pattern) or (
@@ -262,7 +252,6 @@ class CommandJudge:
     def _judge_redirect(
         self, redirect: Redirect, command: SimpleCommand, folders: tuple[str, ...]
     ) -> CallFinding | None:
-        """Judge a redirect; None if it opens no file."""
         target = redirect.target
         copies_descriptor = redirect.operator == "<&" or (
             redirect.operator == ">&" and not redirect.writes_file
@@ -320,7 +309,6 @@ def _make_allowed_read(why: str, command: SimpleCommand) -> CallFinding:
 
 
 def _is_shell_call(words: Sequence[Word]) -> bool:
-    """Return whether a command is a shell with `-c` and one known command line."""
     if get_program_name(words) not in SHELLS or len(words) != 3:
         return False
     return words[1].value == "-c" and bool(words[2].value)
@@ -335,13 +323,6 @@ def _find_variable_risk(command: SimpleCommand) -> str:
 
 
 class CommandRules:
-    """The rules about commands and files, and which of them restrict a command.
-
-    Arguments:
-        rules: all rules of the session.
-        tool: the tool that runs commands.
-    """
-
     def __init__(self, rules: Sequence[Rule], tool: Tool, matcher: CallMatcher) -> None:
         self._matcher = matcher
         self._context = matcher.context
@@ -363,7 +344,6 @@ class CommandRules:
     def find(
         self, command: SimpleCommand, folders: Sequence[str], writes: WriteJudge
     ) -> CallFinding | None:
-        """Find a deny or ask rule about a command or a file it names, None if there is none."""
         spellings = [
             text for words in expand_commands(command.words) for text in _list_spellings(words)
         ]
@@ -380,7 +360,6 @@ class CommandRules:
         return None
 
     def is_about_reading(self, rule: Rule) -> bool:
-        """Return whether a file rule is about reading rather than editing."""
         return self._matcher.get_rule_access(rule) is ToolCategory.READ
 
     def _find_file_rule(
@@ -431,10 +410,7 @@ class CommandRules:
 
 
 def _list_spellings(words: Sequence[Word]) -> set[str]:
-    """Return the spellings of a command a rule may use.
-
-    These are the command as written, without quotes, and with its program's bare name.
-    """
+    """List what a rule may say: as written, unquoted, and with the program's bare name."""
     if not words:
         return set()
     spelling = " ".join(word.spelling for word in words)

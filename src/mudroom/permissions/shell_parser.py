@@ -70,15 +70,12 @@ class NodeReader:
         self._depth = 0
 
     def add_problem(self, why: str) -> None:
-        """Record why the tree may not show every command."""
         self.problems.append(why)
 
     def text(self, node: Node) -> str:
-        """Return the source text of a node."""
         return self.source[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
 
     def read_tree(self, root: Node) -> None:
-        """Read the whole tree into `commands` and `problems`."""
         if root.has_error:
             self.add_problem("it is not valid bash")
         self._check_gaps(root)
@@ -100,8 +97,7 @@ class NodeReader:
     def _check_gaps_between(self, root: Node, at: int, inside: list[Node]) -> int:
         """Check the gaps between a node's leaves; return the end of the last leaf.
 
-        Arguments:
-            inside: receives the nodes whose own gaps remain unchecked.
+        Adds to `inside` the nodes whose own gaps remain unchecked.
         """
         before: Node | None = None
         waiting = [root]
@@ -130,10 +126,7 @@ class NodeReader:
         """Report an escaped line break that may join two words, or that is next to a line break.
 
         Bash removes the backslash and the line break. Without a blank next to them it joins both
-        sides, unless one of them separates commands.
-
-        Arguments:
-            rest: the gap between the leaves without these two characters.
+        sides, unless one of them separates commands. `rest` is the gap without these characters.
         """
         ends = before.type in _SEPARATORS and after.is_named
         starts = after.type in _SEPARATORS - {"("} and before.is_named
@@ -143,7 +136,6 @@ class NodeReader:
             self.add_problem("a line break inside a word")
 
     def visit(self, node: Node) -> None:
-        """Read one node and everything below it."""
         self._depth += 1
         visit_special = getattr(self, f"visit_{node.type}", None)
         if self._depth > MAX_NESTING:
@@ -160,7 +152,6 @@ class NodeReader:
         self._depth -= 1
 
     def visit_children(self, node: Node) -> None:
-        """Read the children of a node."""
         for child in node.children:
             self.visit(child)
 
@@ -178,7 +169,6 @@ class NodeReader:
             self.add_problem("a # inside a word was read as a comment")
 
     def visit_extglob_pattern(self, node: Node) -> None:
-        """Report a pattern that contains an expansion."""
         if has_expansion(self.text(node)):
             self.add_problem("a pattern holds an expansion")
         self.visit_children(node)
@@ -186,7 +176,6 @@ class NodeReader:
     visit_regex = visit_extglob_pattern
 
     def read_word(self, node: Node) -> Word:
-        """Read a word and the commands substituted in it."""
         word = parse_word(self.text(node), node.type)
         if word.problem:
             self.add_problem(word.problem)
@@ -233,8 +222,6 @@ _DELIMITER = re.compile(
 
 
 class RedirectReader(NodeReader):
-    """A node reader that understands redirects."""
-
     def read_redirect(self, node: Node, arguments: list[Word]) -> Redirect:
         """Read a redirect.
 
@@ -272,7 +259,6 @@ class RedirectReader(NodeReader):
             self.add_problem("a descriptor of a redirect was not understood")
 
     def read_here_string(self, node: Node) -> Redirect:
-        """Read a `<<<` redirect and the words in it."""
         self._check_descriptor(node)
         for child in node.children:
             if child.type in WORD_NODES:
@@ -343,7 +329,6 @@ class RedirectReader(NodeReader):
 
 
 def _find_adjacent(node: Node) -> Node | None:
-    """Return the preceding node if no text lies between them."""
     before = node.prev_sibling
     return before if before is not None and before.end_byte == node.start_byte else None
 
@@ -397,8 +382,6 @@ def _get_parser() -> Parser:
 
 
 class _CommandReader(RedirectReader):
-    """A node reader that understands commands and statements."""
-
     def visit_command(self, node: Node) -> None:
         words: list[Word] = []
         variables: list[str] = []
@@ -515,9 +498,7 @@ class _CommandReader(RedirectReader):
     def _read_test(self, node: Node, *, splits_words: bool) -> None:
         """Read the inside of [ ] or [[ ]].
 
-        Arguments:
-            splits_words: true for [ ], where bash splits words, so that an unquoted expansion could
-                become an operator.
+        In [ ] bash splits words, so that an unquoted expansion could become an operator.
         """
         for child in node.children:
             if child.type in _TEST_NODES:

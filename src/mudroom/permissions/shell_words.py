@@ -15,10 +15,8 @@ from .._platform.patterns import compile_later
 class Word(Struct, frozen=True):
     """One word of a command.
 
-    Arguments:
-        raw: the text as written.
-        value: the expanded text, None if only bash can tell (expansions, patterns, braces).
-        problem: why it may not even be a single word, or "".
+    `value` is None if only bash can tell (expansions, patterns, braces). `problem` says why it may
+    not even be a single word.
     """
 
     raw: str
@@ -36,14 +34,11 @@ class Word(Struct, frozen=True):
 
 
 class Redirect(Struct, frozen=True):
-    """A redirect: the operator as written, and its target or None."""
-
     operator: str
     target: Word | None
 
     @property
     def writes_file(self) -> bool:
-        """True if the redirect opens a file for writing."""
         if ">" not in self.operator or self.target is None:
             return False
         # `>& 2` copies a descriptor, but `>& name` writes a file.
@@ -53,12 +48,7 @@ class Redirect(Struct, frozen=True):
 
 
 class SimpleCommand(Struct, frozen=True):
-    """One simple command.
-
-    Arguments:
-        text: the text as written.
-        variables: the names of the variables set before the command.
-    """
+    """One simple command as written. `variables` are the names of those set before it."""
 
     text: str
     words: tuple[Word, ...] = ()
@@ -67,12 +57,9 @@ class SimpleCommand(Struct, frozen=True):
 
 
 class Script(Struct, frozen=True):
-    """A parsed command line.
+    """A parsed command line: every simple command recognized, in order.
 
-    Arguments:
-        commands: every simple command recognized, in order.
-        problems: why there may be more commands than these.
-        is_whole: false if only the beginning was parsed.
+    `problems` say why there may be more. If it is not whole, only the beginning was parsed.
     """
 
     commands: tuple[SimpleCommand, ...]
@@ -81,7 +68,6 @@ class Script(Struct, frozen=True):
 
 
 def split_word_set(text: str) -> frozenset[str]:
-    """Split a text into a set of words."""
     return frozenset(text.split())
 
 
@@ -109,7 +95,6 @@ def has_expansion(text: str) -> bool:
 
 
 def parse_word(raw: str, kind: str) -> Word:
-    """Parse a word from its text and the grammar's node type."""
     if kind in ("word", "number"):
         return _parse_bare(raw)
     if kind == "raw_string":

@@ -25,9 +25,6 @@ _GIT_NAMING_COMMANDS = GIT_READING_COMMANDS | split_word_set("add commit push fe
 class WriteJudge:
     """Finds what a command's words say about the files it changes.
 
-    Arguments:
-        paths: the paths of the command line.
-
     Use a new object for each judgement, as with CommandPaths.
     """
 
@@ -92,7 +89,6 @@ class WriteJudge:
                 yield from (os.path.join(place, name) for name in (*names, *files))
 
     def _list_copies(self, writes: Writes, folders: Sequence[str]) -> Iterator[str]:
-        """Yield the names the sources get in the target folder."""
         if writes.folder is None:
             return
         for target in self._list_paths(writes.folder, folders):
@@ -122,8 +118,7 @@ class WriteJudge:
     ) -> str:
         """Return the first protected component of the paths or of what they lead to.
 
-        Arguments:
-            patterns: whether a component with wildcards counts if it could match a protected name.
+        With `patterns`, a component with wildcards counts if it could match a protected name.
         """
         for path in dict.fromkeys(paths):
             for location in self.paths.list_locations(path, folders):
@@ -204,7 +199,6 @@ class CommandPaths:
 
 
 def has_wildcard(path: str) -> bool:
-    """Return whether bash or git may expand a path to others."""
     return bool(re.search(r"[*?\[]", path))
 
 
@@ -263,7 +257,6 @@ def find_option_folders(words: Sequence[Word]) -> Iterator[str]:
 
 
 def expand_braces(text: str) -> Iterator[str]:
-    """Yield the expansions of braces with commas."""
     braces = re.search(r"\{([^{}]*,[^{}]*)\}", text)
     if braces is None:
         yield text

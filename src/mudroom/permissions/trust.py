@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -13,13 +14,11 @@ from ..errors import UsageError
 
 TRUST_FILE = "trusted.json"
 
+_T = TypeVar("_T")
+
 
 def is_trusted(home: str, folder: str) -> bool:
-    """Return whether a folder or one of its parents is trusted.
-
-    Arguments:
-        home: mudroom's state folder.
-    """
+    """Return whether a folder or one of its parents is trusted."""
     real = Path(os.path.realpath(folder))
     trusted = set(load_trusted(home))
     return any(str(place) in trusted for place in (real, *real.parents))
@@ -30,18 +29,7 @@ def load_trusted(home: str) -> list[str]:
 
     Raises UsageError if the file cannot be read, so that nothing is trusted by mistake.
     """
-    path = Path(home, TRUST_FILE)
-    try:
-        return sorted(msgspec.json.decode(read_regular_file(path), type=list[str]))
-    except (OSError, ValueError) as error:
-        if is_missing(path, error):
-            return []
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(
-            f"the list of trusted folders cannot be read: {reason}",
-            where=str(path),
-            remedy="Repair or remove the file.",
-        ) from None
+    return sorted(read_kept(Path(home, TRUST_FILE), list[str], "the list of trusted folders"))
 
 
 def trust_folder(home: str, folder: str) -> str:
@@ -56,7 +44,7 @@ def trust_folder(home: str, folder: str) -> str:
         raise UsageError(
             "this would trust every project", where=real, remedy="Name the folder of one project."
         )
-    _write(home, {*load_trusted(home), real})
+    write_kept(Path(home, TRUST_FILE), sorted({*load_trusted(home), real}))
     return real
 
 
@@ -69,10 +57,22 @@ def untrust_folder(home: str, folder: str) -> bool:
     """Remove a folder from the list. Return False if it was not in the list."""
     trusted = set(load_trusted(home))
     real = os.path.realpath(folder)
-    _write(home, trusted - {real})
+    write_kept(Path(home, TRUST_FILE), sorted(trusted - {real}))
     return real in trusted
 
 
-def _write(home: str, folders: set[str]) -> None:
-    data = msgspec.json.format(msgspec.json.encode(sorted(folders))) + b"\n"
-    replace_private_file(Path(home, TRUST_FILE), data)
+def read_kept(path: Path, kind: type[_T], name: str) -> _T:
+    """Read a JSON file of the user's decisions; an empty value of its type if there is none."""
+    try:
+        return msgspec.json.decode(read_regular_file(path), type=kind)
+    except (OSError, ValueError) as error:
+        if is_missing(path, error):
+            return kind()
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(
+            f"{name} cannot be read: {reason}", where=str(path), remedy="Repair or remove the file."
+        ) from None
+
+
+def write_kept(path: Path, value: object) -> None:
+    replace_private_file(path, msgspec.json.format(msgspec.json.encode(value)) + b"\n")

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 from ..._core.json_values import clean_text
 from ..._core.ports.board import BoardTask
 from ..._platform.private_files import make_private_folder
+from ..._platform.regular_files import is_open_file
 from ...errors import UsageError
 from .file import begin_change, connect, read_blockers, read_tasks, translate_errors
 
@@ -38,20 +39,15 @@ _TAKE = (
 class TaskBoard:
     """The task board of a project, shared by any number of processes. Use one object per thread.
 
-    Arguments:
-        path: its file, created if missing.
-        read_clock: returns seconds since 1970, for the log.
-        lock_name: name of the lock for claims, if another object holds it.
+    `lock_name` is that of the lock for claims if another object holds it.
 
     Methods raise BoardError if the file cannot be used and UsageError for wrong arguments.
     """
 
-    def __init__(
-        self, path: Path, read_clock: Callable[[], float] = time.time, lock_name: str = ""
-    ) -> None:
+    def __init__(self, path: Path, lock_name: str = "") -> None:
         self.path = path
         self._connection = connect(path)
-        self._read_clock = read_clock
+
         self._lock: OwnerLock | None = None
         self.lock_name = lock_name
 
@@ -64,8 +60,7 @@ class TaskBoard:
     def close(self, *, keeps_tasks: bool = False) -> None:
         """Return the tasks this process still owns to the board, and close the file.
 
-        Arguments:
-            keeps_tasks: leave them with their owner, who continues later, as after a crash.
+        With `keeps_tasks` they stay with their owner, who continues later, as after a crash.
         """
         try:
             if self._lock and not keeps_tasks:
@@ -86,11 +81,8 @@ class TaskBoard:
     def change(self, *, is_durable: bool = True) -> Generator[sqlite3.Connection]:
         """Enter a write transaction and yield its connection; an exception undoes everything.
 
-        A nested change becomes part of the outer one.
-
-        Arguments:
-            is_durable: sync to disk at the end. A claim does not need that: if the machine fails,
-                the claim ends with its process.
+        A nested change becomes part of the outer one. A claim need not be durable: if the machine
+        fails, the claim ends with its process.
         """
         if self._connection.in_transaction:
             yield self._connection
@@ -152,9 +144,7 @@ class TaskBoard:
     def claim(self, task_id: int, owner: str, run: str = "", agent: str | None = None) -> BoardTask:
         """Claim a task for an owner in this process. Raises UsageError if it is not ready.
 
-        Arguments:
-            run: session and run, see `BoardTask`.
-            agent: agent of the run; None may claim tasks meant for any agent.
+        Agent None may claim tasks meant for any agent. For `run`, see `BoardTask`.
         """
         self.return_abandoned()
         with self.change(is_durable=False) as sql:
@@ -172,9 +162,7 @@ class TaskBoard:
     ) -> BoardTask | None:
         """Claim the next ready task, by priority and then by id; None if none is ready.
 
-        Arguments:
-            without: ids of tasks to skip.
-            run, agent: see `claim`.
+        Skips the tasks with the ids `without`.
         """
         task_id = self._claim_ready(owner, without, run, agent)
         if task_id is None and self.return_abandoned():
@@ -299,7 +287,7 @@ class TaskBoard:
         self, sql: sqlite3.Connection, task_id: int, change: str, owner: str = ""
     ) -> None:
         """Append a line to the board's log, in the transaction of the change."""
-        row = (self._read_clock(), task_id, change, owner)
+        row = (time.time(), task_id, change, owner)
         sql.execute("INSERT INTO log (at, task, change, owner) VALUES (?, ?, ?, ?)", row)
 
     def edit_metadata(self, task_id: int, changes: Mapping[str, Any]) -> None:
@@ -363,7 +351,6 @@ class TaskBoard:
         return [int(row[0]) for row in sql.execute(select, (blocker,))]
 
     def _explain_refusal(self, task_id: int, agent: str | None = None) -> str:
-        """Explain why a task cannot be claimed, completed or removed now."""
         task = self.get(task_id)
         if task.status == "completed":
             return f"task #{task_id} is completed already"
@@ -389,12 +376,9 @@ _LOOK_SECONDS = 2.0
 class OwnerLock:
     """This process's lock on a board.
 
-    Arguments:
-        name: name of the lock, which lets a resumed session hold its earlier process's lock again.
-            Without a name, or if another process holds it, the lock gets a unique name.
-
-    Attributes:
-        name: the name of its lock file, recorded with each claim.
+    Its name is that of its lock file, recorded with each claim. A given name lets a resumed session
+    hold its earlier process's lock again. Without one, or if another process holds it, the lock
+    gets a unique name.
     """
 
     def __init__(self, board: Path, name: str = "") -> None:
@@ -407,7 +391,7 @@ class OwnerLock:
             self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
             if not _lock_soon(self._descriptor):
                 name = ""
-            elif _is_file_of(self._path, self._descriptor):
+            elif is_open_file(self._path, self._descriptor):
                 return
             # Taken, or removed by another process between our open and our flock: try again.
             os.close(self._descriptor)
@@ -430,14 +414,7 @@ def _lock_soon(descriptor: int) -> bool:
             time.sleep(0.01)
 
 
-def _is_file_of(path: Path, descriptor: int) -> bool:
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    return False
-
-
 def _remove_free_locks(folder: Path, name: str) -> None:
-    """Remove the lock files of ended processes, except the one with this name."""
     for path in [path for path in folder.iterdir() if path.name != name]:
         with suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -450,7 +427,6 @@ def _remove_free_locks(folder: Path, name: str) -> None:
 
 
 def is_owner_alive(board: Path, name: str) -> bool:
-    """Return whether the process that holds this lock is running."""
     try:
         descriptor = os.open(_get_folder(board) / name, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -496,11 +472,7 @@ def format_metadata(metadata: Mapping[str, Any]) -> str:
 
 
 def require_no_cycle(blockers: Mapping[int, Iterable[int]]) -> None:
-    """Raise UsageError with the path of a cycle if tasks depend on themselves.
-
-    Arguments:
-        blockers: id of a task -> ids of the tasks it depends on.
-    """
+    """Raise UsageError with the path of a cycle if tasks depend on themselves."""
     if path := find_cycle(blockers):
         chain = " -> ".join(f"#{task}" for task in path)
         raise UsageError(

@@ -137,7 +137,6 @@ def _create_tables(connection: sqlite3.Connection, path: Path) -> None:
 
 @contextmanager
 def translate_errors(path: Path) -> Generator[None]:
-    """Raise BoardError in place of errors of SQLite and the file system."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -187,11 +186,7 @@ def _read_mounts() -> str:
 
 
 def find_file_system(folder: Path, mounts: str) -> str:
-    """Return the file system type of a folder, "" if unknown.
-
-    Arguments:
-        mounts: text of /proc/self/mounts: device, folder, type, and more, one mount per line.
-    """
+    """Find the file system type of a folder in the text of /proc/self/mounts, "" if unknown."""
     types: dict[str, str] = {}
     for line in mounts.splitlines():
         fields = line.split(" ")
@@ -211,7 +206,6 @@ _EDGES = (
 
 
 def read_tasks(sql: sqlite3.Connection, task_id: int | None = None) -> list[BoardTask]:
-    """Read one task or all, in the order of their ids."""
     one = task_id is not None
     values = {"id": task_id}
     edge_select = _EDGES + (" WHERE edge.task = :id OR edge.blocker = :id" if one else "")
@@ -248,7 +242,6 @@ def read_tasks(sql: sqlite3.Connection, task_id: int | None = None) -> list[Boar
 
 
 def read_blockers(sql: sqlite3.Connection) -> dict[int, list[int]]:
-    """Read the ids of the tasks each task depends on."""
     blockers: dict[int, list[int]] = {}
     for task, blocker in sql.execute("SELECT task, blocker FROM edge ORDER BY 1, 2"):
         blockers.setdefault(task, []).append(blocker)

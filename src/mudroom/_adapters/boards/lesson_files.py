@@ -32,8 +32,6 @@ _Id = Annotated[int, Meta(ge=1, lt=1 << 53)]
 
 
 class TaskFile(Struct, frozen=True, rename="camel"):
-    """The fields of a task file that the board knows."""
-
     id: _Id
     subject: str
     description: str = ""
@@ -171,12 +169,7 @@ def _make_fields(task: BoardTask) -> dict[str, Any]:
 
 
 def _format(task: BoardTask, source: str, exported: str) -> str:
-    """Format a task file.
-
-    Arguments:
-        source: the imported text, "" for none.
-        exported: the fields as they were when it was imported.
-    """
+    """Format a task file. `source` is the imported text, "" for none."""
     fields = _make_fields(task)
     if not source:
         if not task.metadata:

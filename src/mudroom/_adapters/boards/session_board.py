@@ -26,11 +26,8 @@ class SessionBoard:
     """The port Board for one session. The file is opened at first use.
 
     Claims belong to a lock named after the session: if the session is resumed after a crash, it
-    still has its tasks unless another process has taken them.
-
-    Arguments:
-        path: file of the board.
-        is_owner: false in a worker process, since the session's process holds the lock.
+    still has its tasks unless another process has taken them. Only the session's process holds the
+    lock: a worker process is no owner.
     """
 
     def __init__(self, path: Path, session: str, *, is_owner: bool = True) -> None:
@@ -46,14 +43,12 @@ class SessionBoard:
         return self._path.name
 
     async def open(self) -> None:
-        """Open the file and hold the lock. Raises BoardError."""
         await self._run(lambda board: None)
 
     async def close(self, *, keeps_tasks: bool = False) -> None:
         """Return the session's unfinished tasks to the board, and close the file.
 
-        Arguments:
-            keeps_tasks: leave them with the session, which continues in a later process.
+        With `keeps_tasks` they stay with the session, which continues in a later process.
         """
         if self._is_used:
             close = partial(self._close, keeps_tasks=keeps_tasks)
@@ -68,18 +63,14 @@ class SessionBoard:
         blockers: Sequence[int] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> BoardAnswer:
-        return await self._run(
-            lambda board: RunChanges(board, self._session).create(
-                key, subject, description, blockers, metadata or {}
-            )
+        return await self._change(
+            lambda runs: runs.create(key, subject, description, blockers, metadata or {})
         )
 
     async def update_task(
         self, key: str, run_id: str, task_id: int, change: TaskChange
     ) -> BoardAnswer:
-        return await self._run(
-            lambda board: RunChanges(board, self._session).update(key, run_id, task_id, change)
-        )
+        return await self._change(lambda runs: runs.update(key, run_id, task_id, change))
 
     async def list_tasks(self) -> Sequence[BoardTask]:
         return await self._run(lambda board: board.list_tasks())
@@ -90,16 +81,10 @@ class SessionBoard:
     async def claim_next(
         self, run_id: str, owner: str, agent: str, without: Collection[int] = ()
     ) -> BoardTask | None:
-        return await self._run(
-            lambda board: RunChanges(board, self._session).claim_next(run_id, owner, agent, without)
-        )
+        return await self._change(lambda runs: runs.claim_next(run_id, owner, agent, without))
 
     async def end_claim(self, run_id: str, task_id: int, report: str, *, is_done: bool) -> None:
-        await self._run(
-            lambda board: RunChanges(board, self._session).end_claim(
-                run_id, task_id, report, is_done=is_done
-            )
-        )
+        await self._change(lambda runs: runs.end_claim(run_id, task_id, report, is_done=is_done))
 
     async def release(self, run_id: str, keep: int = 0) -> None:
         """Return a finished child's tasks to the board.
@@ -108,7 +93,10 @@ class SessionBoard:
         made by cancelled calls have taken place.
         """
         if self._is_used:
-            await self._run(lambda board: RunChanges(board, self._session).release(run_id, keep))
+            await self._change(lambda runs: runs.release(run_id, keep))
+
+    async def _change(self, act: Callable[[RunChanges], T]) -> T:
+        return await self._run(lambda board: act(RunChanges(board, self._session)))
 
     async def _run(self, act: Callable[[TaskBoard], T]) -> T:
         """Act on the board in its thread. A cancelled call still completes its change."""
@@ -191,7 +179,6 @@ class RunChanges:
             return own or self._board.claim_next(owner, without, run, agent)
 
     def end_claim(self, run_id: str, task_id: int, report: str, *, is_done: bool) -> None:
-        """Complete a run's task or return it to the board, unless the run has lost it."""
         run = self._identify(run_id)
         with self._board.change():
             for task in self._board.read_tasks(task_id):
@@ -203,7 +190,6 @@ class RunChanges:
                     self._board.release(task, report)
 
     def release(self, run_id: str, keep: int = 0) -> None:
-        """Return a child's tasks to the board, except the one with id `keep`."""
         if is_child_id(run_id):
             self._board.release_run(self._identify(run_id), keep)
 

@@ -22,8 +22,6 @@ _OPENING = str(SessionOpened.__struct_config__.tag).encode()
 
 
 class _Record:
-    """The events of one session, encoded as they would be in a file."""
-
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
         self.name = ""

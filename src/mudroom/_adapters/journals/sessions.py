@@ -31,11 +31,8 @@ is wrong with any other address."""
 def open_store(home: str, address: str = "") -> SessionStore:
     """Open the store of session files below a state folder, or that of a database.
 
-    Arguments:
-        home: mudroom's state folder.
-        address: such as postgresql://USER@HOST:PORT/DATABASE, or "" for files.
-
-    Raises UsageError for an unusable address.
+    `address` is like postgresql://USER@HOST:PORT/DATABASE, or "" for files. Raises UsageError for
+    an unusable one.
     """
     if address:
         return _load_database(address).open_store(address)

@@ -59,9 +59,7 @@ MISSING_FILES = "Your copy of the folder lacks: {missing}. Say so in your report
 class TaskHandle(ABC):
     """Handle of a run that this process executes, or that another one executes for it.
 
-    Attributes:
-        grant: the budget of the run.
-        outcome: future of the report, done when the run has ended.
+    `outcome` is done when the run has ended.
     """
 
     __slots__ = ("_reporter", "_services", "_waiter", "grant", "outcome", "stop_reason")
@@ -76,7 +74,6 @@ class TaskHandle(ABC):
 
     @property
     def run_id(self) -> str:
-        """Id of the run."""
         return self.grant.run_id
 
     def interrupt(self) -> bool:
@@ -85,12 +82,10 @@ class TaskHandle(ABC):
 
     @property
     def interim_report(self) -> Report | None:
-        """Report of the run while it is interrupted, else None."""
         return None
 
     @property
     def is_interrupted(self) -> bool:
-        """True while the run waits for the next message of the user, after an interrupt."""
         return self.interim_report is not None
 
     @abstractmethod
@@ -98,7 +93,6 @@ class TaskHandle(ABC):
         """Stop the run and all runs below it. Return False if that is done already."""
 
     async def wait(self) -> bool:
-        """Wait for the end of the run, or for `release`; see the port."""
         self._waiter = _follow(self.outcome)
         await self._waiter
         return self.outcome.done()
@@ -109,7 +103,6 @@ class TaskHandle(ABC):
             self._waiter.set_result(None)
 
     async def report(self) -> Report:
-        """Wait for the end of the run and return its report; see the port."""
         is_cancelled = False
         while self.outcome.cancelled() or not self.outcome.done():
             if self.outcome.cancelled():  # before the run began or continued
@@ -133,8 +126,6 @@ class TaskHandle(ABC):
 
 
 class LocalRunHandle(TaskHandle):
-    """The port RunHandle for a run in this process."""
-
     __slots__ = ("_control", "run")
 
     def __init__(self, grant: Grant, services: SessionServices, control: RunControl) -> None:
@@ -149,7 +140,6 @@ class LocalRunHandle(TaskHandle):
 
     @property
     def interim_report(self) -> Report | None:
-        """Report of the run while it is interrupted, else None."""
         return self._control.interim_report
 
     def send(self, message: InboxMessage) -> bool:
@@ -165,11 +155,9 @@ class LocalRunHandle(TaskHandle):
         return True
 
     async def wait_until_stored(self, message_id: str) -> bool:
-        """Wait until the journal has a message that was sent."""
         return self.run is not None and await self.run.inbox.wait_until_stored(message_id)
 
     def wrap_up(self, reason: Reason = Reason.CANCELLED) -> bool:
-        """Stop the current work and have the run summarise it."""
         if not self._control.wrap_up(reason):
             return False
         self.stop_reason = reason
@@ -183,7 +171,6 @@ class LocalRunHandle(TaskHandle):
         return self._control.interrupt()
 
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
-        """Stop the run and all runs below it."""
         if not self._control.cancel(reason):
             return False
         self.stop_reason = reason
@@ -192,18 +179,15 @@ class LocalRunHandle(TaskHandle):
         return True
 
     def detach(self, work_id: str = "") -> bool:
-        """Have calls of the run return while their work continues in the background."""
         return self.run is not None and self.run.background.detach(work_id)
 
     def find_current_call(self) -> tuple[str, float] | None:
-        """Return the tool and the seconds of the call that works longest."""
         if self.run is None or not self.run.turn.working:
             return None
         name, started_at = next(iter(self.run.turn.working.values()))
         return name, self.run.services.clock.monotonic() - started_at
 
     def stop_command(self, work_id: str) -> bool:
-        """Stop a background command of the run."""
         return self.run is not None and self.run.background.stop_command(work_id)
 
 
@@ -235,11 +219,8 @@ class _Pool:
 class LocalWorker:
     """The port Worker for this process.
 
-    Arguments:
-        services: services that the runs share.
-        max_children: children that run at once at each depth; more wait. Root runs and
-            summary runs never wait.
-        child_worker: executes the children of these runs; default: this worker.
+    At each depth at most `max_children` run at once; more wait. Root runs and summary runs never
+    wait. `child_worker` executes the children of these runs; by default this worker does.
     """
 
     def __init__(
@@ -259,11 +240,9 @@ class LocalWorker:
         return LocalWorker(services, pool=self._pool)
 
     def find(self, run_id: str) -> LocalRunHandle | None:
-        """Return the handle of a run that has started and not ended."""
         return self._pool.handles.get(run_id)
 
     def start(self, brief: Brief, grant: Grant) -> LocalRunHandle:
-        """Start a run; a child waits for a slot first."""
         control = RunControl()
         handle = LocalRunHandle(grant, self._services, control)
         task = asyncio.create_task(self._run_in_slot(handle, brief, grant, control))
@@ -279,7 +258,6 @@ class LocalWorker:
         return handle
 
     async def close(self) -> None:
-        """Cancel the runs that still work and wait until they have ended."""
         handles = list(self._pool.handles.values())
         for handle in handles:
             handle.cancel()
@@ -372,7 +350,6 @@ def _note_missing(run: RunContext, lines: tuple[str, ...]) -> str:
 
 
 async def _close_after(run: Coroutine[Any, Any, Report], servers: ToolServers) -> Report:
-    """Return the report of a run whose servers end with it."""
     try:
         return await run
     finally:
@@ -380,7 +357,6 @@ async def _close_after(run: Coroutine[Any, Any, Report], servers: ToolServers) -
 
 
 def _describe_lost_memory(past: Sequence[StoredEvent] | None) -> str:
-    """Return what a resumed run must know about the servers that it called."""
     names = list_called_servers(past or ())
     return LOST_MEMORY.format(names=", ".join(names)) if names else ""
 

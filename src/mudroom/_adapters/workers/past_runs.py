@@ -37,12 +37,9 @@ from ..._engine.session_context import SessionServices
 def make_past_report(
     services: SessionServices, past: PastEvents, run_id: str, reason: Reason
 ) -> Report[dict[str, Any]]:
-    """Return a report with what a run did in earlier processes.
+    """Return a report with what a run, and those below it, did in earlier processes.
 
     Emitted values are left out: only the run itself can check them.
-
-    Arguments:
-        past: events of the run and of those below it.
     """
     events = past.get(run_id, ())
     outputs: dict[str, Any] = {}
@@ -77,11 +74,7 @@ def make_past_report(
 
 
 def charge_past_run(meter: Meter, past: PastEvents, report: Report[Any]) -> None:
-    """Charge the meter of a run that does not continue with what the run and those below it spent.
-
-    Arguments:
-        past: events of the run and of those below it.
-    """
+    """Charge the meter of a run that does not continue with what it and those below it spent."""
     below = (past[run][0] for run in past.walk_below(report.run_id))
     children = sum(
         isinstance(event, RunStarted) and not event.brief.is_compaction for event in below
@@ -164,9 +157,6 @@ async def record_past_end(services: SessionServices, past: PastEvents, report: R
     """Record the end of a run that has begun and that no process continues.
 
     Each call without a result gets one, and each run below that has not ended gets an end.
-
-    Arguments:
-        past: recorded events of the run and of those below it.
     """
     now = services.clock.now()
     run_id = report.run_id
@@ -185,7 +175,6 @@ async def record_past_end(services: SessionServices, past: PastEvents, report: R
 def _list_closing_events(
     services: SessionServices, past: PastEvents, run_id: str, reason: Reason, now: float
 ) -> list[StoredEvent]:
-    """Return the results of open calls, and the ends of the runs below, for the reason."""
     closing: list[StoredEvent] = []
     for child in reversed(list(past.walk_below(run_id))):
         if find_report(past[child]) is None:
@@ -217,7 +206,6 @@ def _close_calls(
 
 
 def _list_unfinished_calls(events: Sequence[StoredEvent]) -> list[ToolCallStarted]:
-    """Return the starts of the calls that have no result."""
     finished = {event.call_id for event in events if isinstance(event, ToolCallFinished)}
     return [
         event

@@ -17,9 +17,7 @@ _EXIT_SECONDS = 1.5
 class ProcessTransport:
     """The port WorkerTransport for processes on this machine.
 
-    Arguments:
-        command: command line of a worker process; the number of its socket is added.
-        answer_limits: how long a process may be silent.
+    The number of its socket is added to the command line of a worker process.
     """
 
     kind = "process"
@@ -31,22 +29,15 @@ class ProcessTransport:
         self._answer_limits = answer_limits or AnswerLimits()
 
     def connect(self) -> ProcessConnection:
-        """Return a connection to a new worker process."""
         return ProcessConnection(self._command, self._answer_limits)
 
-    async def close(self) -> None:
-        """Do nothing: the connections share nothing."""
+    async def close(self) -> None: ...
 
 
 class ProcessConnection:
     """The port WorkerConnection for a process on this machine.
 
-    Arguments:
-        command: command line of the worker process; the number of its socket is added.
-        answer_limits: how long the process may be silent.
-
-    Attributes:
-        loss: why the process was killed, "" if it was not.
+    `loss` says why the process was killed, "" if it was not.
     """
 
     node = ""
@@ -62,52 +53,42 @@ class ProcessConnection:
 
     @property
     def pid(self) -> int | None:
-        """Process id, None before the start."""
         return None if self._link is None else self._link.pid
 
     @property
     def host(self) -> str:
-        """Name of this machine."""
         return platform.node()
 
     @property
     def arrivals(self) -> int:
-        """How many times bytes of the process have arrived."""
         return 0 if self._link is None else self._link.arrivals
 
     def read_activity(self) -> Activity | None:
-        """Return what the process does, None before the start and after the end."""
         return None if self._link is None else read_activity(self._link.pid)
 
     def place_on(self, machine: str) -> None:
         """Have the process start on this machine, or fail to start: it starts only here."""
         self._machine = machine
 
-    def note_runs(self, count: int) -> None:
-        """Do nothing: the process has no other runs to compare them with."""
+    def note_runs(self, count: int) -> None: ...  # it has no other runs to compare them with
 
-    def drain(self) -> None:
-        """Do nothing: a shared process counts its users elsewhere."""
+    def drain(self) -> None: ...  # only shared processes count their users
 
     async def open(self) -> None:
-        """Start the process. Raises UsageError on another machine."""
         if self._machine not in ("", self.host):
             raise UsageError(f"worker processes of this session are on {self.host}", where="worker")
         self._link = await ProgramLink.start(*self._command)
 
     def send(self, data: bytes) -> None:
-        """Send bytes to the process, if it has started."""
         if self._link is not None:
             self._link.send(data)
 
     async def receive(self) -> bytes:
-        """Return the bytes that have arrived; none when the process has closed its socket."""
         assert self._link is not None
         return await self._link.receive()
 
     async def read_lease(self) -> float | None:
-        """Return None: the process ends when the socket is closed."""
-        return None
+        return None  # the process ends when the socket is closed
 
     def kill(self, reason: str) -> None:
         """End the process at once, even if it is stopped. Its commands end with it."""
@@ -120,6 +101,5 @@ class ProcessConnection:
         await self.close()
 
     async def close(self) -> None:
-        """End the process; it ends its commands first. One that hangs is killed."""
         if self._link is not None:
             await self._link.finish(_EXIT_SECONDS)

@@ -30,18 +30,13 @@ _MAX_DELAY_SHARE = 0.05
 
 
 class PacedStream(Protocol):
-    """A stream that the pacer reads at intervals."""
-
-    def end_wait(self) -> None:
-        """Read the stream again."""
-        ...
+    def end_wait(self) -> None: ...
 
 
 class Pacer:
     """Makes busy streams wait before their next read. One timer serves all of them.
 
-    Attributes:
-        open_streams: number of streams whose head has arrived and that have not ended.
+    A stream is open from the arrival of its head to its end.
     """
 
     def __init__(self) -> None:
@@ -53,12 +48,8 @@ class Pacer:
     def start_wait(self, stream: PacedStream, now: float, age: float, gap: float) -> bool:
         """Make a stream wait for the next common read; return whether it has to.
 
-        Young streams do not wait, nor do those with at most two reads in an interval.
-
-        Arguments:
-            now: time of the event loop.
-            age: seconds since the stream began.
-            gap: seconds since its last read, or since its last wait.
+        Young streams do not wait, nor do those with at most two reads in an interval. `age` and
+        `gap` are the seconds since the stream began and since its last read or wait.
         """
         interval = max(_MIN_INTERVAL, min(_MAX_INTERVAL, self.open_streams / _READS_PER_SECOND))
         next_read = self._next_read if self._waiting else now + interval
@@ -92,12 +83,8 @@ _SMALL_BODY = 64 * 1024
 class SharedParts(Struct, eq=False):
     """What all connections of a pool share.
 
-    Arguments:
-        on_idle: called with a connection that is free, because its released response has ended.
-        pacer: decides when the next bytes of a long stream are read.
-        wakes: wakes the readers of many connections.
-        buffer: memory for one read. asyncio would allocate it anew for each, which takes longer
-            than the read itself.
+    `on_idle` is called with a connection that is free, because its released response has ended.
+    asyncio would allocate a buffer for each read, which takes longer than the read itself.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -115,10 +102,7 @@ def make_shared_parts(on_idle: Callable[[Connection], None]) -> SharedParts:
 class Connection(asyncio.BufferedProtocol):
     """A connection that carries one request at a time.
 
-    Attributes:
-        transport: set by the event loop.
-        is_closed: true once the connection cannot be used any more.
-        last_active: time of the event loop when bytes last moved or the request ended.
+    `last_active` is the time of the event loop when bytes last moved or the request ended.
     """
 
     def __init__(self, shared: SharedParts) -> None:
@@ -158,7 +142,6 @@ class Connection(asyncio.BufferedProtocol):
         return self._shared.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Read bytes of the response from the shared buffer."""
         now = self._shared.loop.time()
         gap = now - self.last_active
         self.last_active = now
@@ -191,7 +174,6 @@ class Connection(asyncio.BufferedProtocol):
         self._wake()
 
     def _decrypt(self, encryption: Encryption, data: memoryview) -> bytes:
-        """Decrypt bytes and return the content they complete."""
         is_starting = not encryption.is_ready
         content = encryption.receive(data)
         if encryption.error is not None:
@@ -210,7 +192,6 @@ class Connection(asyncio.BufferedProtocol):
         return content
 
     def _start_wait(self, now: float, gap: float, *, is_small: bool) -> None:
-        """Make an open stream wait before its next read, if the pacer says so."""
         pacer = self._shared.pacer
         if not self._started:
             self._started = now
@@ -219,7 +200,6 @@ class Connection(asyncio.BufferedProtocol):
             self._is_waiting = pacer.start_wait(self, now, now - self._started, gap)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Handle the end of the connection."""
         self.is_closed = True
         if self._encryption is not None and not self._encryption.is_ready:
             reason = exc.strerror if isinstance(exc, OSError) else ""
@@ -285,7 +265,6 @@ class Connection(asyncio.BufferedProtocol):
         return data
 
     def end_wait(self) -> None:
-        """Resume reading; called by the pacer."""
         if self._is_waiting:
             self._is_waiting = False
             self.last_active = self._shared.loop.time()
@@ -293,10 +272,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._resume()
 
     def release(self) -> None:
-        """Stop using a response.
-
-        The rest of its body is read and dropped, so that another request can use the connection.
-        """
+        """Stop using a response; drop the rest of it, so that the connection can be used again."""
         self._is_released = True
         self._parts.clear()
         self._unread = 0
@@ -328,7 +304,6 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_draining(self) -> bool:
-        """True while the rest of a released response is still arriving."""
         return self._is_released and self._parser is not None
 
     def _end_stream(self) -> None:
@@ -360,7 +335,6 @@ class Connection(asyncio.BufferedProtocol):
         self._wake()
 
     async def _wait(self) -> None:
-        """Wait until bytes have arrived or the connection has ended."""
         self._waiter = waiter = self._shared.loop.create_future()
         await waiter
 
@@ -375,17 +349,9 @@ _MAX_RECORD = 16 * 1024
 
 
 class Encryption:
-    """A TLS client over a transport, or over the encrypted connection to a proxy.
+    """A TLS client over a transport, or over the encrypted connection to a proxy (`below`).
 
-    Arguments:
-        host: name or address the server's certificate must be for.
-        send: sends encrypted bytes.
-        below: the encryption of the connection to the proxy, if any.
-
-    Attributes:
-        is_ready: true after the handshake, when content can be sent.
-        is_ended: true once the server has ended the encryption; no more content arrives.
-        error: what is wrong with the server's bytes; no more content arrives.
+    No more content arrives after `is_ended`, or after `error`: what is wrong with the bytes.
     """
 
     def __init__(
@@ -405,7 +371,6 @@ class Encryption:
         self._tls = tls.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
 
     def start(self) -> None:
-        """Send the first message of the handshake. Raises ssl.SSLError."""
         self._continue_handshake()
 
     def send(self, content: bytes) -> None:
@@ -416,7 +381,7 @@ class Encryption:
     def receive(self, data: bytes | memoryview) -> bytes:
         """Decrypt bytes from the server and return the complete content.
 
-        Sets `error` if they cannot be decrypted; the content before them is still returned.
+        If some cannot be decrypted, sets `error` and returns the content before them.
         """
         if self._below is not None:
             data = self._below.receive(data)

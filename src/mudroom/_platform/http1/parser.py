@@ -38,16 +38,8 @@ class ResponseParser:
     the body before an error, and only then does `error` say what is wrong. Everything but the body
     is bounded in size.
 
-    Arguments:
-        is_tunnel: true for the response to CONNECT, where success has no body.
-
-    Attributes:
-        status: 0 until the head is complete.
-        headers: headers by lower-case name; values of repeated headers are joined with ", ".
-        is_complete: true once the whole response has arrived.
-        is_reusable: true if another request can use the connection afterwards.
-        has_surplus: true if there were bytes after the end of the response.
-        error: what is wrong with the response, None while it is well-formed.
+    `status` is 0 until the head is complete. `headers` have lower-case names; the values of
+    repeated ones are joined with ", ". In a tunnel, the response to CONNECT, success has no body.
     """
 
     __slots__ = (
@@ -262,13 +254,11 @@ def _read_whole_chunks(data: bytes, parts: list[bytes]) -> int:
 
 
 def _check_protocol(data: bytes) -> None:
-    """Raise MalformedResponse as soon as a head cannot be HTTP/1."""
     if not b"HTTP/1.".startswith(data[:7]):
         raise MalformedResponse(f"not an HTTP/1.1 response: {data!r}")
 
 
 def _split_head(head: bytes) -> tuple[int, int, list[bytes]]:
-    """Split a head into minor version, status and header lines."""
     lines = head.replace(b"\r\n", b"\n").split(b"\n")
     match = _STATUS_LINE.fullmatch(lines[0])
     if match is None:
@@ -313,23 +303,23 @@ class HttpError(Exception):
 
 
 class InvalidRequest(HttpError):
-    """A URL or header cannot be sent."""
+    pass
 
 
 class CannotConnect(HttpError):
-    """The server or proxy cannot be reached."""
+    pass
 
 
 class TooManyOpenFiles(HttpError):
-    """No connection can be opened, because the process has too many open files."""
+    pass
 
 
 class ForbiddenAddress(HttpError):
-    """The server's address may not be contacted."""
+    pass
 
 
 class UntrustedServer(HttpError):
-    """The server's certificate is not trusted."""
+    pass
 
 
 class SilentServer(HttpError):
@@ -337,7 +327,7 @@ class SilentServer(HttpError):
 
 
 class ConnectionLost(HttpError):
-    """The connection ended before the response was complete."""
+    pass
 
 
 class MalformedResponse(HttpError):
@@ -358,10 +348,8 @@ _ALWAYS_ALLOWED = 1024 * 1024
 class Decompressor:
     """Decompresses a gzip or deflate body, one limited piece at a time.
 
-    A body that expands too much raises MalformedResponse before it fills the memory.
-
-    Arguments:
-        encoding: the Content-Encoding. Raises MalformedResponse if it is not supported.
+    Raises MalformedResponse for an encoding that is not supported, for damaged data, and before a
+    body that expands too much fills the memory.
     """
 
     def __init__(self, encoding: str) -> None:
@@ -377,14 +365,10 @@ class Decompressor:
 
     @property
     def has_waiting(self) -> bool:
-        """True if `read` may return more without further data."""
         return bool(self._waiting)
 
     def read(self, data: bytes = b"") -> bytes:
-        """Take more data and return the next piece of the body, which may be empty.
-
-        Raises MalformedResponse for damaged data and for a body that expands too much.
-        """
+        """Take more data and return the next piece of the body, which may be empty."""
         if self._received < _HEADER:
             self._head += data
             self._received += len(data)

@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from msgspec import Struct
 
-from ..own_process import get_open_file_limit
+from ..own_process import count_allowed_connections
 from ..time_limits import time_limit
 from .connection import Connection, make_shared_parts
 from .parser import (
@@ -57,13 +57,7 @@ AddressInfo = tuple[socket.AddressFamily, socket.SocketKind, int, str, SocketAdd
 
 
 class Response:
-    """A response whose head has arrived. Call `close` at the end.
-
-    Attributes:
-        status: the HTTP status.
-        headers: headers by lower-case name.
-        request_size: size of the request's body in bytes.
-    """
+    """A response whose head has arrived, with lower-case header names. Call `close` at the end."""
 
     __slots__ = ("_connection", "_decompressor", "_pool", "headers", "request_size", "status")
 
@@ -84,11 +78,9 @@ class Response:
 
     @property
     def content_type(self) -> str:
-        """The media type in lower case, without parameters; "" if none is given."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     async def read(self) -> bytes:
-        """Return the bytes of the body that have arrived, b"" at its end. Raises HttpError."""
         decompressor = self._decompressor
         if decompressor is None:
             return await self._connection.read()
@@ -102,9 +94,8 @@ class Response:
     def close(self, *, is_answered: bool) -> None:
         """Stop using the response.
 
-        Arguments:
-            is_answered: true if the rest of the body may be dropped and the connection reused;
-                otherwise it is closed, so that the server notices the cancelled request.
+        If it is answered, the rest of the body is dropped and the connection reused. Otherwise the
+        connection is closed, so that the server notices the cancelled request.
         """
         self._pool.give_back(self._connection, is_reusable=is_answered)
 
@@ -112,10 +103,8 @@ class Response:
 class ConnectionPool:
     """Connections for one event loop.
 
-    Arguments:
-        read_timeout: seconds without a byte after which a response counts as lost.
-        allows_address: decides whether a server at an IP address may be contacted. All addresses of
-            a name must be allowed, and no proxy is used. None allows all.
+    `read_timeout` is in seconds without a byte. With `allows_address`, all addresses of a name must
+    be allowed, and no proxy is used.
     """
 
     def __init__(
@@ -127,11 +116,12 @@ class ConnectionPool:
         self._idle: dict[tuple[object, ...], list[Connection]] = {}
         self._busy: dict[Connection, tuple[object, ...]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._max_connections = _count_connections()
+        self._max_connections = count_allowed_connections(0.75, _MAX_CONNECTIONS)
         self._slots = asyncio.Semaphore(self._max_connections)
         self._addresses: dict[str, Address] = {}
         # Heads contain API keys, so they must not outlive the pool: no cache of the module.
         self._heads: dict[tuple[object, ...], bytes] = {}
+        # When a look-up of a name expires, and the look-up.
         self._names: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddressInfo]]]] = {}
         self._tls: ssl.SSLContext | None = None
         self._has_warned = False
@@ -140,27 +130,20 @@ class ConnectionPool:
     def post(
         self, url: str, headers: Mapping[str, str], make_body: Callable[[], bytes]
     ) -> Coroutine[Any, Any, Response]:
-        """Send a POST request and return the response once its head has arrived.
+        """Send a POST request and return the response once its head has arrived. Raises HttpError.
 
-        Raises HttpError.
-
-        Arguments:
-            make_body: returns the body, which is not kept in memory while the response is awaited.
+        The body is made when it is sent, and not kept in memory while the response is awaited.
         """
         return self._request("POST", url, headers, make_body)
 
     def get(self, url: str, headers: Mapping[str, str]) -> Coroutine[Any, Any, Response]:
-        """Send a GET request and return the response once its head has arrived.
-
-        Raises HttpError.
-        """
         return self._request("GET", url, headers, bytes)
 
     async def _request(
         self, method: str, url: str, headers: Mapping[str, str], make_body: Callable[[], bytes]
     ) -> Response:
         address = self._addresses.get(url) or self._parse_url(url)
-        key = (*address.origin, address.proxy)
+        key = (address.host, address.port, address.is_tls, address.proxy)
         if self._slots.locked():
             self._warn_of_limit()
         await self._slots.acquire()
@@ -180,7 +163,6 @@ class ConnectionPool:
         return response
 
     def _warn_of_limit(self) -> None:
-        """Warn, once, that requests are waiting for a connection."""
         if not self._has_warned:
             self._has_warned = True
             log.warning(
@@ -262,7 +244,6 @@ class ConnectionPool:
             self._timer = loop.call_later(self._check_interval, self._check_connections)
 
     def _check_connections(self) -> None:
-        """Close connections that are silent or no longer needed."""
         self._timer = None
         now = asyncio.get_running_loop().time()
         for connection in list(self._busy):
@@ -330,7 +311,6 @@ class ConnectionPool:
                 raise ForbiddenAddress(f"{host} has the address {address}")
 
     async def _open_tunnel(self, connection: Connection, address: Address) -> None:
-        """Ask the proxy for a connection to the server, and encrypt it."""
         proxy = address.proxy
         assert proxy is not None
         where = f"[{address.host}]" if ":" in address.host else address.host
@@ -390,12 +370,6 @@ def _build_head(method: str, address: Address, headers: Mapping[str, str]) -> by
     return head.encode("utf-8", "replace")
 
 
-def _count_connections() -> int:
-    """Allow connections to use three quarters of the files the process may have open."""
-    limit = get_open_file_limit()
-    return _MAX_CONNECTIONS if limit is None else max(16, min(_MAX_CONNECTIONS, limit * 3 // 4))
-
-
 def _is_ip_address(host: str) -> bool:
     return ":" in host or host.replace(".", "").isdecimal()
 
@@ -423,14 +397,8 @@ class Proxy(Struct, frozen=True):
 class Address(Struct, frozen=True):
     """The destination of a request.
 
-    Arguments:
-        host, port: the server's host and port.
-        is_tls: true if the connection is encrypted.
-        target: the request target: path and query, or the whole URL for a plain request through a
-            proxy.
-        host_header: value of the `Host` header.
-        authorization: value of the header for the user name in the URL, "" if there is none.
-        proxy: the proxy to use, None to connect to the server itself.
+    `target` is path and query, or the whole URL for a plain request through a proxy.
+    `authorization` is the value of the header for the user name in the URL, "" if there is none.
     """
 
     host: str
@@ -441,20 +409,9 @@ class Address(Struct, frozen=True):
     authorization: str
     proxy: Proxy | None
 
-    @property
-    def origin(self) -> tuple[str, int, bool]:
-        """The server; requests with the same origin can share a connection."""
-        return self.host, self.port, self.is_tls
-
 
 def parse_url(url: str, *, allows_proxy: bool = True) -> Address:
-    """Parse a URL, and find the proxy the environment names for it.
-
-    Raises InvalidRequest.
-
-    Arguments:
-        allows_proxy: False always connects to the server itself.
-    """
+    """Parse a URL, and find the proxy the environment names for it. Raises InvalidRequest."""
     parts = _split_url(url)
     host = _encode_host(parts.hostname or "")
     is_tls = parts.scheme == "https"
@@ -499,12 +456,10 @@ def _make_authorization(parts: SplitResult) -> str:
 
 
 def is_this_machine(host: str) -> bool:
-    """Return whether a host is this machine, which is reached without a proxy."""
     return host.startswith("127.") or host in ("localhost", "::1")
 
 
 def _find_proxy(scheme: str, host: str, host_and_port: str) -> Proxy | None:
-    """Find the proxy the environment names for a host, None for this machine."""
     names_proxy = sys.platform == "darwin" or any(
         name.lower().endswith("_proxy") for name in os.environ
     )

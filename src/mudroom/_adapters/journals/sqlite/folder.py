@@ -14,6 +14,7 @@ from pathlib import Path
 from ...._core.ports import SessionInfo
 from ...._core.ports.journal import make_busy_error
 from ...._platform.private_files import delete_local_files
+from ...._platform.regular_files import is_open_file
 from ....errors import JournalBusy
 
 _SUFFIX = ".db"
@@ -43,7 +44,6 @@ def list_sessions(home: str | Path) -> list[SessionInfo]:
 
 
 def read_info(path: Path) -> SessionInfo:
-    """Read the list entry of one session's file. Raises FileNotFoundError."""
     log: os.stat_result | None = None
     with suppress(FileNotFoundError):
         log = path.with_name(f"{path.name}-wal").stat()
@@ -72,9 +72,7 @@ def delete_session(path: Path) -> None:
 def remove_half_created(path: Path) -> None:
     """Delete journal files left half-created by processes that died.
 
-    Arguments:
-        path: the journal about to be created, already locked. Its folder is searched, but its own
-            files stay.
+    Searches the folder of a journal about to be created, whose own files are locked and stay.
     """
     names = set(os.listdir(path.parent))
     created = {name.removesuffix(".new") for name in names if name.endswith(f"{_SUFFIX}.new")}
@@ -93,7 +91,6 @@ def remove_half_created(path: Path) -> None:
 
 
 def _read_change_time(path: Path) -> float:
-    """Return when a journal's lock file or unpublished file last changed."""
     times = [0.0]
     for suffix in (".lock", ".new"):
         with suppress(FileNotFoundError):  # its process removed or published it
@@ -123,7 +120,7 @@ def lock(path: Path, attempts: int = _ATTEMPTS) -> int:
                 time.sleep(_ATTEMPT_DELAY)
                 continue
             raise make_busy_error(f"process {pid}", str(path)) from None
-        if _is_file(descriptor, lock_path):
+        if is_open_file(lock_path, descriptor):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
             return descriptor
@@ -159,10 +156,3 @@ def _read_pid(descriptor: int) -> str:
 
 def _lock_path(path: Path) -> Path:
     return path.with_name(path.name + ".lock")
-
-
-def _is_file(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False

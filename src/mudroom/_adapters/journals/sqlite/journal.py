@@ -68,10 +68,7 @@ _Waiting = tuple[list[_Value], str, "asyncio.Future[None]"]
 class SqliteJournal:
     """The only writer of a journal file. Create it with `open`.
 
-    It belongs to the event loop of its first append.
-
-    Attributes:
-        notices: messages for the user about the state of the file.
+    It belongs to the event loop of its first append. Its notices are for the user.
     """
 
     def __init__(
@@ -103,11 +100,7 @@ class SqliteJournal:
     def open(cls, path: str | Path, *, session: str, create: bool) -> SqliteJournal:
         """Open a journal file for writing.
 
-        Arguments:
-            path: the file.
-            session: the id of its session.
-            create: create the file and its folder; otherwise it must exist. The new file appears
-                with its first events, in one step.
+        With `create`, the file must not exist; it appears with its first events, in one step.
 
         Raises JournalBusy if another writer has it, JournalDamaged, JournalNewer, or JournalError.
         """

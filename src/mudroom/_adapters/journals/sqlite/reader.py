@@ -36,13 +36,10 @@ class SqliteReader:
     def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
     ) -> Generator[StoredEvent]:
-        """Yield the events recorded so far, oldest first.
+        """Yield the events recorded so far after a position, oldest first.
 
-        Arguments:
-            after: position of the last event to skip.
-            types: event types to yield; () yields all. The others are only checked.
-
-        Raises JournalDamaged at the first damaged or missing event of any type.
+        Events of other types than `types` are only checked. Raises JournalDamaged at the first
+        damaged or missing event of any type.
         """
         with translate_errors(self.path), closing(connect_reader(self.path)) as connection:
             yield from self.read_with(connection, after, types)

@@ -36,6 +36,7 @@ from .schema import (
     create_file,
     has_torn_tail,
     publish_file,
+    read_last_number,
     read_meta,
     translate_errors,
 )
@@ -47,15 +48,10 @@ LOST_TEXT = "(This text was lost: the record of the session was damaged.)"
 class JournalCondition(Struct, frozen=True, kw_only=True):
     """The condition of a journal.
 
-    Arguments:
-        intact: number of intact records.
-        is_damaged: true if the journal cannot be read whole.
-        lost: first and last number of each range of damaged or missing records.
-        first_unreadable: number of the first lost record if the end of the file is unreadable, so
-            that it is unknown how many are lost; 0 if the end can be read.
-        torn_tail: true if the last record was incomplete because its process was killed; nothing
-            depended on it.
-        damaged_copy: path of the damaged file after a repair.
+    `lost` has the first and last number of each range of damaged or missing records. If the end of
+    the file is unreadable, so that it is unknown how many are lost, `first_unreadable` is the first
+    of them, else 0. A torn tail is a last record that was incomplete because its process was
+    killed; nothing depended on it.
     """
 
     intact: int
@@ -92,10 +88,7 @@ def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
 
     The damaged file is kept next to it. A root run still active that may have lost a record ends
     with the reason LOST, and a run whose start is lost gets a placeholder. An intact journal stays
-    unchanged.
-
-    Arguments:
-        cwd: the session's folder, used if its opening is lost.
+    unchanged. `cwd` is the session's folder, used if its opening is lost.
 
     Raises JournalBusy, JournalError, or JournalDamaged if no record can be read.
     """
@@ -161,10 +154,9 @@ def _make_unreadable_error(path: Path, cause: object) -> JournalDamaged:
 
 
 def _find_last_number(path: Path) -> int | None:
-    """Return the number of the last record, None if the end of the file is unreadable."""
     try:
         with closing(connect_reader(path)) as connection:
-            return connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
+            return read_last_number(connection)
     except sqlite3.Error:
         return None
 
@@ -193,10 +185,7 @@ def _complete(
     """Add events where readers depend on lost ones.
 
     These are the start of the session and of each run, and the end of each active root run that may
-    have lost a record.
-
-    Arguments:
-        last_gap: number of the last lost record, 0 for none.
+    have lost a record. `last_gap` is the number of the last lost record, 0 for none.
     """
     events: list[StoredEvent] = []
     starts: dict[str, int] = {}

@@ -42,11 +42,8 @@ _LOCK_TIMEOUT = 30.0
 class JournalMeta(Struct, frozen=True, kw_only=True):
     """What a journal file says about itself.
 
-    Arguments:
-        created: seconds since 1970.
-        program: version of mudroom that created it.
-        name: the name the user gave it, "" for none.
-        summary: state of the session's summary after some of its events, "" for none.
+    `program` is the version of mudroom that created it. `summary` is the state of the session's
+    summary after some of its events, "" for none.
     """
 
     session: str
@@ -59,7 +56,7 @@ class JournalMeta(Struct, frozen=True, kw_only=True):
 def connect_writer(path: Path, session: str) -> tuple[sqlite3.Connection, JournalMeta]:
     """Open a connection that syncs every commit. The file must exist and hold the session."""
     _require_file(path)
-    connection = _open_writable(path)
+    connection = _connect(_make_uri(path, "rw"))
     try:
         meta = read_meta(connection, path, session)
         connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE}")
@@ -101,10 +98,7 @@ def connect_briefly(path: Path) -> sqlite3.Connection:
 
 
 def read_meta(connection: sqlite3.Connection, path: Path, session: str = "") -> JournalMeta:
-    """Read a journal's facts, checking that its schema is known.
-
-    Arguments:
-        session: the id the file must have; "" accepts any.
+    """Read a journal's facts, checking its schema and, unless it is "", the session it must have.
 
     Raises JournalDamaged, JournalNewer, JournalError.
     """
@@ -146,15 +140,11 @@ def read_meta(connection: sqlite3.Connection, path: Path, session: str = "") -> 
 
 
 def read_last_number(connection: sqlite3.Connection) -> int:
-    """Return the number of the last event, 0 if there is none."""
     return connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
 
 
 def write_name(path: Path, name: str) -> None:
-    """Store the name of a session, "" for none, even while another process writes it.
-
-    Raises JournalError.
-    """
+    """Store the name of a session, "" for none, even while another process writes it."""
     file = path if path.exists() else get_unpublished_path(path)
     with (
         translate_errors(path),
@@ -167,13 +157,9 @@ def write_name(path: Path, name: str) -> None:
         connection.commit()
 
 
-def _open_writable(path: Path) -> sqlite3.Connection:
+def _connect(uri: str) -> sqlite3.Connection:
     return sqlite3.connect(
-        _make_uri(path, "rw"),
-        uri=True,
-        isolation_level=None,
-        timeout=_LOCK_TIMEOUT,
-        check_same_thread=False,
+        uri, uri=True, isolation_level=None, timeout=_LOCK_TIMEOUT, check_same_thread=False
     )
 
 
@@ -200,7 +186,7 @@ def create_file(path: Path, session: str) -> tuple[sqlite3.Connection, JournalMe
     new = get_unpublished_path(path)
     new.unlink(missing_ok=True)
     make_private_file(new)
-    connection = _open_writable(new)
+    connection = _connect(_make_uri(new, "rw"))
     try:
         # No rollback file: a crash here must leave nothing but the new file.
         connection.execute("PRAGMA journal_mode = MEMORY")
@@ -251,9 +237,7 @@ def _open_copy(path: Path, log: Path) -> sqlite3.Connection:
 
 
 def _open_readable(uri: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        uri, uri=True, isolation_level=None, timeout=_LOCK_TIMEOUT, check_same_thread=False
-    )
+    connection = _connect(uri)
     try:
         connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
     except BaseException:
@@ -301,7 +285,6 @@ def translate_errors(path: Path) -> Generator[None]:
 
 
 def explain_write_failure(error: Exception) -> tuple[str, str]:
-    """Return the message and remedy for a failed write."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     safe = "Earlier records are safe."
     if code == sqlite3.SQLITE_FULL:

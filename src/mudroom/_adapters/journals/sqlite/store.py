@@ -30,12 +30,7 @@ _POLL_SECONDS = 0.25
 
 
 class SqliteStore:
-    """A session store in a state folder, which may not exist yet.
-
-    Arguments:
-        home: mudroom's state folder; the files are in its subfolder `sessions`. A relative path is
-            resolved now, since the working folder may change.
-    """
+    """A session store in a state folder, which may not exist yet."""
 
     def __init__(self, home: str | Path) -> None:
         self.home = Path(home).absolute()
@@ -81,7 +76,6 @@ class SqliteStore:
         return await asyncio.to_thread(self._find, text)
 
     async def check_name(self, name: str, session: str = "") -> None:
-        """Check that a session can have this name. Raises UsageError."""
         await asyncio.to_thread(check_session_name, name, self._list_names(), session)
 
     async def rename(self, session: str, name: str) -> None:

@@ -28,9 +28,7 @@ from .schema import connect_briefly, connect_reader, translate_errors
 def read_summaries(home: str, folder: str | None, limit: int) -> Iterator[SessionSummary]:
     """Yield the summaries of the most recently written sessions, at most `limit`.
 
-    Arguments:
-        home: mudroom's state folder.
-        folder: only sessions of this folder, which need not exist any more; None for all.
+    `folder` selects the sessions of one folder, which need not exist any more.
 
     Raises JournalError if the sessions cannot be listed.
     """
@@ -64,7 +62,6 @@ def read_summary(home: str, info: SessionInfo) -> SessionSummary:
 
 
 def _read_folder(home: str, info: SessionInfo) -> str:
-    """Return the folder a session works in, "" if its journal cannot be read."""
     try:
         meta, first = read_header(get_session_path(Path(home).absolute(), info.id))
     except JournalError:

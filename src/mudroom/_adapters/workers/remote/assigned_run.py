@@ -50,16 +50,12 @@ class _Charged:
 class AssignedRun:
     """State of a run in a worker process, kept by the session's process.
 
-    Arguments:
-        on_outcome: called with the report of the run, or with the exception that ended it, or
-            WorkerLost.
-        now: the clock of the session, by which its events have their times.
+    `on_outcome` gets the report of the run, the exception that ended it, or WorkerLost. `now` is
+    the clock of the session, by which its events have their times.
 
-    Attributes:
-        recorded: stored events of the run and of the runs below it, by run id.
-        live: ids of these runs that have started and not ended.
-        on_begin: called when the run has started, or continues in another process.
-        sent_brief: the brief as the process has it.
+    `recorded` has the stored events of the run and of the runs below it, `live` the ids of those
+    that have started and not ended. `on_begin` is called when the run has started, or continues in
+    another process. `sent_brief` is the brief as the process has it.
     """
 
     __slots__ = (
@@ -131,11 +127,9 @@ class AssignedRun:
 
     @property
     def run_id(self) -> str:
-        """Id of the run."""
         return self.brief.run_id
 
     def add(self, events: Sequence[StoredEvent]) -> None:
-        """Keep stored events."""
         for event in events:
             self.recorded.setdefault(event.run, []).append(event)
             if isinstance(event, (RunStarted, RunResumed)):
@@ -156,7 +150,6 @@ class AssignedRun:
         return {run: folders[run] for run in runs if run in folders}
 
     def count_turns(self) -> int:
-        """Return the number of recorded turns of the run that have finished."""
         events = self.recorded.get(self.run_id, ())
         return sum(isinstance(event, TurnFinished) for event in events)
 
@@ -173,7 +166,6 @@ class AssignedRun:
         return await asyncio.shield(self._waiting.setdefault((run_id, message_id), new))
 
     def find_current_call(self, run_id: str) -> tuple[str, float] | None:
-        """Return the tool and the seconds of the call of a run that works longest."""
         events = self.recorded.get(run_id, [])
         ended = {event.call_id for event in events if isinstance(event, ToolCallFinished)}
         for event in events:
@@ -182,7 +174,6 @@ class AssignedRun:
         return None
 
     def end(self) -> None:
-        """Mark the run and the runs below it as ended."""
         self._has_ended = True
         self._end_requests()
         for run_id, _ in list(self._waiting):
@@ -193,7 +184,6 @@ class AssignedRun:
             self._waiting.pop(key).set_result(False)
 
     def charge(self, charge: Charge) -> None:
-        """Charge the meter of the run and those of its ancestors."""
         self._charged.charges += 1
         if charge.turns:
             self._add_turns(charge.turns)
@@ -247,7 +237,6 @@ class AssignedRun:
     async def _wait_for_permit(
         self, request: RequestAdmission, task: asyncio.Task[Permit | LimitState]
     ) -> Admission:
-        """Wait until the limits of the run and its ancestors allow a request."""
         outcome = await task
         if request.id in self._admissions:
             self._admissions[request.id] = outcome
@@ -258,8 +247,7 @@ class AssignedRun:
     def end_request(self, number: int, *, is_unsent: bool = False) -> None:
         """End a request, or give up its admission.
 
-        Arguments:
-            is_unsent: true if the provider did not get the request: it costs no turn.
+        One that the provider did not get costs no turn.
         """
         outcome = self._admissions.pop(number, None)
         if isinstance(outcome, asyncio.Task):
@@ -285,7 +273,6 @@ class AssignedRun:
         return self.make_parent_meter_state()
 
     def make_parent_meter_state(self) -> ParentMeterState:
-        """Return the limits and unspent amounts of the ancestors of the run."""
         time_above = self.meter.find_time_above()
         if not self.meter.has_shared_limits:
             return ParentMeterState(self.run_id, charges=self._charged.charges, time=time_above)
@@ -314,9 +301,8 @@ _LOOK_SECONDS = 0.25
 class WorkerLost(Exception):
     """The worker process ended while it executed a run, or could not execute it. It says why.
 
-    Arguments:
-        is_suspect: false if other runs of the process were more likely the cause.
-        has_hung: true if it was killed because it did not answer.
+    A run is no suspect if other runs of the process were more likely the cause. The process has
+    hung if it was killed because it did not answer.
     """
 
     def __init__(self, reason: str, *, is_suspect: bool = True, has_hung: bool = False) -> None:
@@ -345,7 +331,6 @@ class ProcessRuns:
             self._watching = asyncio.create_task(self._watch(connection))
 
     def remove(self, assigned: AssignedRun) -> None:
-        """Remove a run that has ended here."""
         del self._runs[assigned.run_id]
         if not self._runs:
             self._stopping.clear()
@@ -356,7 +341,6 @@ class ProcessRuns:
         return self._runs[run_id]
 
     def get(self, run_id: str) -> AssignedRun | None:
-        """Return the run with the id."""
         return self._runs.get(run_id)
 
     def find(self, run_id: str) -> AssignedRun | None:
@@ -372,7 +356,6 @@ class ProcessRuns:
         return tuple(sorted(live, key=make_sort_key)), waiting
 
     async def wait_until_idle(self) -> None:
-        """Wait until there are no runs."""
         if self._runs:
             self._becomes_idle = asyncio.get_running_loop().create_future()
             await self._becomes_idle
@@ -421,7 +404,6 @@ class ProcessRuns:
                 connection.kill(f"it did not answer for {silence:g} s")
 
     def _must_end_soon(self) -> bool:
-        """Return whether a run was told to stop, or has used up its time."""
         is_stopping = any(map(self._is_stopping, self._stopping))
         return is_stopping or any(run.is_overdue for run in self._runs.values())
 

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from ...._core.json_values import get_decoder
 from ...._platform.private_files import make_private_folder
+from ...._platform.regular_files import is_open_file
 
 if TYPE_CHECKING:
     from .pool import WorkerPool
@@ -37,15 +38,10 @@ T = TypeVar("T")
 class WorkerStatus(Struct, frozen=True, kw_only=True):
     """One worker process at one moment.
 
-    Arguments:
-        number: counts the worker processes of the session, from 1.
-        pid: None before the start. host: name of its machine.
-        node: id of its node in a Ray cluster, else "".
-        state: a draining process gets no further runs, and ends after those that it has.
-        running: ids of its runs that have begun, with the runs below them.
-        waiting: number of its runs that have not begun.
-        lease_seconds: time for which it may work without a call; None without a lease.
-        memory_bytes: memory of the process; None if it does not answer.
+    `number` counts the worker processes of the session, from 1. `node` is the one of a Ray cluster,
+    else "". A draining process gets no further runs, and ends after those that it has. `running`
+    are its runs that have begun, with the runs below them. For `lease_seconds` it may work without
+    a call; None without a lease. `memory_bytes` is None if it does not answer.
     """
 
     number: int
@@ -60,12 +56,9 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
 
 
 class FleetStatus(Struct, frozen=True, kw_only=True):
-    """The worker processes of one session.
+    """The worker processes of one session, whose process has `pid` and `host`.
 
-    Arguments:
-        kind: "process" or "ray".
-        pid, host: of the session's process.
-        waiting: children that have no worker process yet, because enough others run.
+    `waiting` children have no worker process yet, because enough others run.
     """
 
     session: str
@@ -77,11 +70,7 @@ class FleetStatus(Struct, frozen=True, kw_only=True):
 
 
 class FleetRequest(Struct, frozen=True):
-    """Request of another process. The answer is a FleetStatus.
-
-    Arguments:
-        drain: numbers of worker processes that get no further runs.
-    """
+    """Request of another process to drain these worker processes, answered by a FleetStatus."""
 
     drain: tuple[int, ...] = ()
 
@@ -106,14 +95,13 @@ class FleetFolder:
             return False
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_file(descriptor, path):
+            if is_open_file(path, descriptor):
                 self._lock = descriptor
                 return True
         os.close(descriptor)
         return False
 
     def close(self) -> None:
-        """Remove the folder."""
         if self._lock is not None:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._lock)
@@ -130,7 +118,7 @@ class FleetFolder:
             try:
                 # A shared lock: two processes that look at the same time do not see each other.
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                if _is_file(descriptor, path):
+                if is_open_file(path, descriptor):
                     self._remove(descriptor)
                     return False
             except BlockingIOError:
@@ -140,24 +128,20 @@ class FleetFolder:
             # Another process has removed the file since; a session may have made a new one.
 
     def _remove(self, descriptor: int) -> None:
-        """Remove the folder of a killed session.
+        """Remove the folder of a killed session, whose lock file this process has locked.
 
         One process does it at a time, because a second one could remove the next session's folder.
-
-        Arguments:
-            descriptor: the lock file of the killed session, which this process has locked.
         """
         with suppress(OSError):
             parent = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 fcntl.flock(parent, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_file(descriptor, self.path / _LOCK):
+                if is_open_file(self.path / _LOCK, descriptor):
                     shutil.rmtree(self.path, ignore_errors=True)
             finally:
                 os.close(parent)
 
     def write_request(self, request: FleetRequest) -> str:
-        """Ask the session; return the name of the request."""
         name = uuid.uuid4().hex
         self._write(_REQUEST + name, request)
         return name
@@ -172,7 +156,6 @@ class FleetFolder:
         return requests
 
     def write_answer(self, name: str, status: FleetStatus) -> None:
-        """Answer a request. Raises OSError."""
         self._write(_ANSWER + name, status)
 
     def take_answer(self, name: str) -> FleetStatus | None:
@@ -203,15 +186,7 @@ class FleetFolder:
         return value
 
 
-def _is_file(descriptor: int, path: Path) -> bool:
-    """Return whether a path still names an open file."""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    return False
-
-
 def list_fleets(home: str) -> list[str]:
-    """Return the ids of the sessions that have worker processes."""
     try:
         names = sorted(os.listdir(Path(home, "fleet")))
     except OSError:
@@ -220,13 +195,7 @@ def list_fleets(home: str) -> list[str]:
 
 
 class FleetControl:
-    """Answers requests for the status of a session's worker processes, and drains them.
-
-    Arguments:
-        home: mudroom's state folder. session: id of the session.
-        kind: see FleetStatus.
-        count_waiting: returns the number of children that have no worker process yet.
-    """
+    """Answers requests for the status of a session's worker processes, and drains them."""
 
     def __init__(
         self, home: str, session: str, kind: str, pool: WorkerPool, count_waiting: Callable[[], int]
@@ -245,7 +214,6 @@ class FleetControl:
             self._serving = asyncio.create_task(self._serve())
 
     async def close(self) -> None:
-        """Answer no more requests, and remove the files."""
         if self._serving is not None:
             self._serving.cancel()
             await asyncio.gather(self._serving, return_exceptions=True)

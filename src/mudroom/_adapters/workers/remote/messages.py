@@ -21,17 +21,11 @@ from ...._engine.meters.meter import SharedTime
 class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     """The session of a worker process, and the values from which it builds services.
 
-    Arguments:
-        folder: absolute path of the workspace.
-        home: mudroom's state folder.
-        max_children: runs that a worker process executes at once at each depth.
-        isolated_bytes: see Quota.
-        server_agents: agents with servers of their own.
-        import_path: folders in which modules of the caller are found.
-        tool_references: tools of the caller that the process imports: "module:name".
-        setup: what only the two programs understand that build services, encoded.
-        is_far: the process may be on another machine.
-        has_own_files: the process does not see `folder` and `home` of the session; runs get files.
+    `folder` is the absolute path of the workspace. `server_agents` have servers of their own.
+    Modules of the caller are found in `import_path`; its tools are imported as "module:name".
+    `setup` is what only the two programs understand that build services, encoded. `is_far` if the
+    process may be on another machine, `has_own_files` if it does not see `folder` and `home`: then
+    runs get files.
     """
 
     session: str
@@ -66,7 +60,6 @@ class ErrorInfo(Struct, frozen=True, tag=True):
         return cls("MudroomError", f"{type(error).__name__}: {error}")
 
     def to_exception(self) -> errors.MudroomError:
-        """Return the exception."""
         kind = getattr(errors, self.kind, errors.MudroomError)
         if kind is errors.UnknownName or not issubclass(kind, errors.MudroomError):
             kind = errors.UsageError if kind is errors.UnknownName else errors.MudroomError
@@ -74,13 +67,10 @@ class ErrorInfo(Struct, frozen=True, tag=True):
 
 
 class ParentMeterState(Struct, frozen=True, tag=True):
-    """Limits and unspent amounts of the ancestors of a run.
+    """Limits of all ancestors of a run, and what they have left.
 
-    Arguments:
-        shared: limits of all ancestors.
-        left: unspent amount of each shared limit, without amounts reserved for other runs.
-        charges: number of charges of the worker process that the amounts include.
-        time: that the run has; None without a limit.
+    `left` is without amounts reserved for other runs. `charges` counts those of the worker process
+    that the amounts include. `time` is that of the run; None without a limit.
     """
 
     run_id: str
@@ -96,10 +86,8 @@ class ParentMeterState(Struct, frozen=True, tag=True):
 class AskNode(Struct, frozen=True, tag=True):
     """Ask a process that may be on another machine for missing files and tools; comes first.
 
-    Arguments:
-        nonces: texts of files that the process sees if it sees the folders of the session, by path.
-        import_path: folders in which modules of the caller are found.
-        tools: tools of the caller that the process must be able to import: "module:name".
+    `nonces` are texts of files that it sees if it sees the folders of the session, by path. It must
+    be able to import the tools of the caller: "module:name".
     """
 
     nonces: dict[str, str]
@@ -108,11 +96,9 @@ class AskNode(Struct, frozen=True, tag=True):
 
 
 class StartRun(Struct, frozen=True, tag=True):
-    """Start a run, or continue one from its events.
+    """Start a run, or continue one from its events and those of the runs below it, by run id.
 
-    Arguments:
-        past: events of the run and of the runs below it, by run id.
-        former_folders: see `SessionServices`; of these runs, and of the one that it continues.
+    For `former_folders`, of these runs and of the one that it continues, see `SessionServices`.
     """
 
     brief: Brief
@@ -123,22 +109,16 @@ class StartRun(Struct, frozen=True, tag=True):
 
 
 class SendMessage(Struct, frozen=True, tag=True):
-    """Send a message to a run."""
-
     run_id: str
     message: InboxMessage
 
 
 class WrapUp(Struct, frozen=True, tag=True):
-    """Stop the current work of a run and have it give a summary. `reason`: that of its report."""
-
     run_id: str
     reason: Reason = Reason.CANCELLED
 
 
 class Cancel(Struct, frozen=True, tag=True):
-    """Stop a run and all runs below it. `reason`: that of their reports."""
-
     run_id: str
     reason: Reason = Reason.CANCELLED
 
@@ -151,8 +131,6 @@ class Detach(Struct, frozen=True, tag=True):
 
 
 class StopCommand(Struct, frozen=True, tag=True):
-    """Stop a background command of a run."""
-
     run_id: str
     work_id: str
 
@@ -164,8 +142,6 @@ class SetWatched(Struct, frozen=True, tag=True):
 
 
 class AskMemory(Struct, frozen=True, tag=True):
-    """Ask a worker process for its memory; the reply is a MemoryReport."""
-
     id: int
 
 
@@ -207,12 +183,7 @@ ToProcess = AskNode | WorkerConfig | ToWorker
 
 
 class NodeFacts(Struct, frozen=True, tag=True):
-    """Reply to AskNode.
-
-    Arguments:
-        unseen: files of the question that are not there or have another text.
-        unloaded: tools of the question that cannot be imported, each with the reason.
-    """
+    """Reply to AskNode: files that are not there or differ, and why tools cannot be imported."""
 
     unseen: tuple[str, ...] = ()
     unloaded: tuple[str, ...] = ()
@@ -227,11 +198,9 @@ SENT_BRIEF = Brief(
 class AppendEvents(Struct, frozen=True, tag=True):
     """Store events, then show them to the watchers of the session.
 
-    The reply is a `CallReply` with the position of the last one. A RunStarted of a run that
-    the session sent may have SENT_BRIEF; it is the first event of its message.
-
-    Arguments:
-        shown: how many of the first were shown before, by `ShowEvent`.
+    The reply is a `CallReply` with the position of the last one. A RunStarted of a run that the
+    session sent may have SENT_BRIEF; it is the first event of its message. The first `shown` events
+    were shown before, by `ShowEvent`.
     """
 
     id: int
@@ -262,8 +231,7 @@ class ShowEvent(Struct, frozen=True, tag=True):
 class Charge(Struct, frozen=True, tag=True):
     """Add what a run and its descendants spent.
 
-    Arguments:
-        turns: those of the run itself; a charge of turns has no other amounts.
+    A charge of turns, which are those of the run itself, has no other amounts.
     """
 
     run_id: str
@@ -277,9 +245,7 @@ class Charge(Struct, frozen=True, tag=True):
 class RequestAdmission(Struct, frozen=True, tag=True):
     """Ask for the admission of a model request; the reply is a `CallReply` with an `Admission`.
 
-    Arguments:
-        run_id: the run that the session gave to the worker process.
-        is_own: true for a request of this run, false for one of a run below it.
+    The request is that of the run that the session sent, its own, or of one below it.
     """
 
     id: int
@@ -289,11 +255,9 @@ class RequestAdmission(Struct, frozen=True, tag=True):
 
 
 class EndAdmission(Struct, frozen=True, tag=True):
-    """End a model request, or give up its admission.
+    """End a model request, or give up its admission, by the id of the `RequestAdmission`.
 
-    Arguments:
-        id: that of the `RequestAdmission`.
-        is_unsent: true if the provider did not get the request. It may have a permit.
+    The provider did not get an unsent one, although it may have a permit.
     """
 
     id: int
@@ -334,8 +298,6 @@ class ToolSpec(Struct, frozen=True):
 
 
 class ModelStart(Struct, frozen=True, tag=True):
-    """Start a conversation with a bridged model."""
-
     conversation: int
     model: str
     system: str
@@ -349,15 +311,11 @@ class ModelStart(Struct, frozen=True, tag=True):
 
 
 class ModelAppend(Struct, frozen=True, tag=True):
-    """Append a message to a conversation with a bridged model."""
-
     conversation: int
     message: Message
 
 
 class ModelRequest(Struct, frozen=True, tag=True):
-    """Request the next answer of a bridged model."""
-
     id: int
     conversation: int
     tools: bool
@@ -365,8 +323,6 @@ class ModelRequest(Struct, frozen=True, tag=True):
 
 
 class ModelForget(Struct, frozen=True, tag=True):
-    """Forget the conversation of a run that ended."""
-
     conversation: int
 
 
@@ -386,9 +342,7 @@ class AcquireSlot(Struct, frozen=True, tag=True):
 class RecordAccepted(Struct, frozen=True, tag=True):
     """The provider accepted a request; a refusal may follow.
 
-    Arguments:
-        id: that of the `AcquireSlot`.
-        room: see `RateLimiter.record_accepted`.
+    The id is that of the `AcquireSlot`. For `room`, see `RateLimiter.record_accepted`.
     """
 
     id: int
@@ -415,21 +369,19 @@ LimiterMessage = AcquireSlot | RecordAccepted | RecordRefused | ReleaseSlot
 
 
 class RunReply(Struct, frozen=True, tag=True):
-    """A run has ended with a report, or with an exception."""
-
     run_id: str
     report: Report[dict[str, Any]] | None = None
     error: ErrorInfo | None = None
 
 
 class StartFailed(Struct, frozen=True, tag=True):
-    """The worker process cannot build its services, and ends. `reason`: why."""
+    """The worker process cannot build its services, and ends."""
 
     reason: str
 
 
 class MemoryReport(Struct, frozen=True, tag=True):
-    """Memory of a worker process, in bytes; 0 if it is not known. `id`: of the question."""
+    """Memory of a worker process, in bytes; 0 if it is not known."""
 
     id: int
     size: int

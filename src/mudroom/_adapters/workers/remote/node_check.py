@@ -20,12 +20,7 @@ from .messages import AskNode, NodeFacts
 
 
 def check_node(host: str, facts: NodeFacts, *, can_send_files: bool) -> None:
-    """Raise UsageError if a process does not see files of a session, or cannot import its tools.
-
-    Arguments:
-        host: name of its machine.
-        can_send_files: false if the process must see the files, because they cannot be sent.
-    """
+    """Raise UsageError if a process lacks tools of a session, or files that cannot be sent."""
     if facts.unseen and not can_send_files:
         folders = ", ".join(os.path.dirname(path) for path in facts.unseen)
         raise UsageError(
@@ -43,7 +38,6 @@ def check_node(host: str, facts: NodeFacts, *, can_send_files: bool) -> None:
 
 
 async def describe_node(question: AskNode) -> NodeFacts:
-    """Return what this process lacks of what a session needs."""
     unseen = list_unseen(question.nonces)
     # In a thread: a slow import must not look like a process that hangs.
     unloaded = await asyncio.to_thread(list_unloaded, question.import_path, question.tools)
@@ -89,14 +83,12 @@ def write_nonces(folders: Sequence[str]) -> dict[str, str]:
 
 
 def remove_files(paths: Mapping[str, str]) -> None:
-    """Remove files that may be there."""
     for path in paths:
         with suppress(OSError):
             os.remove(path)
 
 
 def list_unseen(nonces: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the files that are not here or have another text; `nonces`: texts by path."""
     return tuple(path for path, nonce in nonces.items() if not _has(path, nonce))
 
 
@@ -116,7 +108,6 @@ def list_unloaded(import_path: Sequence[str], tools: Sequence[str]) -> tuple[str
 
 
 def _has(path: str, nonce: str) -> bool:
-    """Return whether a file has a text."""
     try:
         return Path(path).read_text() == nonce
     except OSError:

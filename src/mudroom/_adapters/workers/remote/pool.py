@@ -12,12 +12,7 @@ log = logging.getLogger("mudroom")
 
 
 class WorkerPool:
-    """The worker processes of a session.
-
-    Arguments:
-        make: returns a worker process that is not started, with this number.
-        size: number of worker processes.
-    """
+    """The worker processes of a session. `make` returns one with a number, not started."""
 
     def __init__(self, make: Callable[[int], WorkerHandle], size: int) -> None:
         self._make = make
@@ -35,20 +30,15 @@ class WorkerPool:
     async def choose(self, *, needs_folder: bool = False, machine: str = "") -> WorkerHandle | None:
         """Return the process with the fewest runs; None if no process sees a needed folder.
 
-        Arguments:
-            needs_folder: true if the process must see the folder of the session.
-            machine: name of the machine whose processes come first; "" if it does not matter.
+        Those on `machine` come first; "" if it does not matter.
         """
-        if machine and not self._has_process_on(machine):
+        if machine and not any(process.host == machine for process in self._list_ready()):
             await self._start_on(machine)
         ready = self._list_ready()
         if needs_folder:
             ready = [process for process in ready if process.sees_folder is not False]
         on_machine = [process for process in ready if machine and process.host == machine]
         return min(on_machine or ready, key=lambda process: process.total_load, default=None)
-
-    def _has_process_on(self, machine: str) -> bool:
-        return any(process.host == machine for process in self._list_ready())
 
     async def _start_on(self, machine: str) -> None:
         """Start a process on a machine, if that is possible. Runs that wait share the start."""
@@ -101,12 +91,10 @@ class WorkerPool:
                 task.add_done_callback(self._endings.discard)
 
     def tell_watched(self) -> None:
-        """Tell the processes whether the session has watchers."""
         for process in self.processes:
             process.tell_watched()
 
     async def open(self) -> None:
-        """Start all processes. Raises UsageError if one cannot execute runs."""
         openings = (process.open() for process in self.processes)
         outcomes = await asyncio.gather(*openings, return_exceptions=True)
         for outcome in outcomes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,18 +24,15 @@ _NO_SECONDS = encode(0.0)
 
 
 class RemoteRateLimiter:
-    """The port RateLimiter for a worker process."""
-
     def __init__(self, link: SessionLink, provider: str) -> None:
         self._link = link
         self._provider = provider
 
     def acquire_now(self) -> RequestSlot | None:
-        """Return None: the session's process has the limiter."""
+        # The session's process has the limiter.
         return None
 
     async def acquire(self) -> RequestSlot:
-        """Wait until the session's process allows a request. Raises RateLimited."""
         # A slot that is on its way when the caller is cancelled must be released, too.
         reply = await self._link.ask(
             lambda number: AcquireSlot(number, self._provider), ReleaseSlot
@@ -46,15 +42,12 @@ class RemoteRateLimiter:
         return RequestSlot(0.0, 0, number=reply.id)
 
     def record_accepted(self, slot: RequestSlot, room: int | None = None) -> None:
-        """Record that the provider accepted a request, and how many more it accepts at once."""
         self._link.send(RecordAccepted(slot.number, room))
 
     def record_refused(self, slot: RequestSlot, retry_after: float) -> None:
-        """Record that the provider refused a request and wants none for `retry_after` seconds."""
         self._link.send(RecordRefused(slot.number, retry_after))
 
     def release(self, slot: RequestSlot) -> None:
-        """End a request, with or without a response."""
         if not slot.is_answered:
             slot.is_answered = True
             self._link.send(ReleaseSlot(slot.number))
@@ -63,10 +56,7 @@ class RemoteRateLimiter:
 class LimitedRequests:
     """Requests of one worker process that wait for a slot of a rate limiter, or have one.
 
-    Arguments:
-        get_limiter: returns the rate limiter of a provider, by name.
-        send: sends a message to the worker process.
-        peer: the requests of the worker process; those that wait for a slot are among them.
+    Those that wait are among the requests of `peer`.
     """
 
     def __init__(
@@ -81,7 +71,6 @@ class LimitedRequests:
         self._slots: dict[int, tuple[RateLimiter, RequestSlot]] = {}
 
     def handle(self, message: LimiterMessage) -> None:
-        """Start to wait for a slot, or end the request of one."""
         if isinstance(message, AcquireSlot):
             self._acquire(message)
         elif held := self._slots.get(message.id):
@@ -102,7 +91,11 @@ class LimitedRequests:
             self._send(CallReply(message.id, _NO_SECONDS))
             return
         work = self._wait_for_slot(message, limiter)
-        self._peer.serve(message.id, work, partial(self._send_error, message.id))
+        self._peer.serve(
+            message.id,
+            work,
+            lambda error: self._send(CallReply(message.id, error=ErrorInfo.of(error))),
+        )
 
     async def _wait_for_slot(self, message: AcquireSlot, limiter: RateLimiter) -> None:
         seconds = 0.0
@@ -111,9 +104,6 @@ class LimitedRequests:
         except RateLimited as limited:
             seconds = limited.seconds
         self._send(CallReply(message.id, encode(seconds)))
-
-    def _send_error(self, number: int, error: BaseException) -> None:
-        self._send(CallReply(number, error=ErrorInfo.of(error)))
 
     def _record(
         self,

@@ -54,14 +54,7 @@ _decode = msgspec.msgpack.decode
 class SessionLink:
     """The worker process's end of the connection: sends messages, passes replies to callers.
 
-    Arguments:
-        send: sends a message to the session's process.
-        check_lease: ends the process if it may not work any more; see `RunLink`.
-
-    Attributes:
-        ask: sends a request and returns its reply; see `Peer.request`.
-        make_id: returns an id that no other request of this process has.
-        sent_briefs: briefs that the session sent, of runs that have not begun, by run id.
+    `sent_briefs` are those of runs that the session sent and that have not begun, by run id.
     """
 
     def __init__(
@@ -82,31 +75,26 @@ class SessionLink:
         return reply.result
 
     def open_stream(self, message: ModelRequest) -> asyncio.Queue[ModelItem]:
-        """Send a model request and return the queue of its items."""
         queue: asyncio.Queue[ModelItem] = asyncio.Queue()
         self._streams[message.id] = queue
         self.send(message)
         return queue
 
     def close_stream(self, request_id: int) -> None:
-        """Receive no further item of a model request."""
         self._streams.pop(request_id, None)
 
     def handle_reply(self, reply: CallReply) -> None:
-        """Pass a reply to the caller that waits for it."""
         if reply.error is None:
             self._peer.settle(reply.id, reply)
         else:
             self._peer.fail(reply.id, reply.error.to_exception())
 
     def handle_item(self, item: ModelItem) -> None:
-        """Pass an item of a stream to the caller that waits for it."""
         queue = self._streams.get(item.id)
         if queue is not None:
             queue.put_nowait(item)
 
     def show(self, event: AnyEvent) -> None:
-        """Show an event to the watchers of the session."""
         self.send(ShowEvent(event))
 
 
@@ -117,15 +105,10 @@ class RemoteJournal:
         self._link = link
 
     async def append(self, *events: StoredEvent) -> int:
-        """Append events in order. Return the position of the last one. Raises JournalError."""
         return await self._append(events, shown=len(events))
 
     async def append_and_show(self, events: Sequence[StoredEvent], shown: int) -> None:
-        """Append events in order, and show them. Raises JournalError.
-
-        Arguments:
-            shown: how many of the first were shown before.
-        """
+        """Append events in order, and show them, except the first ones, which were shown before."""
         await self._append(tuple(events), shown)
 
     async def _append(self, events: tuple[StoredEvent, ...], shown: int) -> int:
@@ -148,27 +131,21 @@ class RemoteJournal:
     async def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
     ) -> AsyncIterator[StoredEvent]:
-        """Yield the events that the session's process reads."""
         names = tuple(kind.__name__ for kind in types)
         for event in _decode(await self._link.call("read", after, names), type=list[StoredEvent]):
             yield event
 
     def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
-        """Yield the events so far."""
         return self.read(after)
 
-    async def close(self) -> None:
-        """Do nothing: the session's process closes the journal."""
+    async def close(self) -> None: ...
 
 
 class RemoteApprover:
-    """The port Approver for a worker process."""
-
     def __init__(self, link: SessionLink) -> None:
         self._link = link
 
     async def decide(self, request: ApprovalRequest, /) -> ApprovalDecision:
-        """Have the session's approver decide."""
         return _decode(await self._link.call("decide", request), type=ApprovalDecision)
 
 
@@ -186,20 +163,17 @@ class RemoteParentMeter:
         self._received_at = time.monotonic()
 
     def update(self, state: ParentMeterState) -> None:
-        """Replace the state of the ancestors."""
         self._state = state
         self._received_at = time.monotonic()
         while self._unconfirmed and self._sent - len(self._unconfirmed) < state.charges:
             self._unconfirmed.popleft()
 
     def add_child_turns(self, count: int) -> None:
-        """Count turns of the run."""
         self._charge(Charge(self._state.run_id, Usage(), 0.0, turns=count))
 
     def add_usage(
         self, usage: Usage, usd: float | None, children: int = 0, estimate: Usage = NO_USAGE
     ) -> None:
-        """Charge what a run spent."""
         self._charge(Charge(self._state.run_id, usage, usd, children, estimate=estimate))
 
     def _charge(self, charge: Charge) -> None:
@@ -208,7 +182,6 @@ class RemoteParentMeter:
         self._link.send(charge)
 
     def find_shared_limit(self, fraction: float) -> LimitState | None:
-        """Return the first shared limit of which this fraction is used."""
         for state in self._state.shared:
             spent = state.spent + self._sum_unconfirmed(state.name)
             if is_used(spent, state.maximum, fraction):
@@ -217,11 +190,9 @@ class RemoteParentMeter:
 
     @property
     def has_shared_limits(self) -> bool:
-        """True if a limit of the ancestors holds."""
         return bool(self._state.shared)
 
     async def admit(self, plan: RequestPlan, *, is_own: bool) -> Admission:
-        """Wait until the session's process allows a request, and count its turn there."""
         run_id = self._state.run_id
         reply = await self._link.ask(
             lambda number: RequestAdmission(number, run_id, plan, is_own),
@@ -230,22 +201,18 @@ class RemoteParentMeter:
         return replace(_decode(reply.result, type=Admission), number=reply.id)
 
     def end_request(self, number: int) -> None:
-        """End a request."""
         self._link.send(EndAdmission(number, self._state.run_id))
 
     def compute_amount_left(self, limit: Limit) -> float | None:
-        """Return the unspent amount of a shared limit; None if there is no limit."""
         left = self._state.left.get(limit)
         return None if left is None else left - self._sum_unconfirmed(limit)
 
     async def add_child(self) -> None:
-        """Count a child in the session's process. Raise BudgetExceeded if it may not start."""
         reply = await self._link.ask(lambda number: AddChild(number, self._state.run_id))
         if refusal := _decode(reply.result, type=str):
             raise BudgetExceeded(refusal)
 
     def set_paused(self, paused: bool) -> None:
-        """Stop or restart the clocks of the ancestors."""
         self._link.send(Pause(self._state.run_id, paused))
 
     def find_time_below(self) -> SharedTime | None:
@@ -257,7 +224,6 @@ class RemoteParentMeter:
         return replace(time_below, seconds=time_below.seconds - passed)
 
     def learn_seconds(self, seconds: float) -> None:
-        """Tell the session's process how long an answer took."""
         if self._state.time is not None:
             self._link.send(AnswerTime(self._state.run_id, seconds))
 
@@ -284,7 +250,6 @@ class RemoteModel:
         self._link = link
 
     def start_conversation(self, config: RequestConfig, /) -> RemoteModelConversation:
-        """Start a conversation."""
         conversation = RemoteModelConversation(self._link)
         self._link.send(
             ModelStart(
@@ -302,13 +267,10 @@ class RemoteModel:
         )
         return conversation
 
-    async def close(self) -> None:
-        """Do nothing: the session's process closes the model."""
+    async def close(self) -> None: ...
 
 
 class RemoteModelConversation:
-    """One conversation with a model of the session's process."""
-
     def __init__(self, link: SessionLink) -> None:
         self.id = link.make_id()
         self._link = link
@@ -317,13 +279,11 @@ class RemoteModelConversation:
         self._link.send(ModelForget(self.id))
 
     def append(self, message: Message) -> None:
-        """Append a message."""
         self._link.send(ModelAppend(self.id, message))
 
     async def request_answer(
         self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        """Request the next answer and yield its items as they arrive. Raises ModelError."""
         request = ModelRequest(self._link.make_id(), self.id, tools, max_tokens)
         queue = self._link.open_stream(request)
         is_complete = False

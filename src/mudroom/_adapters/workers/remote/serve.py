@@ -34,9 +34,7 @@ from .remote_services import RemoteParentMeter, SessionLink
 class RunServer:
     """Runs of one worker process.
 
-    Arguments:
-        services: services of the runs; `services.past_events` is the argument `past_events`.
-        past_events: events of runs that continue here; filled before each run starts.
+    `services.past_events` is `past_events`; it gets the events of each run that continues here.
     """
 
     def __init__(
@@ -54,7 +52,6 @@ class RunServer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, stream: MessageStream[ToWorker]) -> None:
-        """Handle messages until the session's process closes the connection."""
         while messages := await stream.receive_all():
             for message in messages:
                 self._handle(message)
@@ -80,7 +77,6 @@ class RunServer:
             _control(handle, message)
 
     def _set_watched(self, is_watched: bool) -> None:
-        """Show events to the session's process, or no more."""
         self._services.watchers.clear()
         if is_watched:
             self._services.watchers.append(self._link.show)
@@ -123,7 +119,6 @@ class RunServer:
 def _control(
     handle: RunHandle, message: SendMessage | WrapUp | Cancel | Detach | StopCommand
 ) -> None:
-    """Pass a message on to its run."""
     if isinstance(message, SendMessage):
         handle.send(message.message)
     elif isinstance(message, WrapUp):

@@ -45,8 +45,6 @@ CALL_TOOL = "call_server_tool"
 
 
 class ServerToolSpec(Struct, frozen=True):
-    """A tool of a server without its functions."""
-
     name: str
     description: str
     parameters: dict[str, Any]
@@ -66,40 +64,25 @@ class ServersState(Struct, frozen=True):
 
 
 class LoadedTools(Struct, frozen=True):
-    """Reply to LOAD_TOOLS. `missing`: why tools are missing."""
-
     missing: tuple[str, ...]
     state: ServersState
 
 
 def describe_servers(servers: ToolServers) -> ServersState:
-    """Return the present state of the servers."""
+    tools = list(servers.tools.values())
     return ServersState(
         servers.patterns,
         servers.full_patterns,
         servers.unlisted,
         dict(servers.instructions),
-        tuple(
-            ServerToolSpec(
-                tool.name,
-                tool.description,
-                tool.parameters,
-                tool.effect,
-                tool.is_parallel,
-                tool.confirmation_reason,
-            )
-            for tool in servers.tools.values()
-        ),
+        msgspec.convert(tools, tuple[ServerToolSpec, ...], from_attributes=True),
     )
 
 
 class CallPlace(Struct, frozen=True):
     """The call that a worker process makes, and its run.
 
-    Arguments:
-        key: id of the call; see `ToolContext.call_key`.
-        call_id, arguments: of the call of the model.
-        agent, name: of the run.
+    `key` is `ToolContext.call_key`, `name` that of the run.
     """
 
     key: str
@@ -123,16 +106,13 @@ class _CallContext:
 
     @property
     def traceparent(self) -> str:
-        """Header `traceparent` for requests of the call, "" without traces."""
         ids = self._services.trace_ids
         return ids.make_call_traceparent(self._place.run, self._place.call_id) if ids else ""
 
     def show_progress(self, line: str) -> None:
-        """Show a line of the call on the screens."""
         self._recorder.show_delta("progress", self._services.redact(f"{self._tool}: {line}"))
 
     async def ask_user(self, form: InputForm) -> ApprovalDecision:
-        """Ask the user a question for the call."""
         place = self._place
         request = ApprovalRequest(
             place.run,
@@ -147,7 +127,6 @@ class _CallContext:
         return await ask_approver(self._services, self._recorder, request, form)
 
     def spill_path(self, name: str) -> str:
-        """Create a file that the run can read; return its path."""
         place = self._place.key.replace("#", "-")
         return make_spill_file(self._services.spill_folder, f"{place}-{name}")
 
@@ -159,13 +138,11 @@ class ServerCalls:
         self._services = services
 
     async def load(self, patterns: tuple[str, ...]) -> LoadedTools:
-        """Learn the tools that patterns name."""
         assert self._services.servers
         missing = await self._services.servers.load(patterns)
         return LoadedTools(missing, describe_servers(self._services.servers))
 
     async def call(self, place: CallPlace, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Call a tool of a server, or one of the caller."""
         servers = self._services.servers
         tool = servers.tools.get(name) if servers else None
         tool = tool or self._services.toolbox.get(name)
@@ -185,7 +162,16 @@ def make_remote_run(
     """Return a function for `Tool.run` that has the session's process call a tool of this name."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
-        place = _describe_place(context)
+        call = cast("CallContext", context).call
+        place = CallPlace(
+            context.call_key,
+            call.id if call else "",
+            call.arguments if call else {},
+            context.run_id,
+            context.turn,
+            context.agent_name,
+            context.run_name,
+        )
         result = await link.call(CALL_TOOL, place, name, arguments)
         return msgspec.msgpack.decode(result, type=ToolResult)
 
@@ -193,11 +179,7 @@ def make_remote_run(
 
 
 class RemoteServers:
-    """The port ToolServers for a worker process.
-
-    Arguments:
-        open_own: returns the servers that only one agent has; they run here.
-    """
+    """The port ToolServers for a worker process. Servers that only one agent has run here."""
 
     def __init__(
         self,
@@ -217,19 +199,10 @@ class RemoteServers:
         self.tools: Mapping[str, Tool] = {spec.name: self._make_tool(spec) for spec in state.tools}
 
     def _make_tool(self, spec: ServerToolSpec) -> Tool:
-        return Tool(
-            name=spec.name,
-            description=spec.description,
-            parameters=spec.parameters,
-            parse=dict,
-            run=make_remote_run(spec.name, self._link),
-            effect=spec.effect,
-            is_parallel=spec.is_parallel,
-            confirmation_reason=spec.confirmation_reason,
-        )
+        run = make_remote_run(spec.name, self._link)
+        return Tool(**msgspec.structs.asdict(spec), parse=dict, run=run)
 
     async def load(self, patterns: Sequence[str]) -> tuple[str, ...]:
-        """Learn the tools in the session's process."""
         if not patterns:
             return ()
         reply = await self._link.call(LOAD_TOOLS, tuple(patterns))
@@ -238,24 +211,9 @@ class RemoteServers:
         return loaded.missing
 
     def open_own(self, agent: str, *, is_root: bool) -> ToolServers | None:
-        """Return the servers that only runs of this agent have, for one run; see the port."""
         return self._open_own(agent)
 
-    async def close(self) -> None:
-        """Do nothing: the session's process ends the servers."""
-
-
-def _describe_place(context: ToolContext) -> CallPlace:
-    call = cast("CallContext", context).call
-    return CallPlace(
-        context.call_key,
-        call.id if call else "",
-        call.arguments if call else {},
-        context.run_id,
-        context.turn,
-        context.agent_name,
-        context.run_name,
-    )
+    async def close(self) -> None: ...
 
 
 class SessionToolSpec(Struct, frozen=True, kw_only=True):
@@ -293,13 +251,11 @@ def is_sendable(tool: Tool) -> bool:
 
 
 def describe_tools(tools: Sequence[Tool]) -> list[SessionToolSpec]:
-    """Return the tools that the session's process executes, without their functions."""
     own = [tool for tool in tools if not tool.reference]
     return msgspec.convert(own, list[SessionToolSpec], from_attributes=True)
 
 
 def make_session_tool(spec: SessionToolSpec, link: SessionLink) -> Tool:
-    """Return a tool whose calls the session's process executes."""
     return Tool(
         **msgspec.structs.asdict(spec),
         parse=dict,
@@ -345,9 +301,7 @@ _DECODERS = {name: make_binary_decoder(types) for name, types in _ARGUMENTS.item
 class SessionCalls:
     """Calls of one worker process to services of the session.
 
-    Arguments:
-        files: the files of runs if the process does not see the folder.
-        owns: tells whether the process executes a run, or one above it.
+    `owns` tells whether the process executes a run, or one above it.
     """
 
     def __init__(
@@ -367,7 +321,6 @@ class SessionCalls:
         }
 
     async def execute(self, call: CallSession) -> CallReply:
-        """Call the service that the worker process asks for. Raises the errors of that service."""
         target = self._targets.get(call.name) or getattr(self._services.hooks, call.name)
         arguments = _DECODERS[call.name].decode(call.arguments)
         return CallReply(call.id, encode(await target(*arguments)))
@@ -379,90 +332,67 @@ async def _read(journal: Journal, after: int, names: tuple[str, ...]) -> list[St
 
 
 class RemoteHooks(Hooks):
-    """The port Hooks for a worker process."""
-
     def __init__(self, link: SessionLink) -> None:
         self._link = link
 
+    async def _call(self, kind: Any, name: str, *arguments: object) -> Any:  # noqa: ANN401
+        """Call a hook in the session's process; `kind` is the type of its result."""
+        return _decode(await self._link.call(name, *arguments), type=kind)
+
     async def on_prompt(self, brief: Brief) -> str:
-        """Call the hook in the session's process."""
-        return _decode(await self._link.call("on_prompt", brief), type=str)
+        return await self._call(str, "on_prompt", brief)
 
     async def on_message(self, brief: Brief, text: str) -> MessageHookDecision | None:
-        """Call the hook in the session's process."""
-        return _decode(
-            await self._link.call("on_message", brief, text), type=MessageHookDecision | None
-        )
+        return await self._call(MessageHookDecision | None, "on_message", brief, text)
 
     async def on_run_start(self, brief: Brief) -> str:
-        """Call the hook in the session's process."""
-        return _decode(await self._link.call("on_run_start", brief), type=str)
+        return await self._call(str, "on_run_start", brief)
 
     async def on_run_end(self, brief: Brief, report: Report) -> None:
-        """Call the hook in the session's process."""
-        _decode(await self._link.call("on_run_end", brief, report), type=None)
+        await self._call(None, "on_run_end", brief, report)
 
     async def on_permission_request(
         self, brief: Brief, call: ToolCallBlock, why: str
     ) -> ToolHookDecision | None:
-        """Call the hook in the session's process."""
-        return _decode(
-            await self._link.call("on_permission_request", brief, call, why),
-            type=ToolHookDecision | None,
-        )
+        kind = ToolHookDecision | None
+        return await self._call(kind, "on_permission_request", brief, call, why)
 
     async def on_permission_denied(self, brief: Brief, call: ToolCallBlock, why: str) -> None:
-        """Call the hook in the session's process."""
-        _decode(await self._link.call("on_permission_denied", brief, call, why), type=None)
+        await self._call(None, "on_permission_denied", brief, call, why)
 
     async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
-        """Call the hook in the session's process."""
-        return _decode(
-            await self._link.call("before_tool", brief, call), type=ToolHookDecision | None
-        )
+        return await self._call(ToolHookDecision | None, "before_tool", brief, call)
 
     async def after_tool(
         self, brief: Brief, call: ToolCallBlock, result: ToolResult
     ) -> ToolResult | None:
-        """Call the hook in the session's process."""
-        return _decode(
-            await self._link.call("after_tool", brief, call, result), type=ToolResult | None
-        )
+        return await self._call(ToolResult | None, "after_tool", brief, call, result)
 
     async def on_child_start(self, parent: Brief, child: Brief) -> str:
-        """Call the hook in the session's process."""
-        return _decode(await self._link.call("on_child_start", parent, child), type=str)
+        return await self._call(str, "on_child_start", parent, child)
 
     async def on_child_end(self, parent: Brief, child: Brief, report: Report) -> None:
-        """Call the hook in the session's process."""
-        _decode(await self._link.call("on_child_end", parent, child, report), type=None)
+        await self._call(None, "on_child_end", parent, child, report)
 
     async def before_finish(self, brief: Brief, text: str) -> str:
-        """Call the hook in the session's process."""
-        return _decode(await self._link.call("before_finish", brief, text), type=str)
+        return await self._call(str, "before_finish", brief, text)
 
     async def explain_changes(self, brief: Brief) -> str:
-        """Call the hook in the session's process."""
-        return _decode(await self._link.call("explain_changes", brief), type=str)
+        return await self._call(str, "explain_changes", brief)
 
     async def before_compaction(self, brief: Brief) -> str:
-        """Call the hook in the session's process."""
-        return _decode(await self._link.call("before_compaction", brief), type=str)
+        return await self._call(str, "before_compaction", brief)
 
     async def after_compaction(self, brief: Brief) -> str:
-        """Call the hook in the session's process."""
-        return _decode(await self._link.call("after_compaction", brief), type=str)
+        return await self._call(str, "after_compaction", brief)
 
 
 class RemoteOutputChecks(OutputChecks):
-    """Output checks for a worker process."""
-
     def __init__(self, link: SessionLink) -> None:
         super().__init__()
         self._link = link
 
     async def find_refusal(self, run_id: str, values: dict[str, Any]) -> OutputRefusal | None:
-        """Check the values in the session's process."""
         return _decode(
             await self._link.call(_FIND_REFUSAL, run_id, values), type=OutputRefusal | None
         )

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -53,8 +53,7 @@ TREE_ARGUMENTS: dict[str, Any] = {
 class TreeTransfers:
     """The session's end: packs of trees that machines ask for, and the work that they send.
 
-    Arguments:
-        max_bytes: maximum size of one pack of work.
+    `max_bytes` limits one pack of work.
     """
 
     def __init__(self, services: SessionServices, max_bytes: int) -> None:
@@ -77,35 +76,28 @@ class TreeTransfers:
         return trees
 
     async def describe_source(self) -> SourceFacts:
-        """Return the facts about the folder of the session."""
         return await asyncio.to_thread(self.trees.describe_source)
 
     async def read_tree(
         self, reader: object, tree: str, known: tuple[str, ...], offset: int
     ) -> TreePiece:
-        """Return a piece of the pack of a tree.
+        """Return a piece of the pack of a tree, without the trees that the machine has.
 
-        Arguments:
-            reader: stands for the worker process, which reads one tree at a time.
-            known: trees that the machine has. offset: of the piece in the pack.
-
-        Raises WorkspaceError, also if no run begins with the tree.
+        `reader` stands for the worker process, which reads one tree at a time. Raises
+        WorkspaceError, also if no run begins with the tree.
         """
         if tree not in self._allowed:
             raise WorkspaceError(f"no run of another machine begins with the tree {tree}")
         return await self._packs.read(reader, (tree, known), offset)
 
     def end_reads(self, reader: object) -> None:
-        """Note that a worker process has ended."""
         self._packs.end(reader)
 
     async def add_work(self, run_id: str, offset: int, data: bytes) -> None:
-        """Take a piece of the pack of the work of a run."""
         path = self._find_work(run_id)
         await asyncio.to_thread(_add_piece, path, offset, data, self._max_bytes)
 
     async def keep_work(self, run_id: str, work: Work) -> None:
-        """Store the work of a run whose pack is complete. Raises WorkspaceError."""
         path = self._find_work(run_id)
         try:
             await asyncio.to_thread(self.trees.add_work, run_id, work, str(path))
@@ -113,11 +105,9 @@ class TreeTransfers:
             path.unlink(missing_ok=True)
 
     async def mark_merged(self, run_id: str) -> None:
-        """Record that the work of a run is merged."""
         await asyncio.to_thread(self.trees.mark_merged, run_id)
 
     async def close(self) -> None:
-        """Remove all packs."""
         await self._packs.close()
         if self._scratch is not None:
             await asyncio.to_thread(self._scratch.remove)
@@ -152,11 +142,7 @@ def _add_piece(path: Path, offset: int, data: bytes, max_bytes: int) -> None:
 
 
 class TreeLink:
-    """The worker process's end: the port TreeCarrier. Its methods block; threads call them.
-
-    Arguments:
-        loop: the event loop of the link.
-    """
+    """The worker process's end: the port TreeCarrier. Its methods block; threads call them."""
 
     def __init__(self, link: SessionLink, loop: asyncio.AbstractEventLoop) -> None:
         self._link = link
@@ -164,11 +150,9 @@ class TreeLink:
         self._senders = threading.BoundedSemaphore(_MAX_SENDERS)
 
     def describe_source(self) -> SourceFacts:
-        """Return the facts about the folder of the session."""
         return msgspec.msgpack.decode(self._call(DESCRIBE_SOURCE), type=SourceFacts)
 
     def fetch(self, tree: str, known: list[str], path: str, stop: threading.Event) -> None:
-        """Write a file with the objects of a tree of the session."""
         with open(path, "wb") as file:
             while True:
                 reply = self._call(READ_TREE, tree, known, file.tell())
@@ -182,18 +166,15 @@ class TreeLink:
                     raise WorkspaceError(f"the pack of the tree {tree} has no end")
 
     def send(self, run_id: str, work: Work, path: str) -> None:
-        """Have the session store the work of a run."""
         with self._senders, open(path, "rb") as file:
             while data := file.read(PIECE_BYTES):
                 self._call(ADD_WORK, run_id, file.tell() - len(data), data)
             self._call(KEEP_WORK, run_id, work)
 
     def mark_merged(self, run_id: str) -> None:
-        """Tell the session that the work of a run is merged."""
         self._call(MARK_MERGED, run_id)
 
     def _call(self, name: str, *arguments: object) -> bytes:
-        """Call a service of the session from a thread."""
         call = self._link.call(name, *arguments)
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
@@ -203,33 +184,23 @@ def list_targets(
 ) -> dict[str, Any]:
     """Return the calls of one worker process, by name.
 
-    Arguments:
-        reader: stands for the process; see `TreeTransfers.read_tree`.
-        owns: tells whether the process executes a run, or one above it.
+    `reader` stands for the process; `owns` tells whether it executes a run, or one above it.
     """
 
-    def check(run_id: str) -> None:
-        if not owns(run_id):
-            raise WorkspaceError(f"run {run_id} is not one of this worker process")
+    def check(call: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+        async def checked(run_id: str, *arguments: Any) -> None:
+            if not owns(run_id):
+                raise WorkspaceError(f"run {run_id} is not one of this worker process")
+            await call(run_id, *arguments)
 
-    async def add_work(run_id: str, offset: int, data: bytes) -> None:
-        check(run_id)
-        await transfers.add_work(run_id, offset, data)
-
-    async def keep_work(run_id: str, work: Work) -> None:
-        check(run_id)
-        await transfers.keep_work(run_id, work)
-
-    async def mark_merged(run_id: str) -> None:
-        check(run_id)
-        await transfers.mark_merged(run_id)
+        return checked
 
     return {
         DESCRIBE_SOURCE: transfers.describe_source,
         READ_TREE: partial(transfers.read_tree, reader),
-        ADD_WORK: add_work,
-        KEEP_WORK: keep_work,
-        MARK_MERGED: mark_merged,
+        ADD_WORK: check(transfers.add_work),
+        KEEP_WORK: check(transfers.keep_work),
+        MARK_MERGED: check(transfers.mark_merged),
     }
 
 
@@ -251,12 +222,7 @@ class TreePiece(Struct, frozen=True):
 
 
 class TreePacks:
-    """Packs, each with its readers. A reader reads one pack at a time.
-
-    Arguments:
-        write: writes a pack; gets the tree, the trees that the machine has, and the path.
-        open_folder: returns the folder of the packs.
-    """
+    """Packs, each with its readers. A reader reads one pack at a time."""
 
     def __init__(
         self, write: Callable[[str, tuple[str, ...], str], None], open_folder: Callable[[], Path]
@@ -268,10 +234,7 @@ class TreePacks:
         self._count = 0
 
     async def read(self, reader: object, key: PackKey, offset: int) -> TreePiece:
-        """Return a piece of a pack, which stays until the reader has all of it.
-
-        Arguments:
-            reader: stands for a worker process; see `end`.
+        """Return a piece of a pack, which stays until the reader has all of it, or calls `end`.
 
         Raises WorkspaceError if the pack cannot be written or read.
         """
@@ -294,7 +257,6 @@ class TreePacks:
         return piece
 
     def end(self, reader: object) -> None:
-        """Note that a reader needs its pack no more."""
         self._readers.pop(reader, None)
         self._remove_old()
 
@@ -355,11 +317,7 @@ _KEPT_TREES = 8
 
 
 class FilesNotReadyError(Exception):
-    """A run cannot have its files. It says why.
-
-    Arguments:
-        reason: the one with which the run ends.
-    """
+    """A run cannot have its files, and ends with `reason`. The text says why."""
 
     def __init__(self, error: str, reason: Reason = Reason.ERROR) -> None:
         super().__init__(error)
@@ -369,11 +327,8 @@ class FilesNotReadyError(Exception):
 class TravellingFiles:
     """Files of the session's folder for runs on machines that do not see it.
 
-    Arguments:
-        server_agents: agents with MCP servers of their own, which work in the folder.
-        transfers: carries the trees.
-        is_hidden: tells which files are not sent, by absolute path; None: all are.
-        can_send: false if no files can be sent to other machines.
+    Agents with MCP servers of their own work in the folder. `is_hidden` tells, by absolute path,
+    which files are not sent; None: all are.
     """
 
     def __init__(
@@ -402,11 +357,7 @@ class TravellingFiles:
             log.warning(UNSEEN_FOLDER, host)
 
     def explain_need(self, brief: Brief, past: Sequence[StoredEvent]) -> str:
-        """Return why a run needs the folder of the session itself, "" if it does not.
-
-        Arguments:
-            past: events of the run.
-        """
+        """Return why a run with these events needs the session's own folder, "" if it does not."""
         if brief.board_task or self._has_category(brief, ToolCategory.BOARD):
             return "it uses the task board, which is a file"
         if brief.agent.name in self._server_agents:
@@ -421,25 +372,17 @@ class TravellingFiles:
         return "" if self._only_reads(brief) else "it may change files, and shares them"
 
     def find_machine(self, brief: Brief, past: Sequence[StoredEvent]) -> str:
-        """Return the machine with files that a run may have changed, "" if there is none.
-
-        Arguments:
-            past: events of the run.
-        """
+        """Return the machine with files that a run may have changed, "" if there is none."""
         spec = _find_spec(brief, past)
         if spec.kind is not WorkspaceKind.ISOLATED:
             return ""
         return spec.machine if has_effects(past, self._services.toolbox) else ""
 
     async def prepare(self, brief: Brief, past: Sequence[StoredEvent], host: str) -> Brief:
-        """Return the brief of a run with the tree of files with which it begins.
+        """Return the brief of a run on a machine with the tree of files with which it begins.
 
         A run that has begun keeps its tree. One that has changed files needs their machine, too:
         another one may have files of an earlier attempt.
-
-        Arguments:
-            past: events of the run.
-            host: name of the machine where the run works.
 
         Raises FilesNotReadyError.
         """
@@ -457,7 +400,6 @@ class TravellingFiles:
         return replace(brief, workspace=sent)
 
     async def _choose_trees(self, spec: WorkspaceSpec) -> tuple[str, str]:
-        """Return base and tree of a run, without hidden files."""
         if not spec.tree:
             tree = await self._store_files()
             return tree, tree
@@ -479,11 +421,9 @@ class TravellingFiles:
             return await asyncio.to_thread(self._store_visible)
 
     def _store_visible(self) -> str:
-        """Store the present files that may be sent; return their tree."""
         return self._leave_hidden_out(self.transfers.trees.store_files())
 
     def _leave_hidden_out(self, tree: str) -> str:
-        """Return a tree without the files that may not be sent."""
         is_hidden = self._is_hidden
         if is_hidden is None:
             return tree

@@ -34,16 +34,8 @@ class RemoteWorker:
     """The port Worker for several worker processes.
 
     Children of root runs, and tasks of the session, run in worker processes; the runs below them
-    stay in the process of their parent. Root runs stay in this process.
-
-    Arguments:
-        services: services of the session.
-        config: facts from which a worker process builds its services.
-        transport: starts the worker processes.
-        processes: number of worker processes.
-        get_rate_limiter: returns the rate limiter of a provider, by name.
-        is_hidden: tells which files are not sent to other machines, by absolute path.
-        can_send_files: false if no files can be sent to other machines.
+    stay in the process of their parent. Root runs stay in this process. `is_hidden` tells, by
+    absolute path, which files are not sent to other machines.
     """
 
     def __init__(
@@ -79,15 +71,12 @@ class RemoteWorker:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Ids of the worker processes that have started."""
         return tuple(process.pid for process in self._pool.processes if process.pid is not None)
 
     def with_services(self, services: SessionServices) -> LocalWorker:
-        """Return a worker of this process with other services."""
         return self._local.with_services(services)
 
     def find(self, run_id: str) -> RunHandle | None:
-        """Return the handle of a run that has started and not ended."""
         if handle := self._handles.get(run_id) or self._local.find(run_id):
             return handle
         for process in self._pool.processes:
@@ -97,7 +86,6 @@ class RemoteWorker:
         return None
 
     def start(self, brief: Brief, grant: Grant) -> RunHandle:
-        """Start a run; a child waits for a slot first."""
         past = self._services.past_events
         is_local = brief.depth == 0 or brief.is_compaction
         if is_local or find_report(past.get(brief.run_id, ())):
@@ -108,10 +96,7 @@ class RemoteWorker:
         return handle
 
     async def open(self) -> None:
-        """Start all worker processes now. Raises UsageError if one cannot execute runs.
-
-        Without this call a worker process starts with its first run.
-        """
+        """Start all worker processes now, not with their first runs. Raises UsageError."""
         try:
             await self._pool.open()
             self._control.start()
@@ -154,7 +139,6 @@ class RemoteWorker:
     async def _begin(
         self, handle: RemoteRunHandle, brief: Brief, grant: Grant
     ) -> Report[Any] | None:
-        """Wait for a slot and give a run to a process. Return its report if none gets it."""
         self._control.start()
         meter = self._services.meters.get(grant)
         slots = self._slots[brief.depth]
@@ -192,7 +176,6 @@ class RemoteWorker:
     def _handle_outcome(
         self, handle: RemoteRunHandle, assigned: AssignedRun, outcome: Report[Any] | BaseException
     ) -> None:
-        """Handle the report of a run, its exception, or the loss of its process."""
         if isinstance(outcome, WorkerLost):
             self._place(handle, self._give_again(handle, assigned, outcome))
         else:
@@ -201,11 +184,9 @@ class RemoteWorker:
     async def _give_again(
         self, handle: RemoteRunHandle, assigned: AssignedRun, lost: WorkerLost
     ) -> Report[Any] | None:
-        """Give a run whose process was lost to another one. Return its report if none gets it."""
         return await self._handle_loss(handle, assigned, lost) or await self._give(handle, assigned)
 
     def _end_run(self, handle: RemoteRunHandle, outcome: Report[Any] | BaseException) -> None:
-        """End a run with a report or an exception."""
         self._handles.pop(handle.run_id, None)
         try:
             if handle.assigned is not None:
@@ -232,12 +213,14 @@ class RemoteWorker:
     ) -> Report[Any] | None:
         """Take a run back from a lost process. Return its report if it ends there."""
         handle.loss = str(lost)
-        handle.unbind()
+        handle.process = None
         assigned.live.clear()
         assigned.refund()
         if report := find_report(assigned.recorded.get(assigned.run_id, ())):
             handle.is_ending = True
-            return _accept_report(assigned, report)
+            charge_past_run(assigned.meter, PastEvents(assigned.recorded), report)
+            assigned.meter.add_turns(report.turns)
+            return report
         if handle.is_cancelled:
             return await self._record_end(handle, assigned, handle.stop_reason)
         if lost.has_hung and assigned.is_overdue:
@@ -256,7 +239,6 @@ class RemoteWorker:
         return {run: list(past[run]) for run in (run_id, *past.walk_below(run_id))}
 
     def _count_waiting(self) -> int:
-        """Return the number of children that have no worker process yet."""
         return len(self._handles) - sum(process.load for process in self._pool.processes)
 
     def _make_process(self, number: int) -> WorkerHandle:
@@ -298,13 +280,6 @@ class RemoteWorker:
         return report
 
 
-def _accept_report(assigned: AssignedRun, report: Report[Any]) -> Report[Any]:
-    """Charge a run that had ended when its process was lost, and return its recorded report."""
-    charge_past_run(assigned.meter, PastEvents(assigned.recorded), report)
-    assigned.meter.add_turns(report.turns)
-    return report
-
-
 OnOutcome: TypeAlias = Callable[
     ["RemoteRunHandle", AssignedRun, "Report[Any] | BaseException"], None
 ]
@@ -313,19 +288,11 @@ OnOutcome: TypeAlias = Callable[
 class RemoteRunHandle(TaskHandle):
     """The port RunHandle for a run in a worker process.
 
-    Arguments:
-        on_outcome: called when a process has ended the run, or was lost.
-
-    Attributes:
-        assigned: state of the run, None while it waits for a slot.
-        slots: slots of its depth, of which the run has one; None while it waits for one.
-        process: the process that has the run; None before one has it. A lost one stays here until
-            `placing` begins.
-        placing: task that gives the run to a process, or ends it; None if that is done.
-        loss: why the last process of the run was lost; None if none was.
-        starts: number of processes that it was to be given to.
-        turns_before: turns that it had finished before the last start.
-        is_ending: the end of the run is recorded here; a request to stop it comes too late.
+    `assigned` and `slots` are None while the run waits for a slot of its depth. `process` is None
+    before one has the run; a lost one stays here until `placing` begins, the task that gives the
+    run to a process or ends it. `starts` counts the processes that it was to be given to,
+    `turns_before` the turns that it had finished before the last one. Once it `is_ending`, its end
+    is recorded here, and a request to stop it comes too late.
     """
 
     __slots__ = (
@@ -359,11 +326,9 @@ class RemoteRunHandle(TaskHandle):
 
     @property
     def is_cancelled(self) -> bool:
-        """True after a request to cancel the run."""
         return any(isinstance(request, Cancel) for request in self._stop_requests)
 
     def bind(self, process: WorkerHandle) -> None:
-        """Set the process that executes the run, and send it the earlier stop requests."""
         assert self.assigned is not None
         self.process = process
         self.assigned.on_begin = self._repeat_messages if self._messages else None
@@ -382,7 +347,6 @@ class RemoteRunHandle(TaskHandle):
             self._on_outcome(self, self.assigned, outcome)
 
     def end(self, outcome: Report[Any] | BaseException) -> None:
-        """Free the slot of the run, and set its report or its exception."""
         if self.slots is not None:
             self.slots.release()
         if isinstance(outcome, asyncio.CancelledError):
@@ -392,12 +356,7 @@ class RemoteRunHandle(TaskHandle):
         else:
             self.outcome.set_result(outcome)
 
-    def unbind(self) -> None:
-        """Note that the process was lost: the run waits for another one."""
-        self.process = None
-
     def send(self, message: InboxMessage) -> bool:
-        """Send a message to the run. Return False if it has not begun or is ending."""
         if self.process is None or self.assigned is None or self._stop_requests:
             return False
         if self._has_ended() or self.run_id not in self.assigned.live:
@@ -407,7 +366,6 @@ class RemoteRunHandle(TaskHandle):
         return True
 
     async def wait_until_stored(self, message_id: str) -> bool:
-        """Wait until the journal has a message that was sent."""
         if self.assigned is None:
             return False
         return await self.assigned.wait_until_stored(self.run_id, message_id)
@@ -422,7 +380,6 @@ class RemoteRunHandle(TaskHandle):
                 self.process.send(SendMessage(self.run_id, message))
 
     def wrap_up(self, reason: Reason = Reason.CANCELLED) -> bool:
-        """Stop the current work and have the run summarise it. Return False if it is ending."""
         if not self._request_stop(WrapUp(self.run_id, reason)):
             return False
         self.stop_reason = reason
@@ -431,7 +388,6 @@ class RemoteRunHandle(TaskHandle):
         return True
 
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
-        """Stop the run and all runs below it. Return False if that is done already."""
         if not self._request_stop(Cancel(self.run_id, reason)):
             return False
         self.stop_reason = reason
@@ -440,15 +396,12 @@ class RemoteRunHandle(TaskHandle):
         return True
 
     def detach(self, work_id: str = "") -> bool:
-        """Have calls of the run return while their work continues in the background."""
         return self._request_for_work(Detach(self.run_id, work_id))
 
     def find_current_call(self) -> tuple[str, float] | None:
-        """Return the tool and the seconds of the call that works longest."""
         return self.assigned.find_current_call(self.run_id) if self.assigned else None
 
     def stop_command(self, work_id: str) -> bool:
-        """Stop a background command of the run."""
         return self._request_for_work(StopCommand(self.run_id, work_id))
 
     def _request_for_work(self, request: Detach | StopCommand) -> bool:
@@ -480,48 +433,39 @@ class DescendantHandle:
         self._process = process
 
     def send(self, message: InboxMessage) -> bool:
-        """Send a message to the run."""
         return self._send(SendMessage(self.run_id, message))
 
     async def wait_until_stored(self, message_id: str) -> bool:
-        """Wait until the journal has a message that was sent."""
         assigned = self._process.find(self.run_id)
         if assigned is None:
             return False
         return await assigned.wait_until_stored(self.run_id, message_id)
 
     def wrap_up(self, reason: Reason = Reason.CANCELLED) -> bool:
-        """Stop the current work and have the run summarise it."""
-        return self._stop(WrapUp(self.run_id, reason))
+        return self._send(WrapUp(self.run_id, reason))
 
     @property
     def is_interrupted(self) -> bool:
-        """False: only the run of a prompt can be interrupted."""
         return False
 
     def interrupt(self) -> bool:
-        """Return False: only the run of a prompt can be interrupted."""
+        # Only the run of a prompt can be interrupted.
         return False
 
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
-        """Stop the run and all runs below it."""
-        return self._stop(Cancel(self.run_id, reason))
+        return self._send(Cancel(self.run_id, reason))
 
     def detach(self, work_id: str = "") -> bool:
-        """Have calls of the run return while their work continues in the background."""
         return self._send(Detach(self.run_id, work_id))
 
     def find_current_call(self) -> tuple[str, float] | None:
-        """Return the tool and the seconds of the call that works longest."""
         assigned = self._process.find(self.run_id)
         return assigned.find_current_call(self.run_id) if assigned else None
 
     def stop_command(self, work_id: str) -> bool:
-        """Stop a background command of the run."""
         return self._send(StopCommand(self.run_id, work_id))
 
     async def wait(self) -> bool:
-        """Raise RuntimeError, as `report` does."""
         await self.report()
         return True
 
@@ -529,21 +473,14 @@ class DescendantHandle:
         """Do nothing: the parent waits in the worker process."""
 
     async def report(self) -> Report[Any]:
-        """Raise RuntimeError: the report goes to the parent run, in the worker process."""
         raise RuntimeError(f"run {self.run_id} reports to its parent in a worker process")
 
     def _send(self, message: msgspec.Struct) -> bool:
-        if not self._is_live():
-            return False
-        self._process.send(message)
-        return True
-
-    def _stop(self, request: WrapUp | Cancel) -> bool:
-        if not self._is_live():
-            return False
-        self._process.stop(request)
-        return True
-
-    def _is_live(self) -> bool:
         assigned = self._process.find(self.run_id)
-        return assigned is not None and self.run_id in assigned.live
+        if assigned is None or self.run_id not in assigned.live:
+            return False
+        if isinstance(message, WrapUp | Cancel):
+            self._process.stop(message)
+        else:
+            self._process.send(message)
+        return True

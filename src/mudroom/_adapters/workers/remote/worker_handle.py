@@ -65,10 +65,6 @@ class ModelBridge:
     """Conversations with models, held for one worker process.
 
     A model that refuses a conversation or a message answers the next request with its error.
-
-    Arguments:
-        get_model: returns the Model of a model string.
-        send: sends an item of an answer to the worker process.
     """
 
     def __init__(
@@ -79,7 +75,6 @@ class ModelBridge:
         self._conversations: dict[int, ModelConversation | ErrorInfo] = {}
 
     def handle(self, message: ConversationMessage) -> None:
-        """Start, extend or end a conversation."""
         if isinstance(message, ModelStart):
             self._conversations[message.conversation] = self._start(message)
         elif isinstance(message, ModelAppend):
@@ -88,7 +83,6 @@ class ModelBridge:
             self._conversations.pop(message.conversation, None)
 
     def close(self) -> None:
-        """Forget all conversations."""
         self._conversations.clear()
 
     def _append(self, message: ModelAppend) -> None:
@@ -116,7 +110,6 @@ class ModelBridge:
             return ErrorInfo.of(error)
 
     async def answer(self, request: ModelRequest) -> None:
-        """Have a model answer, and send each item. Raises what the model raises."""
         conversation = self._conversations[request.conversation]
         if isinstance(conversation, ErrorInfo):
             self._send(ModelItem(request.id, conversation))
@@ -147,14 +140,7 @@ _MEMORY_SECONDS = 1.0
 
 
 class WorkerHandle:
-    """Handle of one worker process: starts it, gives it runs, and serves its requests.
-
-    Arguments:
-        number: counts the worker processes of the session.
-        connection: the process, not started.
-        get_rate_limiter: returns the rate limiter of a provider, by name.
-        files: the files of runs if the process does not see the folder.
-    """
+    """Handle of one worker process: starts it, gives it runs, and serves its requests."""
 
     def __init__(
         self,
@@ -184,12 +170,10 @@ class WorkerHandle:
 
     @property
     def load(self) -> int:
-        """Number of runs that the session gave to this process and that have not ended."""
         return len(self._runs)
 
     @property
     def total_load(self) -> int:
-        """Number of runs in the process, those of other sessions that share it included."""
         return len(self._runs) + self._connection.other_runs
 
     @property
@@ -205,7 +189,6 @@ class WorkerHandle:
 
     @property
     def pid(self) -> int | None:
-        """Process id, None before the first run."""
         return self._connection.pid
 
     @property
@@ -215,7 +198,6 @@ class WorkerHandle:
 
     @property
     def node(self) -> str:
-        """Id of the node of the process in a cluster, "" if there is none."""
         return self._connection.node
 
     @property
@@ -234,11 +216,9 @@ class WorkerHandle:
         return self.is_lost and not self._tasks
 
     def place_on(self, machine: str) -> None:
-        """Have the process start on this machine, or fail to start."""
         self._connection.place_on(machine)
 
     def list_runs(self) -> tuple[tuple[str, ...], int]:
-        """Return the ids of the runs that work, with those below them, and how many wait."""
         return self._runs.list_ids()
 
     async def read_lease(self) -> float | None:
@@ -256,7 +236,6 @@ class WorkerHandle:
             return None
 
     async def wait_until_idle(self) -> None:
-        """Wait until the process has no runs."""
         await self._runs.wait_until_idle()
 
     async def send_run(self, assigned: AssignedRun, grant: Grant) -> None:
@@ -295,16 +274,13 @@ class WorkerHandle:
         assigned.sent_brief = await self._calls.files.prepare(assigned.brief, events, self.host)
 
     def forget(self, assigned: AssignedRun) -> None:
-        """Remove a run that has ended here."""
         self._runs.remove(assigned)
         self._connection.note_runs(len(self._runs))
 
     def find(self, run_id: str) -> AssignedRun | None:
-        """Return the run of this process that has the id, or that is above it."""
         return self._runs.find(run_id)
 
     def send(self, message: msgspec.Struct) -> None:
-        """Send a message to the process."""
         self._stream.send(message)
 
     def stop(self, request: Cancel | WrapUp) -> None:
@@ -313,7 +289,6 @@ class WorkerHandle:
         self.send(request)
 
     async def close(self) -> None:
-        """End the process; it ends its commands first."""
         self._runs.close()
         self._stream.flush()
         await self._connection.close()
@@ -362,7 +337,6 @@ class WorkerHandle:
         return replace(config, has_own_files=bool(facts.unseen))
 
     def tell_watched(self) -> None:
-        """Tell the process whether the session has watchers, if it has started."""
         if self._bridge is not None:
             self.send(SetWatched(bool(self._services.watchers)))
 
@@ -413,21 +387,31 @@ class WorkerHandle:
         self._runs.lose(self._failure or self._connection.loss)
 
     def _make_handlers(self, bridge: ModelBridge) -> dict[type, Callable[[Any], object]]:
-        """Return the function that handles the messages of each class."""
+        def for_run(handle: Callable[[AssignedRun, Any], object]) -> Callable[[Any], object]:
+            def handle_message(message: Any) -> None:  # noqa: ANN401
+                if run := self._runs.get(message.run_id):  # else it has ended here
+                    handle(run, message)
+
+            return handle_message
+
         return {
             CallSession: self._start_call,
             Withdraw: lambda message: self._peer.cancel(message.id),
             ModelRequest: lambda message: self._start_answer(message, bridge),
-            RequestAdmission: self._admit,
-            EndAdmission: self._end_request,
-            AddChild: self._add_child,
+            RequestAdmission: for_run(self._admit),
+            EndAdmission: for_run(
+                lambda run, message: run.end_request(message.id, is_unsent=message.is_unsent)
+            ),
+            AddChild: for_run(
+                lambda run, message: self.send(CallReply(message.id, encode(run.add_child())))
+            ),
             **dict.fromkeys(get_args(LimiterMessage), self._limited.handle),
             **dict.fromkeys(get_args(ConversationMessage), bridge.handle),
             ShowEvent: lambda message: self._services.watchers.show(message.event),
-            Charge: self._charge,
-            Pause: self._set_paused,
-            AnswerTime: self._learn_seconds,
-            RunReply: self._pass_reply_on,
+            Charge: for_run(self._charge),
+            Pause: for_run(lambda run, message: run.set_paused(message.paused)),
+            AnswerTime: for_run(lambda run, message: self.send(run.learn_seconds(message.seconds))),
+            RunReply: for_run(_pass_reply_on),
             MemoryReport: lambda message: self._peer.settle(message.id, message.size),
             StartFailed: self._note_failure,
             NodeFacts: lambda _: None,
@@ -435,22 +419,6 @@ class WorkerHandle:
 
     def _note_failure(self, message: StartFailed) -> None:
         self._failure = message.reason
-
-    def _end_request(self, message: EndAdmission) -> None:
-        if run := self._runs.get(message.run_id):
-            run.end_request(message.id, is_unsent=message.is_unsent)
-
-    def _add_child(self, message: AddChild) -> None:
-        if run := self._runs.get(message.run_id):
-            self.send(CallReply(message.id, encode(run.add_child())))
-
-    def _set_paused(self, message: Pause) -> None:
-        if run := self._runs.get(message.run_id):
-            run.set_paused(message.paused)
-
-    def _learn_seconds(self, message: AnswerTime) -> None:
-        if run := self._runs.get(message.run_id):
-            self.send(run.learn_seconds(message.seconds))
 
     def _start_call(self, call: CallSession) -> None:
         peer = self._storing if call.name in STORING_CALLS else self._peer
@@ -462,22 +430,20 @@ class WorkerHandle:
     def _serve_call(
         self, peer: Peer[Any, Any], number: int, work: Coroutine[Any, Any, None]
     ) -> None:
-        def fail(error: BaseException) -> None:
-            self.send(CallReply(number, error=ErrorInfo.of(error)))
-
-        peer.serve(number, work, fail)
+        peer.serve(
+            number, work, lambda error: self.send(CallReply(number, error=ErrorInfo.of(error)))
+        )
 
     def _start_answer(self, request: ModelRequest, bridge: ModelBridge) -> None:
-        def fail(error: BaseException) -> None:
-            self.send(ModelItem(request.id, ErrorInfo.of(error)))
+        self._peer.serve(
+            request.id,
+            bridge.answer(request),
+            lambda error: self.send(ModelItem(request.id, ErrorInfo.of(error))),
+        )
 
-        self._peer.serve(request.id, bridge.answer(request), fail)
-
-    def _admit(self, request: RequestAdmission) -> None:
-        if run := self._runs.get(request.run_id):
-            admitting = run.admit(self._services.meters.gate, request)
-            work = self._reply_admission(request.id, admitting)
-            self._serve_call(self._peer, request.id, work)
+    def _admit(self, run: AssignedRun, request: RequestAdmission) -> None:
+        admitting = run.admit(self._services.meters.gate, request)
+        self._serve_call(self._peer, request.id, self._reply_admission(request.id, admitting))
 
     async def _reply_admission(self, number: int, admitting: Awaitable[Admission]) -> None:
         self.send(CallReply(number, encode(await admitting)))
@@ -513,7 +479,6 @@ class WorkerHandle:
         return replace(message, events=(started, *message.events[1:]))
 
     def _note_stored(self, message: AppendEvents, position: int) -> None:
-        """Keep events that are stored, and reply to their message."""
         events = message.events
         if events and (run := self.find(events[0].run)):
             run.add(events)
@@ -521,17 +486,14 @@ class WorkerHandle:
             self._services.teams.observe(event)
         self.send(CallReply(message.id, encode(position)))
 
-    def _charge(self, message: Charge) -> None:
-        if run := self._runs.get(message.run_id):
-            run.charge(message)
-            if run.meter.parent is not None and run.meter.parent.has_shared_limits:
-                self.send(run.make_parent_meter_state())
+    def _charge(self, run: AssignedRun, message: Charge) -> None:
+        run.charge(message)
+        if run.meter.parent is not None and run.meter.parent.has_shared_limits:
+            self.send(run.make_parent_meter_state())
 
-    def _pass_reply_on(self, message: RunReply) -> None:
-        run = self._runs.get(message.run_id)
-        if run is None:
-            return
-        if message.report is not None:
-            run.on_outcome(message.report)
-        elif message.error is not None:
-            run.on_outcome(message.error.to_exception())
+
+def _pass_reply_on(run: AssignedRun, message: RunReply) -> None:
+    if message.report is not None:
+        run.on_outcome(message.report)
+    elif message.error is not None:
+        run.on_outcome(message.error.to_exception())
