@@ -81,7 +81,6 @@ class MarkedConversation(WireConversation):
         super()._replace_entries(entries)
 
     def is_markable(self, entry: dict[str, Any]) -> bool:
-        """Return whether the last block of an encoded message may have a mark."""
         return entry["content"][-1]["type"] not in _UNMARKABLE_BLOCKS
 
     def _make_start(self, max_tokens: int | None) -> bytes:

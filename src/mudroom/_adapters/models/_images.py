@@ -27,7 +27,6 @@ def has_images(message: UserMessage) -> bool:
 
 
 def replace_images(message: UserMessage) -> UserMessage:
-    """Replace each image in a message by its placeholder."""
     return UserMessage(tuple(_replace_image(block) for block in message.content))
 
 
@@ -40,11 +39,7 @@ def _replace_image(block: UserBlock) -> UserBlock:
 
 
 def warn_unsent_images(model: str, unsent: set[str]) -> None:
-    """Log, once, that a model gets placeholders instead of images.
-
-    Arguments:
-        unsent: what has been logged already; "images" is added.
-    """
+    """Log that a model gets placeholders instead of images, unless `unsent` says it was logged."""
     if "images" not in unsent:
         unsent.add("images")
         log.warning(

@@ -99,10 +99,7 @@ class AdaptiveRateLimiter:
         return None if self._rate or self._queue.locked() else self._take_slot()
 
     async def acquire(self) -> RequestSlot:
-        """Wait until a request may be sent and return its slot.
-
-        Each slot must be passed to `release` once. Raises RateLimited.
-        """
+        """Wait until a request may be sent. Pass its slot to `release`. Raises RateLimited."""
         if slot := self.acquire_now():
             return slot
         await self._wait_for_burst()
@@ -123,7 +120,6 @@ class AdaptiveRateLimiter:
         return RequestSlot(now, self._unanswered)
 
     def record_accepted(self, slot: RequestSlot, room: int | None = None) -> None:
-        """Record that the provider accepted a request, which may raise the rate."""
         now = self._clock.monotonic()
         self.release(slot)
         if room is not None:
@@ -223,9 +219,7 @@ class AdaptiveRateLimiter:
 def read_room(headers: Mapping[str, str], request_size: int) -> int | None:
     """Read how many more requests the provider accepts at once, None if it does not say.
 
-    Arguments:
-        headers: response headers by lower-case name.
-        request_size: bytes of the request's body; later requests are assumed to be as long.
+    Later requests are assumed to be as long as this one, whose size is in bytes.
     """
     requests = [
         number

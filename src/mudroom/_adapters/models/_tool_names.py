@@ -17,12 +17,7 @@ ILLEGAL_CHARACTERS = compile_later(r"[^A-Za-z0-9_-]")
 
 
 def fit_call_id(call_id: str, form: str, length: int) -> str:
-    """Make a call id acceptable to a provider: unchanged if it matches, else its hash.
-
-    Arguments:
-        form: regular expression for ids the provider accepts.
-        length: characters of the hash, at most 64.
-    """
+    """Make a call id acceptable to a provider: unchanged if it has the form, else a hash of it."""
     if re.fullmatch(form, call_id):
         return call_id
     from hashlib import sha256  # slow to import
@@ -33,11 +28,7 @@ def fit_call_id(call_id: str, form: str, length: int) -> str:
 class ToolNames:
     """Maps a conversation's tool names to their names on the wire, and back.
 
-    Arguments:
-        names: the offered tools in order. Names that collide on the wire get a number.
-
-    Example:
-        ToolNames(["self.emitvalue"]).to_wire("self.emitvalue")  # "self_emitvalue"
+    Names that collide on the wire get a number.
     """
 
     def __init__(self, names: Iterable[str]) -> None:

@@ -40,10 +40,8 @@ _ENDS = (">", "}", "]", ")", "```")
 def find_written_call(answer: AssistantMessage, tools: Collection[str]) -> str:
     """Find the tool that an answer calls in text; "" for none.
 
-    Markup inside a code block, or followed by prose, is an answer about calls.
-
-    Arguments:
-        tools: names of the offered tools on the wire.
+    Markup inside a code block, or followed by prose, is an answer about calls. The tools have
+    their names on the wire.
     """
     text = answer.text.strip()
     if answer.stop_reason is not StopReason.END or not text.endswith(_ENDS):

@@ -110,11 +110,7 @@ _STOP_REASONS = {
 
 
 class _PartialBlock:
-    """A block still being received.
-
-    Arguments:
-        raw: the complete start of a web search block, else empty.
-    """
+    """A block still being received; `raw` is the whole start of a web search, else empty."""
 
     def __init__(self, start: _BlockStart, raw: dict[str, Any]) -> None:
         self._start = start
@@ -124,7 +120,6 @@ class _PartialBlock:
         self._signature = start.signature
 
     def add(self, delta: _Delta) -> StreamChunk | None:
-        """Add a delta; return the chunk to show, if there is one."""
         match delta.type:
             case "text_delta":
                 chunk = StreamChunk("text", delta.text)
@@ -142,11 +137,7 @@ class _PartialBlock:
         return chunk if chunk.text else None
 
     def finish(self, names: ToolNames, previous: AssistantBlock | None) -> AssistantBlock | None:
-        """Return the complete block; None for empty text and unknown blocks.
-
-        Arguments:
-            previous: the block before it.
-        """
+        """Return the complete block; None for empty text and unknown blocks."""
         text = "".join(self._texts)
         start = self._start
         match start.type:
@@ -178,11 +169,7 @@ class _PartialBlock:
 
 
 class AnthropicReader:
-    """Reads a streamed Messages answer, which is complete after `message_stop`.
-
-    Arguments:
-        wire: the wire to report; it identifies the server.
-    """
+    """Reads a streamed Messages answer, which is complete after `message_stop`."""
 
     def __init__(self, model: str, names: ToolNames, wire: str = WIRE) -> None:
         self._model = model
@@ -333,8 +320,6 @@ _MAX_PAUSES = 8
 
 
 class AnthropicModel(WireModel):
-    """A model behind the Messages API."""
-
     WIRE = WIRE
     BASE_URL = "https://api.anthropic.com"
     TOOLS_OFF = b'"tool_choice":{"type":"none"}'
@@ -344,7 +329,7 @@ class AnthropicModel(WireModel):
     )
 
     def build_url(self, base_url: str) -> str:
-        """Build the request URL; a base URL may or may not end in /v1."""
+        # A base URL may or may not end in /v1.
         return base_url.removesuffix("/v1") + "/v1/messages"
 
     def build_auth_headers(self, key: str) -> dict[str, str]:
@@ -388,8 +373,6 @@ class AnthropicModel(WireModel):
 
 
 class AnthropicConversation(MarkedConversation):
-    """A conversation that continues answers the API pauses for a long search."""
-
     _paused: AssistantMessage | None = None
     _paused_at = 0
     _pauses = 0
@@ -467,8 +450,7 @@ def _encode_assistant_message(
 ) -> list[dict[str, Any]]:
     """Encode an answer without the thinking and searches of other servers.
 
-    Arguments:
-        is_paused: the API continues the answer, with the search that has no result yet.
+    The API continues a paused answer, with the search that has no result yet.
     """
     is_own = message.wire == wire
     searches = _decode_searches(message, with_open=is_paused) if is_own else {}

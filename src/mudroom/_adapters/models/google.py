@@ -74,8 +74,6 @@ class _Source(Struct):
 
 
 class _Grounding(Struct, rename="camel", omit_defaults=True):
-    """The queries of web searches, and the pages the answer uses."""
-
     web_search_queries: list[str] | None = None
     grounding_chunks: list[_Source] | None = None
 
@@ -131,12 +129,7 @@ _STOP_REASONS = {
 
 
 class GoogleReader:
-    """Reads a streamed answer, which is complete after a finish reason or a blocked prompt.
-
-    Arguments:
-        model: the model name to report when the server sends none.
-        wire: the wire to report; it identifies the server.
-    """
+    """Reads a streamed answer, which is complete after a finish reason or a blocked prompt."""
 
     def __init__(self, model: str, names: ToolNames, wire: str = WIRE) -> None:
         self._model = model
@@ -307,8 +300,6 @@ _SAMPLING_NAMES = {"temperature": "temperature", "top_p": "topP"}
 
 
 class GoogleModel(WireModel):
-    """A model behind generateContent."""
-
     WIRE = WIRE
     BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
     TOOLS_OFF = b'"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}'
@@ -321,7 +312,7 @@ class GoogleModel(WireModel):
         return f"{base_url}/models/{quote(self.model)}:streamGenerateContent?alt=sse"
 
     def build_auth_headers(self, key: str) -> dict[str, str]:
-        """Send the key in a header: URLs end up in logs."""
+        # In a header, because URLs end up in logs.
         return {"x-goog-api-key": key} if key else {}
 
     def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:

@@ -40,8 +40,6 @@ from .openai._chat_stream import build_tool_call
 
 
 class OllamaModel(WireModel):
-    """A model behind `/api/chat`."""
-
     WIRE = "ollama"
     BASE_URL = "http://127.0.0.1:11434"
     TOOLS_OFF = b""
@@ -145,10 +143,7 @@ def _encode_result(result: ToolResultBlock, names: ToolNames) -> dict[str, Any]:
 def _encode_assistant_message(
     message: AssistantMessage, names: ToolNames, wire: str
 ) -> list[dict[str, Any]]:
-    """Encode an answer; nothing if nothing in it can be sent.
-
-    Thinking goes back only to the server it came from.
-    """
+    """Encode an answer; its thinking goes back only to the server it came from."""
     text = join_message_text(message)
     calls = [_encode_call(call, names) for call in message.tool_calls]
     if not text and not calls:
@@ -198,12 +193,7 @@ _STOP_REASONS = {"stop": StopReason.END, "length": StopReason.LENGTH}
 
 
 class OllamaReader:
-    """Reads a streamed answer, which is complete after a line with `done`.
-
-    Arguments:
-        model: the model name to report when the server sends none.
-        wire: the wire to report; it identifies the server.
-    """
+    """Reads a streamed answer, which is complete after a line with `done`."""
 
     def __init__(self, model: str, names: ToolNames, wire: str) -> None:
         self._model = model

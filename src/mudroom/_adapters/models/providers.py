@@ -11,21 +11,15 @@ from .model_facts import find_facts
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """One provider.
+    """A row of the table. Of the environment variables of one kind, the first one set is used.
 
     Arguments:
-        name: name in "provider:model".
-        aliases: other names for it.
         wire: "anthropic", "openai" (Chat Completions), "openai-responses", "openai-auto" (one of
             these two, by the address), "ollama" ("openai" if the address ends in /v1), "google",
             "library" (pydantic-ai), "offline" or "scripted".
-        base_url: its default address; "" if the wire knows it.
-        key_vars: environment variables for its key; the first one set is used.
-        token_vars: environment variables for a bearer token instead of a key.
-        url_vars: environment variables for its base URL.
-        model_vars: environment variables for its default model.
-        header_vars: environment variables for additional headers.
-        default_model: model used when none is named; "" if there is no sensible one.
+        base_url: "" if the wire knows it.
+        token_vars: variables for a bearer token instead of a key.
+        default_model: "" if there is no sensible one.
         shortcuts: short model names that work without the provider's name.
         model_prefixes: model names with one of these prefixes belong to this provider.
         describes_models: it tells which of its models take tools; asked before the first request.
@@ -264,7 +258,6 @@ def parse_model_name(name: str) -> tuple[str, str]:
 
 
 def _split_name(name: str) -> tuple[str, str, str]:
-    """Split a model string at its first ":" or "/"."""
     separators = [position for mark in ":/" if (position := name.find(mark)) >= 0]
     end = min(separators, default=len(name))
     return name[:end], name[end : end + 1], name[end + 1 :].strip()
@@ -274,9 +267,6 @@ def find_own_server(environ: Mapping[str, str], name: str | None) -> Provider | 
     """Find the provider for which the user set a server address but no model.
 
     Such a server decides the default model. None if the address is the provider's own.
-
-    Arguments:
-        name: the default model string, None if there is none.
     """
     if name is None:
         local = (provider for provider in _TABLE if provider.is_local)

@@ -67,7 +67,6 @@ class ReplayModel:
         """Do nothing; there are no connections."""
 
     async def load(self) -> list[RecordedConversation]:
-        """Return the conversations not used yet, reading them at the first call."""
         source = self._source
         recorded = await source() if callable(source) else source
         if self._unclaimed is None:
@@ -76,10 +75,7 @@ class ReplayModel:
         return self._unclaimed
 
     async def claim_conversation(self, messages: Sequence[Message]) -> RecordedConversation:
-        """Take the recorded conversation that starts with these messages.
-
-        Raises ModelRefused when there is none left.
-        """
+        """Take the recorded conversation that starts with these messages, or raise ModelRefused."""
         unclaimed = await self.load()
         for recorded in unclaimed:
             is_long_enough = len(recorded.messages) >= len(messages)
@@ -91,8 +87,6 @@ class ReplayModel:
 
 
 class ReplayConversation:
-    """One conversation with a ReplayModel."""
-
     def __init__(self, model: ReplayModel) -> None:
         self._model = model
         self._messages: list[Message] = []
@@ -166,7 +160,6 @@ def _keep_name(match: re.Match[str]) -> str:
 def build_difference_error(
     where: str, recorded: Sequence[Message], messages: Sequence[Message]
 ) -> ModelRefused:
-    """Build the error that shows the first message that differs from the record."""
     missing = [None] * (len(messages) - len(recorded))
     expected = None
     actual = None

@@ -114,8 +114,6 @@ _FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"}
 
 
 class _PartialCall:
-    """A tool call still being received."""
-
     def __init__(self) -> None:
         self.id = ""
         self.name = ""
@@ -131,9 +129,7 @@ def build_tool_call(
 ) -> ToolCallBlock:
     """Build a complete call, with a new id if it has none or one that is already used.
 
-    Arguments:
-        arguments: their JSON text.
-        used_ids: ids of the answer's earlier calls; this call's id is added.
+    Adds the id to those used.
     """
     if not call_id or call_id in used_ids:
         call_id = f"call_{uuid.uuid4().hex[:24]}"
@@ -148,10 +144,6 @@ class OpenAIReader:
     The answer is complete after a finish reason or `[DONE]`; some servers send only one of them.
     Streams without usage or ids are accepted, and so are tool calls without an index, all with
     index 0, or whole in one chunk.
-
-    Arguments:
-        model: the model name to report when the server sends none.
-        wire: the wire to report; it identifies the server.
     """
 
     def __init__(self, model: str, names: ToolNames, wire: str = WIRE) -> None:
@@ -257,7 +249,6 @@ class OpenAIReader:
             yield StreamChunk("call", text)
 
     def _find_call(self, fragment: _ToolCall, function: _Function) -> _PartialCall:
-        """Find the call a fragment continues, or start a new one."""
         # A fragment continues the call with its index, or the last call if it has no index. But a
         # function name starts a new call if the id differs, or if there is neither id nor index:
         # some servers send index 0 for every call.
@@ -351,7 +342,6 @@ def _to_price(value: object, field: str) -> float:
 
 
 def _check_finish_reason(reason: str) -> None:
-    """Raise StreamError if the answer stopped because of a fault or a full window."""
     if reason.lower() in CONTEXT_FULL:
         raise StreamError(400, f"{WINDOW_IS_FULL} ({reason})")
     if reason in _FAILURES:

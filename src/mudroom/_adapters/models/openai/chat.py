@@ -90,7 +90,6 @@ class OpenAIModel(WireModel):
         return _encode_assistant_message(message, names, self.wire)
 
     def fit_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Adapt roles, contents, ids and the reasoning field to what the server expects."""
         facts = self.facts
         if entry["role"] == "system" and not facts.takes_system:
             entry["role"] = "user"
@@ -124,7 +123,6 @@ class OpenAIModel(WireModel):
         return result | {"content": joined}
 
     def check_config(self, config: RequestConfig) -> None:
-        """Raise ModelRefused if the model takes no tools in Chat Completions."""
         super().check_config(config)
         if config.tools and not self.facts.takes_chat_tools:
             raise ModelRefused(
@@ -151,10 +149,8 @@ class OpenAIModel(WireModel):
 
 
 class _MarkedChat(MarkedConversation):
-    """A conversation with a provider that caches prompts only up to marks."""
-
     def is_markable(self, entry: dict[str, Any]) -> bool:
-        """Return whether the last item is a text, the only kind that takes a mark everywhere."""
+        # A text is the only kind of item that takes a mark everywhere.
         return entry["role"] != "assistant" and entry["content"][-1]["type"] == "text"
 
 
@@ -218,7 +214,7 @@ def _fit_ids(entry: dict[str, Any], form: str, length: int) -> None:
 def _encode_assistant_message(
     message: AssistantMessage, names: ToolNames, wire: str
 ) -> list[dict[str, Any]]:
-    """Encode an answer; nothing if nothing in it can be sent.
+    """Encode an answer.
 
     Reasoning goes back only to the server it came from, in the field it came in. Servers that send
     it as plain `reasoning` do not accept it.
@@ -248,10 +244,8 @@ def _encode_reasoning(message: AssistantMessage) -> dict[str, Any]:
 
 
 def _encode_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:
-    """Encode a call; arguments that are not JSON are wrapped.
-
-    OpenAI accepts any string as arguments, but vLLM and Ollama parse it and refuse.
-    """
+    # OpenAI accepts any string as arguments, but vLLM and Ollama refuse what they cannot parse, so
+    # arguments that are not JSON are wrapped.
     arguments = encode(get_sendable_arguments(call)).decode()
     function = {"name": names.to_wire(call.name), "arguments": arguments}
     return {"id": call.id, "type": "function", "function": function}

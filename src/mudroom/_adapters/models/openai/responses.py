@@ -49,8 +49,6 @@ class _ItemType(Struct):
 
 
 class _Item(Struct):
-    """An output item that is used: a message, reasoning, a function call or a search."""
-
     type: str = ""
     id: str | None = None
     status: str | None = None
@@ -131,10 +129,6 @@ class ResponsesReader:
 
     The answer is built from finished items; deltas are only shown. Items of server-side tools other
     than the web search are ignored.
-
-    Arguments:
-        model: the model name to report when the server sends none.
-        wire: the wire to report; it identifies the server.
     """
 
     def __init__(self, model: str, names: ToolNames, wire: str = WIRE) -> None:
@@ -337,7 +331,6 @@ class ResponsesModel(WireModel):
         return items
 
     def fit_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Remove the cache mark, if the server refused it."""
         if _BREAKPOINT_FIELD in self.facts.refused:
             for part in _get_parts(entry):
                 part.pop(_BREAKPOINT_FIELD, None)

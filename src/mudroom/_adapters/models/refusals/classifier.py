@@ -45,16 +45,11 @@ class Meaning(StrEnum):
 
 
 class Refusal(Struct, frozen=True):
-    """How a refusal was understood.
-
-    Arguments:
-        wait: seconds the provider asks to wait, 0 if it does not ask.
-        may_retry: true if the same request may succeed later.
-    """
+    """How a refusal was understood."""
 
     meaning: Meaning
-    wait: float = 0.0
-    may_retry: bool = False
+    wait: float = 0.0  # seconds the provider asks to wait, 0 if it does not ask
+    may_retry: bool = False  # the same request may succeed later
 
 
 # The status each type of error would have as a response, for errors inside streams. In lower
@@ -179,13 +174,9 @@ def read_refusal(
 
     Arguments:
         status: the HTTP status, or the one an error inside a stream would have.
-        text: its message.
         body: the whole error, if it is JSON.
-        headers: response headers by lower-case name.
+        headers: by lower-case name.
         now: seconds since 1970, for waits given as a date.
-
-    Example:
-        read_refusal(402, "Insufficient Balance").meaning  # Meaning.NO_MONEY
     """
     error = _decode(body)
     words = join_words(text, collect_texts(error))
@@ -334,13 +325,7 @@ _OLDEST_DATE = 1e9
 def find_wait(headers: Mapping[str, str], error: object, text: str, now: float) -> float:
     """Find the seconds a refusal asks to wait, 0 for none.
 
-    A header takes precedence over a field of the error, and a field over words.
-
-    Arguments:
-        headers: response headers by lower-case name.
-        error: the decoded body of the refusal.
-        text: its message.
-        now: seconds since 1970, for waits given as a date.
+    A header takes precedence over a field of the decoded error, and a field over words.
     """
     return (
         parse_retry_after(headers, now) or _find_field(error, now, _WAIT_DEPTH) or _find_words(text)
@@ -351,10 +336,6 @@ def parse_retry_after(headers: Mapping[str, str], now: float) -> float:
     """Parse the seconds a response's headers ask to wait, 0 for none.
 
     Reads `Retry-After-Ms`, then `Retry-After` in seconds, with a unit, or as a date.
-
-    Arguments:
-        headers: by lower-case name.
-        now: seconds since 1970, for the date.
     """
     value = headers.get("retry-after", "").strip()
     wait = _to_seconds(headers.get("retry-after-ms"), 0.001) or _to_seconds(value)
@@ -433,7 +414,7 @@ def _read_reset(value: object, now: float) -> float:
 
 
 def _find_words(text: str) -> float:
-    """Find the wait in a text such as "Please try again in 1m6.4s", 0 for none."""
+    # For example "Please try again in 1m6.4s".
     for before in _BEFORE_WAIT.finditer(text):
         rest = _COMPOUND.sub(r"\1 ", text[before.end() : before.end() + 60])
         if match := _WHOLE_DURATION.match(rest):
