@@ -28,24 +28,17 @@ _RESERVED = ("main", *BUILTIN_AGENTS)
 
 
 class LoadedAgents(Struct, frozen=True, kw_only=True):
-    """The usable agents and skills, and all diagnostics.
-
-    Arguments:
-        agents: usable as child and as root agent, highest precedence first.
-        main_agents: usable as root agent only. skills: by name. diagnostics: file by file.
-        servers: the MCP servers that agent files declare.
-        paths: agent name -> its file. personal_names: names of agents from the user's home.
-        shadowing: unused agents of an untrusted folder, name -> file. They have the name of a
-            built-in agent or of one of the user's.
-    """
+    """The usable agents and skills, highest precedence first, and all diagnostics."""
 
     agents: tuple[Agent, ...] = ()
-    main_agents: tuple[Agent, ...] = ()
+    main_agents: tuple[Agent, ...] = ()  # for root runs only
     skills: dict[str, Skill] = {}
     diagnostics: tuple[Diagnostic, ...] = ()
     servers: tuple[DeclaredServer, ...] = ()
-    paths: dict[str, str] = {}
-    personal_names: frozenset[str] = frozenset()
+    paths: dict[str, str] = {}  # by agent name
+    personal_names: frozenset[str] = frozenset()  # of agents from the user's home
+    # Files of an untrusted folder's agents that are not used because a built-in agent, or one of
+    # the user's, has their name; by name.
     shadowing: Mapping[str, str] = {}
 
 
@@ -63,7 +56,6 @@ def load_agent_files(
     file contains.
 
     Arguments:
-        folder: the project's folder.
         user_home: None is the home of this process, "" leaves it out.
         tools: names of all tools; an agent file that names another gets a warning.
         trusts_folder: false if agents and skills of the project must not replace built-in ones or
@@ -140,7 +132,6 @@ class _Agents:
         return draft.diagnostics.items
 
     def _is_shadowing(self, name: str, location: Location) -> bool:
-        """Return whether an untrusted agent has a name that already means another agent."""
         if self._trusts_folder or location.is_personal:
             return False
         own = (*_RESERVED, *self.personal_names)
@@ -175,8 +166,7 @@ def _list_agent_files(
 ) -> Iterator[tuple[str, Mapping[str, Entry]]]:
     """Yield the agent files of a folder, each with the keys that a `config.toml` declares for it.
 
-    Arguments:
-        declared_paths: files that a `config.toml` has named; they are not yielded a second time.
+    A file in `declared_paths` has been yielded already.
     """
     kind = location.kind
     paths = list_files(
@@ -211,8 +201,8 @@ def load_agent_file(
 
     Arguments:
         dialect: the program that the file is written for, see `locations.AGENT_LOCATIONS`.
-        boundary: see `safe_read.read_text`. tools: see `load_agent_files`. skills: known skills.
-        folder: the folder of all agent files; names of opencode agents include the path below it.
+        boundary: see `safe_read.read_text`.
+        folder: of all agent files; names of opencode agents include the path below it.
         declared: keys declared outside the file; the file's own keys replace them.
     """
     diagnostics = FileDiagnostics(path)
@@ -241,11 +231,7 @@ def load_agent_file(
 def parse_agent_keys(
     keys: dict[str, Any], name: str, path: str, tools: Collection[str]
 ) -> tuple[Agent | None, AgentDraft]:
-    """Make an agent from keys, as `load_agent_file` does from a file.
-
-    Arguments:
-        path: named in diagnostics.
-    """
+    """Make an agent from keys, as `load_agent_file` does from a file."""
     entries = {key: Entry(value, 1) for key, value in keys.items()}
     draft = draft_agent(entries, FileDiagnostics(path), tools)
     draft.fields["name"] = normalize_name(name)
@@ -255,7 +241,6 @@ def parse_agent_keys(
 def _finish(
     draft: AgentDraft, entries: dict[str, Entry], body_line: int, skills: dict[str, Skill]
 ) -> Agent | None:
-    """Return the agent, or None if the draft lacks something."""
     diagnostics = draft.diagnostics
     if not draft.fields.get("name"):
         diagnostics.add_error(1, "no name")
@@ -300,11 +285,7 @@ CONFIG_NAME = "config.toml"
 def read_declared_agents(
     path: str, boundary: str, diagnostics: FileDiagnostics
 ) -> dict[str, dict[str, Entry]]:
-    """Return the name and description of each agent that has a file, by that file's path.
-
-    Arguments:
-        boundary: see `safe_read.read_text`.
-    """
+    """Return the name and description of each agent that has a file, by that file's path."""
     text = read_text(path, boundary, diagnostics)
     entries = parse_toml(text, diagnostics) if text is not None else None
     agents = entries.get("agents") if entries else None

@@ -13,15 +13,9 @@ from .safe_read import Diagnostic, list_files
 
 
 class CommandFile(Struct, frozen=True):
-    """A command and its file.
+    """A command and its file. For the other fields see `Location`.
 
-    Arguments:
-        name: the file's name without its suffix, after the names of its plugin and its folders.
-        path: absolute path.
-        boundary: see `safe_read.read_text`.
-        is_personal: false if it belongs to the project.
-        place: the project folder it belongs to, "" for one of the user.
-        variables: see `Location`.
+    Its name is that of the file without suffix, after the names of its plugin and its folders.
     """
 
     name: str
@@ -33,7 +27,6 @@ class CommandFile(Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """The frontmatter's description, else the first line."""
         return self.load_template().description
 
     def load_template(self) -> PromptTemplate:

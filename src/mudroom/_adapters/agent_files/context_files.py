@@ -34,17 +34,12 @@ _TITLE_BEFORE_TRUST = (
 
 
 class ContextFile(Struct, frozen=True):
-    """One context file, with its imports already filled in.
-
-    Arguments:
-        path: absolute. is_personal: true in the user's home.
-        omitted_bytes: bytes cut from the end because of MAX_TOTAL_BYTES.
-    """
+    """One context file, with its imports already filled in."""
 
     path: str
     text: str
-    is_personal: bool = False
-    omitted_bytes: int = 0
+    is_personal: bool = False  # in the user's home
+    omitted_bytes: int = 0  # cut from the end because of MAX_TOTAL_BYTES
 
 
 class ContextFiles(Struct, frozen=True):
@@ -55,7 +50,6 @@ class ContextFiles(Struct, frozen=True):
     trusts_folder: bool = True
 
     def to_prompt(self, *, include_personal: bool = True) -> str:
-        """Return the text for a system prompt, "" without files."""
         files = [file for file in self.files if include_personal or not file.is_personal]
         if not files:
             return ""
@@ -81,7 +75,7 @@ def load_context_files(
     take precedence, and a long project file does not push them out.
 
     Arguments:
-        folder: the project's folder. user_home: the user's home. "" leaves either out.
+        folder, user_home: "" leaves either out.
         max_bytes: for all files together; those of the lowest precedence are cut first.
         reads_local: read CLAUDE.local.md.
     """
@@ -136,7 +130,7 @@ def _list_project_files(folder: str) -> list[str]:
 
 
 def _is_personal_file(path: str, folder: str, user_home: str) -> bool:
-    """Return True for the user's CLAUDE.md when the home is a folder of the project."""
+    # The home may be a folder of the project.
     is_home = bool(user_home) and find_real_path(folder) == find_real_path(user_home)
     return is_home and path.endswith(".claude/CLAUDE.md")
 
@@ -147,19 +141,12 @@ def _find_existing(folder: str, *names: str) -> str:
 
 
 class _Imports(Struct):
-    """The state of one context file's imports.
+    """The state of one context file's imports."""
 
-    Arguments:
-        boundary: real path of the folder that imports must stay in.
-        user_home: the folder that ~ means, "" to refuse ~.
-        seen: real paths of files that are loaded already; shared by all context files.
-        remaining: imports that may still be tried.
-    """
-
-    boundary: str
-    user_home: str
+    boundary: str  # real path of the folder that imports must stay in
+    user_home: str  # the folder that ~ means, "" to refuse ~
     diagnostics: FileDiagnostics
-    seen: set[str]
+    seen: set[str]  # real paths of loaded files, shared by all context files
     remaining: int = MAX_IMPORTS_TRIED
 
     def warn(self, path: str, line: int, text: str) -> None:
@@ -232,7 +219,6 @@ def _find_code_spans(line: str) -> list[int]:
 def _import_text(
     match: re.Match[str], number: int, path: str, imports: _Imports, depth: int
 ) -> str:
-    """Return the text that replaces an import, which is the import itself if it is not followed."""
     name = match[1].rstrip(".,;:!?)")
     rest = match[1][len(name) :]
     real = _resolve(name, path, imports)

@@ -26,20 +26,14 @@ _RIGHTS = (b"!`", b"```!", b"!{", b"allowed-tools")
 
 
 class DeclaredServer(Struct, frozen=True):
-    """A server that only the runs of one agent use.
-
-    Arguments:
-        entry: its configuration, as in `.mcp.json`.
-        path: the agent file. dialect: the program that it is written for.
-        place: the project folder of the file, "" for a file of the user.
-    """
+    """A server that only the runs of one agent use, whose file declares it."""
 
     agent: str
     name: str
     entry: ServerEntry
     path: str
     dialect: str
-    place: str = ""
+    place: str = ""  # the project folder of the file, "" for a file of the user
 
 
 def list_declared(
@@ -59,9 +53,6 @@ def may_declare_servers(folder: str, user_home: str) -> bool:
     """Return whether an agent file of a project or of the user seems to name MCP servers.
 
     This only looks for the key in the bytes of the files.
-
-    Arguments:
-        folder: the project's folder. user_home: "" leaves it out.
     """
     return _have_text(find_locations(AGENT_LOCATIONS, folder, user_home), _KEYS)
 

@@ -28,27 +28,17 @@ MAX_DESCRIPTION = 2_000
 
 
 class AgentDraft(Struct):
-    """An agent while the keys of its file are read.
-
-    Arguments:
-        known_tools: names of all tools.
-        fields: fields of Agent by name. budget_fields: fields of Budget by name.
-        tools: allowed patterns, None for all. denied_tools: excluding patterns.
-        skills: names of skills to load from the start.
-        servers: MCP servers by name, with a configuration if only the agent has the server.
-        is_main: true for an agent that talks with the user and is never a child.
-        unused_reason: why the file is not used, "" if it is.
-    """
+    """An agent while the keys of its file are read."""
 
     diagnostics: FileDiagnostics
     known_tools: Collection[str]
-    fields: dict[str, Any] = {}
-    tools: tuple[str, ...] | None = None
-    denied_tools: tuple[str, ...] = ()
-    budget_fields: dict[str, Any] = {}
-    skills: tuple[str, ...] = ()
-    servers: dict[str, ServerEntry | None] = {}
-    is_main: bool = False
+    fields: dict[str, Any] = {}  # of Agent
+    tools: tuple[str, ...] | None = None  # allowed patterns, None for all
+    denied_tools: tuple[str, ...] = ()  # excluding patterns
+    budget_fields: dict[str, Any] = {}  # of Budget
+    skills: tuple[str, ...] = ()  # loaded from the start
+    servers: dict[str, ServerEntry | None] = {}  # with an entry where only the agent has it
+    is_main: bool = False  # talks with the user and is never a child
     unused_reason: str = ""
 
     def build_agent(self) -> Agent:
@@ -67,8 +57,8 @@ def draft_agent(
 ) -> AgentDraft:
     """Read the keys of a file.
 
-    An invalid value gets a warning. For a key that limits the agent it gets an error, so that the
-    file is not used.
+    An invalid value gets a warning or, for a key that limits the agent, an error, so that the file
+    is not used.
     """
     draft = AgentDraft(diagnostics, known_tools)
     for key, entry in entries.items():
@@ -305,8 +295,6 @@ def _handle_kind(draft: AgentDraft, value: JsonValue, line: int) -> None:
 
 
 def _make_map_handler(handlers: Mapping[str, FieldHandler]) -> FieldHandler:
-    """Make a handler for a map whose keys have their own handlers."""
-
     def handle(draft: AgentDraft, value: JsonValue, line: int) -> None:
         for key, inner in _read_map(value).items():
             if key in handlers:
@@ -427,14 +415,10 @@ _GEMINI_MCP = compile_later(r"mcp_([^_]+)_(.+)")
 
 
 class ToolsField(Struct, frozen=True):
-    """The tools and agents that a file names.
-
-    Arguments:
-        tools: tool patterns. agents: names or patterns that `task` is limited to; None for all.
-    """
+    """The patterns of tools and agents that a file names."""
 
     tools: tuple[str, ...]
-    agents: tuple[str, ...] | None = None
+    agents: tuple[str, ...] | None = None  # those that `task` is limited to; None for all
 
 
 def parse_names(value: JsonValue) -> list[str]:
@@ -453,10 +437,8 @@ def parse_allowed(
 ) -> ToolsField:
     """Parse allowed tools: a list, a text with commas, or a map of names to true and false.
 
-    Raises ValueError if the value cannot be understood.
-
-    Arguments:
-        known: names of the existing tools. Others are kept, with a warning.
+    Raises ValueError if the value cannot be understood. Tools that do not exist are kept, with a
+    warning.
     """
     if isinstance(value, dict):
         return _parse_map(value, known, diagnostics, line)
@@ -657,7 +639,6 @@ def _check_entry(name: str, entry: JsonValue) -> ServerEntry | None:
 def add_server_patterns(
     tools: tuple[str, ...] | None, servers: Iterable[str]
 ) -> tuple[str, ...] | None:
-    """Return an agent's tool patterns, together with patterns for its servers."""
     if tools is None:
         return None
     included = [pattern for pattern in map(parse_tool_pattern, tools) if not pattern.is_excluded]

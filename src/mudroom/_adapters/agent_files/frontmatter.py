@@ -35,12 +35,7 @@ class Entry(Struct, frozen=True):
 
 
 class Document(Struct, frozen=True):
-    """A file with frontmatter.
-
-    Arguments:
-        entries: key -> value and line. body: the text below, stripped.
-        body_line: the line where the body begins.
-    """
+    """A file with frontmatter, and the text below it, stripped."""
 
     entries: dict[str, Entry]
     body: str
@@ -99,7 +94,6 @@ def _find_end(lines: Sequence[str], start: int) -> int | None:
 
 
 def _has_key_below(lines: Sequence[str], index: int) -> bool:
-    """Return whether the first text below is a line with a familiar key."""
     texts = (lines[below].strip() for below in range(index + 1, len(lines)))
     first = next((text for text in texts if text and not text.startswith("#")), "")
     return bool(_FIRST_KEY.fullmatch(first))
@@ -131,11 +125,7 @@ def _warn_of_misplaced_keys(lines: Sequence[str], diagnostics: FileDiagnostics) 
 def parse_mapping(
     text: str, diagnostics: FileDiagnostics, *, first_line: int
 ) -> dict[str, Entry] | None:
-    """Parse a YAML mapping with text keys; None, with an error, for anything else.
-
-    Arguments:
-        first_line: line of the file where `text` begins.
-    """
+    """Parse a YAML mapping with text keys; None, with an error, for anything else."""
     import yaml
 
     if len(text) > MAX_CHARACTERS:
@@ -218,8 +208,7 @@ def _read_pairs(events: Iterator[Event], depth: int) -> Iterator[tuple[str, Json
 
 
 def _find_line(event: Event) -> int:
-    """Return the line of an event, from 0."""
-    # Events of a parsed text always have a mark; only the type allows None.
+    # From 0. Events of a parsed text always have a mark; only the type allows None.
     return event.start_mark.line if event.start_mark else 0
 
 
@@ -264,10 +253,7 @@ _RESERVED = "*@`%"
 
 
 def _quote_plain_texts(text: str) -> tuple[str, list[int]]:
-    """Quote values that are meant as plain text but are none in YAML.
-
-    Returns the text and the changed lines, from 0.
-    """
+    """Quote values that are not plain text in YAML but meant so; return the changed lines, too."""
     lines = text.split("\n")
     quoted: list[int] = []
     for number, line in enumerate(lines):
@@ -299,7 +285,6 @@ def parse_toml(text: str, diagnostics: FileDiagnostics) -> dict[str, Entry] | No
 
 
 def _describe_error(text: str, error: str) -> tuple[int, str]:
-    """Return the line of a parser error and a description."""
     line = re.search(r"at line (\d+)", error)
     # For an unclosed text the parser only says which character it expected.
     if not _OPEN_TEXT.match(error):

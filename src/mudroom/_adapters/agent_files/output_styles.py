@@ -27,33 +27,22 @@ _KEYS = ("name", "description", "keep-coding-instructions", "force-for-plugin")
 
 
 class OutputStyle(Struct, frozen=True):
-    """One output style.
-
-    Arguments:
-        name: after the plugin's name, if it belongs to one.
-        text: what the root agent is told. path: absolute path of its file.
-        keeps_instructions: true if the built-in agent keeps its own sentence about answers.
-        is_personal: false if it belongs to the project.
-    """
+    """One output style; its text is told to the root agent."""
 
     name: str
     description: str
     text: str
     path: str
-    keeps_instructions: bool = False
-    is_personal: bool = False
+    keeps_instructions: bool = False  # the built-in agent keeps its own sentence about answers
+    is_personal: bool = False  # false if it belongs to the project
 
 
 class LoadedStyles(Struct, frozen=True):
-    """The usable output styles by name, and the diagnostics of their files.
-
-    Arguments:
-        untrusted: unused styles of a folder that is not trusted, by name.
-    """
+    """The usable output styles by name, and the diagnostics of their files."""
 
     by_name: dict[str, OutputStyle]
     diagnostics: tuple[Diagnostic, ...]
-    untrusted: Mapping[str, OutputStyle] = {}
+    untrusted: Mapping[str, OutputStyle] = {}  # not used
 
     def explain_untrusted(self, name: str) -> str:
         """Say how to use a style that is left out for lack of trust; "" for other names."""
@@ -75,11 +64,8 @@ def load_output_styles(
 ) -> LoadedStyles:
     """Load the output styles of a project's folder, of the user and of plugins.
 
-    Of several with the same name, the nearest is used.
-
-    Arguments:
-        user_home: "" leaves it out.
-        trusts_folder: false if the project's styles must not be used.
+    Of several with the same name, the nearest is used; those of a folder that is not trusted are
+    left out.
     """
     styles: dict[str, OutputStyle] = {}
     untrusted: dict[str, OutputStyle] = {}
@@ -115,11 +101,7 @@ def load_output_styles(
 def load_output_style(
     path: str, location: Location | None = None
 ) -> tuple[OutputStyle | None, list[Diagnostic]]:
-    """Load one file; the style is None if it cannot be used.
-
-    Arguments:
-        location: the folder it belongs to; None if it is loaded on its own.
-    """
+    """Load one file, on its own without a location; the style is None if it cannot be used."""
     location = location or Location(STYLE_LOCATIONS[0], os.path.dirname(path), "", False)
     diagnostics = FileDiagnostics(path)
     text = read_text(path, location.boundary, diagnostics)
@@ -205,7 +187,6 @@ def _fold_own_name(name: str) -> str:
 
 
 def apply_style(agent: Agent, style: OutputStyle) -> Agent:
-    """Return the agent with the style added to its instructions."""
     instructions = agent.instructions
     if not style.keeps_instructions:
         # The last line of the built-in agent's instructions says how to answer; the style replaces

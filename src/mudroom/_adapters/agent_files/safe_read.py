@@ -70,10 +70,7 @@ def find_files(
     """Yield the sorted paths of files that end with `suffix`, or of folders with such a name.
 
     Links to folders are not followed. Yields at most MAX_FILES files, MAX_DEPTH folders deep, and
-    adds the omitted files to `diagnostics`.
-
-    Arguments:
-        boundary: see `read_text`.
+    adds the omitted files to `diagnostics`. For the boundary see `read_text`.
     """
     problems = FileDiagnostics(folder)
     real = find_real_path(folder)
@@ -115,7 +112,6 @@ def list_files(
     boundary: str = "",
     recursive: bool = True,
 ) -> Iterator[str]:
-    """Yield the path itself if it is a file, else the files in the folder; see `find_files`."""
     if os.path.isfile(path):
         yield path
     else:
@@ -125,11 +121,7 @@ def list_files(
 def _list_folder(
     folder: str, real: str, beneath: str, diagnostics: list[Diagnostic]
 ) -> list[tuple[str, bool]]:
-    """Return the sorted names in a folder, each with true for a folder.
-
-    Arguments:
-        real: the folder's path without links. beneath: see `read_regular_file`.
-    """
+    """Return the sorted names in a folder, each with true for a folder."""
     try:
         descriptor = open_real_path(real, beneath, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -168,22 +160,17 @@ class Diagnostic(Struct, frozen=True):
 
 
 class FileDiagnostics:
-    """Collects the diagnostics of one file while it is read."""
-
     def __init__(self, path: str) -> None:
         self.path = path
         self.items: list[Diagnostic] = []
 
     def add_error(self, line: int, text: str) -> None:
-        """Say why the file is not used."""
         self.items.append(Diagnostic(self.path, line, Severity.ERROR, text))
 
     def add_warning(self, line: int, text: str) -> None:
-        """Say why part of the file is not used."""
         self.items.append(Diagnostic(self.path, line, Severity.WARNING, text))
 
     def add_note(self, line: int, text: str) -> None:
-        """Say that a line has no effect."""
         self.items.append(Diagnostic(self.path, line, Severity.NOTE, text))
 
     @property

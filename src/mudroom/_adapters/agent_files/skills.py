@@ -51,20 +51,13 @@ _COMMAND = compile_later(r"!`[^`]+`")
 
 
 class Skill(Struct, frozen=True):
-    """One skill.
-
-    Arguments:
-        description: when to use it. path: absolute path of its SKILL.md.
-        boundary: see `safe_read.read_text`. is_hidden: true if models do not see it.
-        is_personal: false if it belongs to the project.
-        place: the project folder that it belongs to, "" for a skill of the user.
-    """
+    """One skill; for the last fields see `Location`."""
 
     name: str
     description: str
-    path: str
+    path: str  # of its SKILL.md
     boundary: str = ""
-    is_hidden: bool = False
+    is_hidden: bool = False  # models do not see it
     is_personal: bool = False
     place: str = ""
     variables: Mapping[str, str] = {}
@@ -85,13 +78,12 @@ class Skill(Struct, frozen=True):
         return others
 
     def load_template(self) -> PromptTemplate:
-        """Load it for a call by the user."""
         return load_template(self.path, self.boundary, self.variables, is_command=False)
 
     def load_text(self, arguments: str = "") -> str:
         """Return the text with its placeholders filled in, "" if it cannot be read.
 
-        Runs no command in the text.
+        No command in the text is run.
         """
         diagnostics = FileDiagnostics(self.path)
         text = read_text(self.path, self.boundary, diagnostics)
@@ -136,9 +128,7 @@ def load_skills(
 ) -> LoadedSkills:
     """Load the skills of a project's folder, of the user and of plugins.
 
-    Arguments:
-        user_home: "" leaves it out.
-        trusts_folder: false if the user's skills take precedence over the project's.
+    The user's skills take precedence over those of a folder that is not trusted.
     """
     skills: dict[str, Skill] = {}
     diagnostics: list[Diagnostic] = []
@@ -172,7 +162,6 @@ def load_skills(
 
 
 def _is_single_file(path: str, location: Location) -> bool:
-    """Return whether the file itself is a skill, being directly in the folder."""
     return os.path.dirname(path) == location.folder and _derive_name(path).lower() != "readme"
 
 
@@ -250,7 +239,6 @@ def _read_name(path: str, entries: dict[str, Entry], diagnostics: FileDiagnostic
 
 
 def _find_first_line(text: str) -> str:
-    """Return the first line of a Markdown text, without heading marks."""
     return text.strip().partition("\n")[0].strip("# ")
 
 
