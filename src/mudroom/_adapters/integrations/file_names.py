@@ -67,7 +67,6 @@ def list_places(folder: str) -> list[str]:
 
 
 def has_program_files(folder: str, user_home: str, own_file: str) -> bool:
-    """Tell if any file exists that can declare servers or hooks for a folder."""
     return any(map(os.path.lexists, _list_files(folder, user_home, own_file)))
 
 

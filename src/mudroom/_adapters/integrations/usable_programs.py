@@ -40,7 +40,6 @@ class ListedHook(Struct, frozen=True):
 
     @property
     def fires(self) -> bool:
-        """Whether mudroom runs hooks of this event and kind."""
         return not explain_never_fires(self.spec.event, self.spec.kind)
 
 
@@ -52,12 +51,7 @@ class ListedPrompt(Struct, frozen=True):
 
 
 class UsablePrograms(Struct, frozen=True):
-    """All servers, hooks and plugins that files declare, and which of them a session uses.
-
-    Arguments:
-        server_findings, hook_findings, plugin_findings: remarks about the files of each.
-        listed_prompts: slash commands and skills of the folder that have rights.
-    """
+    """All servers, hooks and plugins that files declare, and which of them a session uses."""
 
     listed_servers: tuple[ListedServer, ...] = ()
     listed_hooks: tuple[ListedHook, ...] = ()
@@ -146,10 +140,6 @@ class UsablePrograms(Struct, frozen=True):
         """Add the rights of the folder's slash commands and skills.
 
         Each file is judged on its own: editing one command does not stop the folder's hooks.
-
-        Arguments:
-            home: mudroom's state folder, with the list of trusted programs.
-            trusts_all: trust them without the list.
         """
         rights = tuple(prompts)
         trusted = load_trusted_programs(home) if rights and not trusts_all else {}
@@ -170,11 +160,7 @@ class UsablePrograms(Struct, frozen=True):
         return tuple(program for program in programs if program.place)
 
     def remember_trust(self, home: str) -> None:
-        """Trust the folder's present programs in later sessions, too.
-
-        Arguments:
-            home: mudroom's state folder.
-        """
+        """Trust the folder's present programs in later sessions, too."""
         for place, digests in _group_by_place(self.programs_of_folder).items():
             trust_programs(home, place, digests)
 
@@ -268,7 +254,6 @@ def _select_running(hooks: Iterable[HookSpec]) -> list[HookSpec]:
 
 
 def _group_by_place(programs: Iterable[Program]) -> dict[str, set[str]]:
-    """Collect the digests of programs that need trust, by their folder."""
     digests: dict[str, set[str]] = {}
     for program in programs:
         if program.place:

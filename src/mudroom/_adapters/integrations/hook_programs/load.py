@@ -32,7 +32,6 @@ class LoadedHooks(NamedTuple):
     places_off: frozenset[str] = frozenset()
 
     def are_off(self, place: str) -> bool:
-        """Return whether the hooks of a folder are turned off."""
         return bool({"", place} & self.places_off)
 
 
@@ -48,9 +47,7 @@ class HookFile(Struct, frozen=True):
 def load_hooks(folder: str, *, user_home: str) -> LoadedHooks:
     """Load the hooks from the user's files and those of a folder, without running any.
 
-    Arguments:
-        folder: the session's folder; its parents up to the root of the repository are read as well.
-        user_home: the user's home folder, "" for none.
+    The folder's parents up to the root of the repository are read as well.
     """
     findings: list[Finding] = []
     hooks: list[HookSpec] = []
@@ -76,7 +73,6 @@ def load_hooks(folder: str, *, user_home: str) -> LoadedHooks:
 
 
 def _list_files(places: list[str], user_home: str) -> Iterator[list[HookFile]]:
-    """Yield the user's files, then those of each folder."""
     home = os.path.realpath(user_home) if user_home else ""
     if home:
         yield [
@@ -124,7 +120,6 @@ def _read_table(file: HookFile, findings: list[Finding]) -> dict[str, Any]:
 def read_hooks(
     file: HookFile, table: dict[str, Any], findings: list[Finding]
 ) -> Iterator[HookSpec]:
-    """Yield the hooks in a file, given its content as a table."""
     events = table.get("hooks")
     if not events:
         return

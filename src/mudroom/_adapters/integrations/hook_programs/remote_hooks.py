@@ -84,10 +84,6 @@ async def call_hook_tool(
     """Call the tool of a hook; return its outcome, and how it ended for the log.
 
     The text of the result is treated like the output of a program.
-
-    Arguments:
-        fields: the input of the hook.
-        call: None if no session is open.
     """
     if call is None:
         return _fail("its MCP server is used in a session only")

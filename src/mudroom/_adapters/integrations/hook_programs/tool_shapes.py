@@ -37,8 +37,7 @@ def from_hook_input(
 ) -> dict[str, Any]:
     """Translate a hook's arguments into our own terms, keeping an unchanged path as it was.
 
-    Arguments:
-        sent: the call as the hook saw it.
+    The hook saw the call as `sent`.
     """
     arguments = to_own_arguments(call.name, changed)
     path = get_path_argument(call.name)
@@ -48,7 +47,6 @@ def from_hook_input(
 
 
 def to_hook_response(sent: ToolInput, result: ToolResult) -> dict[str, Any]:
-    """Translate a call's result into the terms of hooks."""
     arguments = sent.arguments
     text = result.text
     match sent.name:
@@ -87,7 +85,6 @@ def to_hook_response(sent: ToolInput, result: ToolResult) -> dict[str, Any]:
 
 
 def read_hook_response(output: object) -> str:
-    """Read the text of a response with which a hook replaces the tool's."""
     if isinstance(output, str):
         return output
     if isinstance(output, dict):

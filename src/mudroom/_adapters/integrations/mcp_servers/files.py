@@ -29,17 +29,12 @@ _ONLY_SERVERS = (".mcp.json", "/mcp.json")
 
 
 class ServerEntry(Struct, frozen=True):
-    """A server as written in a file.
-
-    Arguments:
-        format: the program whose format the file has.
-        place, agent: see ServerSpec.
-    """
+    """A server as written in a file; for `place` and `agent` see ServerSpec."""
 
     name: str
     entry: Any
     path: str
-    format: str
+    format: str  # the program whose format the file has
     scope: Scope
     place: str = ""
     agent: str = ""
@@ -48,11 +43,9 @@ class ServerEntry(Struct, frozen=True):
 def list_entries(
     places: list[str], user_home: str, own_file: str, findings: list[Finding]
 ) -> Iterator[ServerEntry]:
-    """Yield the servers in all files, highest precedence first.
+    """Yield the servers in all files, highest precedence first; mudroom's own is like `.mcp.json`.
 
-    Arguments:
-        places: folders of the project, nearest first.
-        own_file: mudroom's own file, in the format of `.mcp.json`; "" for none.
+    The folders of the project come nearest first.
     """
     user_files = [(os.path.join(user_home, name), form) for name, form in USER_SERVERS if user_home]
     state_path = os.path.join(user_home, CLAUDE_STATE) if user_home else ""
@@ -78,9 +71,8 @@ def _list_project_entries(
 ) -> Iterator[ServerEntry]:
     """Yield the servers in the files of one folder.
 
-    Arguments:
-        taken: paths of the user's own files, which are read elsewhere.
-        disabled: servers of `.mcp.json` that are turned off, with the file that says so.
+    The user's own files (`taken`) are read elsewhere. Servers of `.mcp.json` that are turned off
+    come with the file that says so.
     """
     for name, form in PROJECT_SERVERS:
         path = os.path.join(place, name)
@@ -146,7 +138,6 @@ class _ClaudeState(Struct, rename={"mcp_servers": "mcpServers"}):
     def read_project(
         self, places: list[str], path: str, findings: list[Finding]
     ) -> Iterator[tuple[str, Any]]:
-        """Yield the servers the user added for this project only."""
         for place in places:
             project = self.get_project(place)
             off = _as_names(project.get("disabledMcpServers"))
@@ -294,7 +285,6 @@ def read_codex(reader: EntryReader) -> Fields:
 
 
 def read_codex_variables(reader: EntryReader, fields: Fields, environ: Mapping[str, str]) -> None:
-    """Add the variables and headers a Codex server takes from the environment."""
     reader.skip("env_vars")
     forwarded: object = reader.entry.get("env_vars")
     for item in cast("list[object]", forwarded) if isinstance(forwarded, list) else []:

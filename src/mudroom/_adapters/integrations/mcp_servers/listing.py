@@ -18,16 +18,11 @@ from .spec import ServerSpec
 
 
 class ListedTool(Struct, frozen=True):
-    """A tool of a server.
-
-    Arguments:
-        parameters: JSON Schema of the arguments, as sent by the server.
-        is_read_only, is_idempotent: the server's own claims, which count only if it is trusted.
-    """
+    """A tool of a server, whose claims about it count only if the server is trusted."""
 
     name: str
     description: str
-    parameters: dict[str, Any]
+    parameters: dict[str, Any]  # JSON Schema, as sent by the server
     is_read_only: bool = False
     is_idempotent: bool = False
 
@@ -50,32 +45,20 @@ class ListedResource(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True):
-    """Everything a server offers: tools, instructions, prompts and resources.
-
-    Arguments:
-        server: name and version of the program, "" if it does not say.
-        protocol: revision of the protocol in use.
-        fault: why tools are left out, or "".
-        fresh_seconds: how long the list of tools is valid; None if the server does not say.
-    """
+    """Everything a server offers."""
 
     tools: tuple[ListedTool, ...] = ()
     instructions: str = ""
-    server: str = ""
-    protocol: str = ""
-    fault: str = ""
+    server: str = ""  # name and version of the program
+    protocol: str = ""  # revision in use
+    fault: str = ""  # why tools are left out
     prompts: tuple[ListedPrompt, ...] = ()
     resources: tuple[ListedResource, ...] = ()
-    fresh_seconds: float | None = None
+    fresh_seconds: float | None = None  # how long `tools` is valid; None if the server does not say
 
 
 class Content(Struct, frozen=True):
-    """One part of a call's result.
-
-    Arguments:
-        text: text for the model, "" for bytes.
-        data: bytes of an image, audio, or embedded file.
-    """
+    """One part of a call's result: a text for the model, or bytes."""
 
     text: str = ""
     media_type: str = ""
@@ -83,8 +66,6 @@ class Content(Struct, frozen=True):
 
 
 class ServerResult(Struct, frozen=True):
-    """The result of a call as the server sent it."""
-
     content: tuple[Content, ...] = ()
     structured: Any = None
     is_error: bool = False
@@ -98,7 +79,6 @@ RunCall = Callable[[ToolContext, ListedTool, dict[str, Any]], Awaitable[ToolResu
 
 
 def select_listed(spec: ServerSpec, tools: Iterable[ListedTool]) -> list[ListedTool]:
-    """Select the tools of a server that its configuration does not exclude."""
     return [
         tool
         for tool in tools
@@ -112,9 +92,7 @@ def make_tool(
     """Make a mudroom tool of a server's tool.
 
     Annotations count only if the user trusts the server; otherwise any tool may have any effect.
-
-    Arguments:
-        is_changed: true if the server has changed the tool and no user has seen the change.
+    A tool is changed (`is_changed`) if no user has seen what the server changed in it.
     """
     name = make_server_tool_name(spec.name, listed.name)
 

@@ -40,16 +40,9 @@ def load_servers(
 ) -> LoadedServers:
     """Load the servers from the user's files and those of a folder, without starting any.
 
-    The order is: local, project (nearest folder first), user, agents. `usable_programs` then
-        selects
-    the trusted ones, and one for each name.
-
-    Arguments:
-        folder: the session's folder; its parents up to the root of the repository are read as well.
-        user_home: the user's home folder, "" for none.
-        environ: values for the variables in the files.
-        own_file: the user's mudroom file, in the format of `.mcp.json`.
-        agent_servers: servers declared in agent files.
+    The folder's parents up to the root of the repository are read as well. The order is: local,
+    project (nearest folder first), user, agents. `usable_programs` then selects the trusted ones,
+    and one for each name.
     """
     findings: list[Finding] = []
     places = list_places(folder)
@@ -69,13 +62,7 @@ def load_servers(
 def parse_servers(
     entries: Mapping[str, Any], *, origin: str, folder: str, environ: Mapping[str, str]
 ) -> LoadedServers:
-    """Parse the servers of an option in the format of `.mcp.json`: name -> entry.
-
-    Arguments:
-        origin: name of the option.
-        folder: the session's folder.
-        environ: values for the variables in the entries.
-    """
+    """Parse the servers of an option (`origin`) in the format of `.mcp.json`: name -> entry."""
     findings: list[Finding] = []
     expander = Expander(environ, folder, environ.get("HOME", ""), folder)
     parsed = [
@@ -148,7 +135,6 @@ def _drop_claims(source: ServerEntry, fields: Fields, reader: EntryReader) -> No
 
 
 def _check(source: ServerEntry, fields: Fields, expander: Expander, reader: EntryReader) -> None:
-    """Report what a server lacks."""
     if not reader.is_usable:
         return
     if not source.name.strip():
@@ -174,7 +160,6 @@ def _check(source: ServerEntry, fields: Fields, expander: Expander, reader: Entr
 
 
 def _read_env_file(path: str, reader: EntryReader) -> dict[str, str]:
-    """Read variables from lines such as `NAME=value`."""
     try:
         text = read_regular_file(path).decode("utf-8-sig")
     except (OSError, ValueError) as error:
@@ -202,25 +187,16 @@ _OPENCODE = compile_later(rf"\{{(env|file):([^}}]++)(?:\}}|{_OPEN})")
 
 
 class Expander(Struct):
-    """Replaces variables in the texts of one server.
-
-    Arguments:
-        place: folder of the project, for `${workspaceFolder}`.
-        user_home: the user's home folder.
-        base: folder of the file.
-        unset: collects variables without a value, which stay in the text.
-        inputs: collects inputs that an editor would ask for.
-    """
+    """Replaces variables in the texts of one server."""
 
     environ: Mapping[str, str]
-    place: str
+    place: str  # folder of the project
     user_home: str
-    base: str
-    unset: list[str] = []
-    inputs: list[str] = []
+    base: str  # folder of the file
+    unset: list[str] = []  # variables without a value, which stay in the text
+    inputs: list[str] = []  # what an editor would ask for
 
     def expand(self, program: str, text: str) -> str:
-        """Replace the variables in a text, as a program writes them."""
         if program not in EXPANSIONS:
             return text
         pattern, replace = EXPANSIONS[program]
@@ -290,7 +266,6 @@ EXPANSIONS: dict[str, tuple[re.Pattern[str], Callable[[Expander, re.Match[str]],
 
 
 def expand_all(value: object, expand: Callable[[str], str]) -> object:
-    """Replace the variables in a text, or in all texts of a tuple or table."""
     if isinstance(value, str):
         return expand(value)
     if isinstance(value, tuple):

@@ -88,11 +88,9 @@ class _Storage:
         self.file.store(replace(stored, lacks_rights=True, needed_scope=needed))
 
     def forget_lacking_rights(self) -> None:
-        """Forget the missing rights, since a login has asked for them."""
         self.file.store(replace(self.load(), lacks_rights=False, needed_scope=""))
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return the configured client, else the registered one."""
         settings = self._spec.oauth
         if client_id := settings.get("client_id"):
             secret = settings.get("client_secret")
@@ -117,10 +115,7 @@ class _Storage:
 class LoginProvider(OAuthClientProvider):
     """The package's OAuth plus what it lacks: expiry across sessions, and one refresh for all.
 
-    Arguments:
-        file: the server's login.
-        redirect: the address the browser returns to.
-        show_address, wait_for_code: ask the user to log in; None raises LoginNeeded.
+    The browser returns to `redirect`. Without `show_address`, a login raises LoginNeeded.
     """
 
     def __init__(
@@ -295,7 +290,6 @@ def find_lacking_scope(response: httpx2.Response) -> str | None:
 
 
 def make_rights_error(spec: ServerSpec, scope: str) -> LoginNeeded:
-    """Make the error for a call that needs more rights than the login has."""
     rights = f": {scope}" if scope else ""
     return LoginNeeded(
         f"server {spec.name} wants a login with more rights{rights}",
@@ -305,11 +299,7 @@ def make_rights_error(spec: ServerSpec, scope: str) -> LoginNeeded:
 
 
 def make_login_remedy(server: str, scope: str | None) -> str:
-    """Word the command that logs in, and what helps if the server did not name the scope.
-
-    Arguments:
-        scope: the scope a call lacked, "" if the server did not name it, None if it lacked none.
-    """
+    """Word the command that logs in, and what helps if the server did not name the scope ("")."""
     remedy = f"Run: mudroom mcp login {server}"
     if scope != "":
         return remedy
@@ -321,9 +311,6 @@ def put_scope_first(challenge: str, scope: str) -> str:
 
     The package reads the first `scope=` in the header, even one inside a quoted text, so the header
     itself can stay unchanged.
-
-    Arguments:
-        challenge: the server's header, "" if it sent none.
     """
     first = f'Bearer scope="{scope}"'
     return f"{first}, {challenge}" if challenge else first
@@ -338,8 +325,7 @@ def choose_secret_method(
 ) -> Literal["client_secret_basic", "client_secret_post"]:
     """Choose how a configured client sends its secret: in a header, if that is allowed.
 
-    Arguments:
-        metadata: metadata of the login server (RFC 8414), None if unknown.
+    The metadata are those of the login server (RFC 8414).
     """
     allowed: list[str] = (metadata or {}).get("token_endpoint_auth_methods_supported") or []
     is_body_only = "client_secret_post" in allowed and "client_secret_basic" not in allowed

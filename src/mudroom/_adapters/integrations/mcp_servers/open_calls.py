@@ -53,7 +53,6 @@ class OpenCall:
                 self.extend()
 
     def describe_timeout(self) -> str:
-        """Say which limit was reached."""
         if self._loop.time() >= self._last:
             return f"the call took more than {self._seconds:g} s"
         return f"it sent nothing for {self._idle_seconds:g} s"
@@ -73,8 +72,6 @@ async def decline(form: InputForm) -> ApprovalDecision:
 
 
 class InputReply(Struct, frozen=True):
-    """The answer to a server's question."""
-
     action: Literal["accept", "decline", "cancel"]
     values: dict[str, Any] | None = None
 
@@ -84,9 +81,6 @@ class Questions:
 
     A modern server asks within its answer to a call. An older one sends a separate request, which
     does not say which call it is for, and is attributed to the latest open call.
-
-    Arguments:
-        server: name of the server.
     """
 
     def __init__(self, server: str) -> None:
@@ -94,11 +88,7 @@ class Questions:
         self._open: list[OpenQuestions] = []
 
     def begin(self, ask: AskUser, pause: Callable[[bool], object]) -> OpenQuestions:
-        """Start accepting questions for a call.
-
-        Arguments:
-            pause: True stops the time limits of the call, False resumes them.
-        """
+        """Start accepting questions for a call, whose time limits `pause` stops and resumes."""
         call = OpenQuestions(self, ask, pause)
         self._open.append(call)
         call.token = _CALL.set(call)

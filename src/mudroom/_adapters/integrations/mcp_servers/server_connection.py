@@ -50,24 +50,16 @@ Send = Callable[["package_client.Client", Callable[[str], object]], Awaitable[T]
 
 
 class PastStarts:
-    """What is known from earlier starts of a server.
-
-    Attributes:
-        times: times of the last starts.
-        reported: the last reason that was logged.
-        protocol: revision of the last connection, "" if unknown.
-        is_era_wrong: true if the server refused that revision.
-    """
+    """What is known from earlier starts of a server."""
 
     def __init__(self, protocol: str, *, logs_failures: bool) -> None:
         self.times: deque[float] = deque(maxlen=MAX_STARTS)
-        self.reported = ""
+        self.reported = ""  # the last reason that was logged
         self._logs_failures = logs_failures
-        self.protocol = protocol
-        self.is_era_wrong = False
+        self.protocol = protocol  # revision of the last connection, "" if unknown
+        self.is_era_wrong = False  # the server refused that revision
 
     def report(self, server: str, reason: str) -> None:
-        """Log a new reason why the server cannot be used."""
         if self._logs_failures and reason != self.reported:
             self.reported = reason
             log.warning("server %s cannot be used: %s", server, reason)
@@ -80,18 +72,10 @@ class Connection:
     its own. A server that ended starts again with the next call, but not too often.
 
     Arguments:
-        folder: working directory of the process, and the workspace.
-        environ: variables of the session.
-        on_listing: called with the tools whenever the server listed them.
-        logins: folder of the stored logins of HTTP servers.
+        on_listing: called whenever the server listed its tools.
         protocol: revision that an earlier session used, "" if it is not known.
         logs_failures: log why the server cannot be used; False if the caller shows it.
-        redact: replaces secrets in errors and in the error output of the process.
-        note_headers: called with the headers of the requests before the first one is sent.
-
-    Attributes:
-        state: of the connection. reason: why it failed.
-        starts: number of starts so far.
+        folder, environ, logins, redact, note_headers: see ServerPlace.
     """
 
     def __init__(
@@ -125,7 +109,6 @@ class Connection:
 
     @property
     def pid(self) -> int | None:
-        """Id of the process, None if there is none."""
         link = self._link
         return link.process.pid if link and link.process and link.is_open else None
 
@@ -137,12 +120,10 @@ class Connection:
 
     @property
     def last_lines(self) -> str:
-        """Last lines of the error output of the process."""
         link = self._link
         return link.process.get_last_lines() if link and link.process else ""
 
     async def open(self) -> None:
-        """Start the server if it does not run, and wait until it is ready. Raises ServerError."""
         await self._get_link()
 
     async def call(
@@ -165,13 +146,11 @@ class Connection:
         )
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> list[Content]:
-        """Return the messages of a prompt. Raises ServerError."""
         return await self._request(
             lambda client, _: _get_package().get_prompt(client, name, arguments), may_repeat=True
         )
 
     async def read_resource(self, uri: str) -> list[Content]:
-        """Return the parts of a resource. Raises ServerError."""
         return await self._request(
             lambda client, _: _get_package().read_resource(client, uri), may_repeat=True
         )
@@ -184,10 +163,7 @@ class Connection:
         *,
         may_repeat: bool,
     ) -> T:
-        """Send a request; once more if the connection ended and that is safe.
-
-        Raises ServerError.
-        """
+        """Send a request; once more if the connection ended and that is safe."""
         try:
             return await self._request_once(send, on_progress, ask)
         except ConnectionLost as error:
@@ -358,7 +334,6 @@ class Connection:
             call.extend()
 
     def _refresh_soon(self) -> asyncio.Task[None]:
-        """List the tools again, in the background."""
         task = asyncio.create_task(self._refresh())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -395,7 +370,6 @@ class Connection:
         await self._get_link()
 
     async def close(self) -> None:
-        """End the server. The connection cannot be used again."""
         self._is_closed = True
         for task in self._tasks:
             task.cancel()
@@ -430,7 +404,7 @@ async def load_package() -> None:
 
 
 def _get_package():
-    """Return the client of the package. Call this after a connection was opened."""
+    # For use after a connection was opened: before, the import would take about a second.
     from . import package_client
 
     return package_client
@@ -494,21 +468,13 @@ class ServerError(MudroomError):
 
 
 class ConnectionLost(ServerError):
-    """The connection ended while a call was open.
+    """The connection ended while a call was open."""
 
-    Attributes:
-        was_refused: whether the server refused the call unseen, so that it may be sent again.
-    """
-
-    was_refused = False
+    was_refused = False  # the server refused the call unseen, so that it may be sent again
 
 
 class Link:
-    """One open connection: its task, and the client once it is ready.
-
-    Arguments:
-        redact: replaces secrets in errors, and in the reason of a short list.
-    """
+    """One open connection: its task, and the client once it is ready."""
 
     def __init__(self, redact: Redact) -> None:
         self.client: Future[Client] = asyncio.get_running_loop().create_future()
@@ -550,9 +516,7 @@ class Link:
     def expect_listing(self, listing: Task[None], seconds: float) -> None:
         """Note that the server lists its tools again. If that fails, the old list stays valid.
 
-        Arguments:
-            listing: ends after `note_listing`, or without it if it failed.
-            seconds: time after which its callers stop waiting.
+        Its callers wait up to so many seconds.
         """
         now = asyncio.get_running_loop().time()
         self._listing = listing
@@ -567,7 +531,6 @@ class Link:
 
     @contextmanager
     def use(self) -> Generator[None]:
-        """Keep it open during a call."""
         self._open_calls += 1
         try:
             yield
@@ -585,7 +548,7 @@ class Link:
             self.stop.set()
 
     async def describe_end(self, error: Exception) -> str:
-        """Return why the connection ended. `error`: of the request that noticed it."""
+        """Return why the connection ended; the error is that of the request that noticed it."""
         from . import package_client
 
         if self.transport and self.transport.fault:
@@ -599,9 +562,6 @@ class Link:
 
         Over HTTP each call has a stream of its own, so the connection ends after the other open
         calls. A server that has forgotten the session carried out nothing.
-
-        Arguments:
-            name: of the server. error: of the call.
         """
         from . import package_client
 

@@ -45,9 +45,6 @@ class ServerProcess:
 
     It leads its own process group. A keeper, a small shell, kills the group if this process is
     killed and cannot do it itself.
-
-    Arguments:
-        redact: replaces secrets in the error output.
     """
 
     def __init__(
@@ -67,7 +64,6 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """The id of the process."""
         return self._process.pid
 
     async def _read_stderr(self, stream: asyncio.StreamReader) -> None:
@@ -76,7 +72,6 @@ class ServerProcess:
             del self.stderr[:-_MAX_STDERR]
 
     def get_last_lines(self) -> str:
-        """Return the last lines of the error output, without secrets."""
         if not self.stderr:
             return ""
         # Redacted before it is cut, because the cut could go through a secret.
@@ -84,7 +79,6 @@ class ServerProcess:
         return "\n".join(text[-_TAIL_CHARACTERS:].strip().splitlines()[-_TAIL_LINES:])
 
     async def describe_end(self) -> str:
-        """Describe how the process ended, with its last error output."""
         await self._wait(0.5)
         code = self._process.returncode
         if code is None:

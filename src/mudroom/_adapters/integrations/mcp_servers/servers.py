@@ -44,8 +44,6 @@ log = logging.getLogger("mudroom")
 
 
 class _Server:
-    """A server: its connection, and what it listed last."""
-
     def __init__(self, spec: ServerSpec, connection: Connection, cached: CachedListing | None):
         self.spec = spec
         self.pattern = make_server_pattern(spec.name)
@@ -85,16 +83,10 @@ class McpServers:
     declared by an agent run once for each run of that agent.
 
     Arguments:
-        specs: the servers; those with an agent are for its runs only.
-        folder: the workspace.
-        environ: variables of the session.
-        cache_folder: folder for what the servers listed.
+        cache_folder: for what the servers listed.
         is_allowed: decides whether the session may have a tool of this name.
         make_redact: makes the function that removes a server's secrets from its errors and output.
         logs_failures: log why a server, or a tool of it, is not used; False if the caller shows it.
-
-    Attributes:
-        tools: the tools known so far, by name.
     """
 
     def __init__(
@@ -193,7 +185,6 @@ class McpServers:
         await asyncio.gather(*(each.connection.open() for each in servers), return_exceptions=True)
 
     def _list_unknown(self, patterns: Sequence[str]) -> list[str]:
-        """List the exact names that their server does not have, a line for each."""
         return [
             f"server {server.spec.name} has no tool {name}"
             for name in patterns
@@ -363,10 +354,7 @@ def _overlaps(pattern: str, server: str) -> bool:
 
 @contextmanager
 def _use_span(traceparent: str) -> Generator[None]:
-    """Make a span OpenTelemetry's current one, which the package `mcp` passes on.
-
-    "" changes nothing.
-    """
+    """Make a span OpenTelemetry's current one, which the package `mcp` passes on."""
     if not traceparent:
         yield
         return
@@ -385,12 +373,7 @@ LINE_SECONDS = 0.25
 
 
 class LineLimit:
-    """Limits how often a call shows a progress line; lines that come too soon are dropped.
-
-    Arguments:
-        show_line: shows a line.
-        now: returns seconds that only grow; default: the event loop's time.
-    """
+    """Limits how often a call shows a progress line; lines that come too soon are dropped."""
 
     def __init__(
         self, show_line: Callable[[str], object], now: Callable[[], float] | None = None
@@ -400,7 +383,6 @@ class LineLimit:
         self._next = 0.0
 
     def show(self, line: str) -> None:
-        """Show a line, unless the last one is too recent."""
         now = self._now()
         if now >= self._next:
             self._next = now + LINE_SECONDS
@@ -408,19 +390,12 @@ class LineLimit:
 
 
 class OwnServers:
-    """Servers declared by agents, started separately for each run.
-
-    Arguments:
-        specs: configurations that name an agent.
-        make: makes servers from configurations.
-
-    Attributes:
-        of_root: servers of root runs, by agent, which stay open for the next prompt.
-    """
+    """Servers declared by agents, started separately for each run."""
 
     def __init__(
         self, specs: Sequence[ServerSpec], make: Callable[[Sequence[ServerSpec]], SessionServers]
     ) -> None:
+        # Those of root runs, by agent, which stay open for the next prompt.
         self.of_root: dict[str, SessionServers] = {}
         self._make = make
         self._specs: dict[str, list[ServerSpec]] = {}
@@ -520,14 +495,12 @@ class ListingCache:
         self._folder = Path(folder)
 
     def load(self, spec: ServerSpec) -> CachedListing | None:
-        """Load what a server listed last, None if unknown."""
         try:
             return get_decoder(CachedListing).decode(self._locate(spec).read_bytes())
         except (OSError, msgspec.MsgspecError):
             return None
 
     def store(self, spec: ServerSpec, cached: CachedListing) -> None:
-        """Store a listing, unless the cache cannot be written."""
         try:
             replace_private_file(self._locate(spec), msgspec.json.encode(cached))
         except OSError:

@@ -35,8 +35,6 @@ _LAST_MEMBERS = re.compile(rb"((?:," + _MEMBER + rb")+)\}\s*$")
 
 
 class LongLine(NamedTuple):
-    """Beginning and end of a line that is too long."""
-
     head: bytes
     tail: bytes
 
@@ -113,11 +111,7 @@ _BROKEN = f"its answer is no valid message of JSON-RPC; {_MAY_HAVE_ACTED}"
 
 
 class _PipeWriter:
-    """Write stream of the package that writes to the input of a process.
-
-    Arguments:
-        note_sent: called with each message before it is sent.
-    """
+    """Write stream of the package that writes to the input of a process."""
 
     def __init__(
         self, stdin: asyncio.StreamWriter, note_sent: Callable[[SessionMessage], object]
@@ -150,17 +144,9 @@ class _PipeWriter:
 
 
 class StdioTransport:
-    """Messages of one server process.
+    """Messages of one server process."""
 
-    Arguments:
-        on_end: called when the server sends nothing more.
-
-    Attributes:
-        fault: "", as the output is read to its end.
-        has_lost_session: False, as only HTTP has sessions. needs_login: the same for logins.
-        ignored_lines: the last lines that are no messages.
-    """
-
+    # The output is read to its end, and only HTTP has sessions and logins.
     fault = ""
     has_lost_session = False
     needs_login = False

@@ -21,27 +21,17 @@ LOGINS = "logins"
 
 
 class StoredLogin(Struct, frozen=True):
-    """The login of one server, with the values of its authorization server.
-
-    Arguments:
-        issuer: address of the authorization server.
-        tokens: access token and refresh token; None after a failed login.
-        expires_at: seconds since 1970; None if the access token does not expire.
-        client: the registered client.
-        metadata, resource: what the authorization server and the MCP server publish.
-        lacks_rights: true if a call has lacked rights since the last login.
-        needed_scope: those rights as far as the server named them, separated by spaces.
-    """
+    """The login of one server, with the values of its authorization server."""
 
     url: str
-    issuer: str = ""
-    tokens: dict[str, Any] | None = None
-    expires_at: float | None = None
-    client: dict[str, Any] | None = None
-    metadata: dict[str, Any] | None = None
-    resource: dict[str, Any] | None = None
-    lacks_rights: bool = False
-    needed_scope: str = ""
+    issuer: str = ""  # address of the authorization server
+    tokens: dict[str, Any] | None = None  # None after a failed login
+    expires_at: float | None = None  # seconds since 1970; None if the access token does not expire
+    client: dict[str, Any] | None = None  # as registered
+    metadata: dict[str, Any] | None = None  # what the authorization server publishes
+    resource: dict[str, Any] | None = None  # what the MCP server publishes
+    lacks_rights: bool = False  # a call has lacked rights since the last login
+    needed_scope: str = ""  # those that the server named, separated by spaces
 
     def list_secrets(self) -> dict[str, str]:
         """Return its tokens and the client's secret, under names that mark them as secret."""
@@ -54,13 +44,6 @@ class StoredLogin(Struct, frozen=True):
 
 
 class LoginFile:
-    """The file with the login of one server.
-
-    Arguments:
-        folder: folder of all logins.
-        url: the server's URL.
-    """
-
     def __init__(self, folder: str, url: str) -> None:
         digest = hashlib.sha256(url.encode()).hexdigest()[:32]
         self._path = Path(folder, f"{digest}.json")

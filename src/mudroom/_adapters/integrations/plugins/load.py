@@ -21,19 +21,13 @@ SETTINGS = (".claude/settings.local.json", ".claude/settings.json")
 
 
 class PluginSetting(Struct, frozen=True):
-    """A plugin that a settings file turns on.
+    """A plugin that a settings file turns on."""
 
-    Arguments:
-        id: `NAME@MARKETPLACE`. origin: the file's path. place: see Plugin.
-        options: values that the user set for it.
-        market: source of the marketplace as the same file has it, {} if it has none.
-    """
-
-    id: str
-    origin: str
-    place: str
-    options: Mapping[str, Any]
-    market: Mapping[str, Any]
+    id: str  # NAME@MARKETPLACE
+    origin: str  # the file's path
+    place: str  # as in Plugin
+    options: Mapping[str, Any]  # the user's values
+    market: Mapping[str, Any]  # source of the marketplace as the same file has it
 
 
 class _Settings(Struct, rename="camel"):
@@ -44,14 +38,10 @@ class _Settings(Struct, rename="camel"):
 
 
 class PluginSettings(Struct, frozen=True):
-    """What settings say about plugins and commands.
-
-    Arguments:
-        forbids_commands: path of the file that forbids shell commands in skills and command files,
-            "" for none.
-    """
+    """What settings say about plugins and commands."""
 
     enabled: tuple[PluginSetting, ...] = ()
+    # Path of the file that forbids shell commands in skills and command files.
     forbids_commands: str = ""
 
 
@@ -61,10 +51,8 @@ def load_plugin_settings(
     """Load what the settings files of the user and of a folder say about plugins.
 
     Only the user's file turns off a plugin that the user turned on, so that a repository cannot
-    remove a hook that guards the user. Only that file has values of options.
-
-    Arguments:
-        places: folders of the project, nearest first. user_home: "" for none.
+    remove a hook that guards the user. Only that file has values of options. The folders of the
+    project come nearest first.
     """
     home = os.path.realpath(user_home) if user_home else ""
     files = [(os.path.join(home, name), "") for name in SETTINGS if home]
@@ -114,8 +102,6 @@ _VARIABLE = compile_later(r"\$\{(CLAUDE_PLUGIN_(?:ROOT|DATA)|user_config\.(\w+))
 
 
 class LoadedPlugins(NamedTuple):
-    """The plugins that settings and flags name, with remarks."""
-
     listed: list[ListedPlugin]
     findings: list[Finding]
 
@@ -129,11 +115,8 @@ def load_plugins(
 ) -> LoadedPlugins:
     """Load the plugins of a folder and of the user, without starting or reading their parts.
 
-    Arguments:
-        folder: the session's; its parents up to the root of the repository are read, too.
-        user_home: the user's home folder, "" for none.
-        plugin_dirs: folders of further plugins, which need no trust.
-        data_home: folder for the data of plugins, "" for none.
+    The folder's parents up to the root of the repository are read, too. The plugins of
+    `plugin_dirs` need no trust.
     """
     findings: list[Finding] = []
     settings = load_plugin_settings(list_places(folder), user_home, findings)
@@ -210,8 +193,6 @@ def fill_variables(plugin: Plugin, value: T) -> T:
 
 
 def fill_text(variables: Mapping[str, str], text: str) -> str:
-    """Fill in `${CLAUDE_PLUGIN_ROOT}` and similar names."""
-
     def fill(match: re.Match[str]) -> str:
         name = f"CLAUDE_PLUGIN_OPTION_{match[2]}" if match[2] else match[1]
         return variables.get(name, match[0])
@@ -236,14 +217,8 @@ MARKET_FILE = ".claude-plugin/marketplace.json"
 
 
 class FoundPlugin(Struct, frozen=True):
-    """The folder of a plugin.
-
-    Arguments:
-        entry: what the marketplace says about the plugin, {} if it says nothing.
-    """
-
     folder: str
-    entry: Mapping[str, Any] = {}
+    entry: Mapping[str, Any] = {}  # what the marketplace says about the plugin
 
 
 def find_plugin(
@@ -405,9 +380,7 @@ class _Reader(Struct):
     def list_paths(self, field: str, default: str, *, adds: bool = False) -> tuple[str, ...]:
         """List the real paths of one kind of parts.
 
-        Arguments:
-            default: folder for a manifest that does not name one.
-            adds: whether the manifest adds to this folder, and does not replace it.
+        What the manifest names replaces the default folder, or adds to it.
         """
         declared = self.manifest.get(field)
         paths: list[str] = []
@@ -448,10 +421,7 @@ def read_plugin(
 ) -> Plugin | None:
     """Read the plugin in a folder; None, and a finding, if it has no usable name.
 
-    Arguments:
-        plugin_id, origin, place: see Plugin.
-        entry: what a marketplace says about it; the folder's own manifest has precedence.
-        options: the user's values for `userConfig`.
+    The folder's own manifest has precedence over the entry, which a marketplace has about it.
     """
     root = os.path.realpath(folder)
     path = os.path.join(root, MANIFEST)

@@ -42,11 +42,7 @@ def _read_hooks(plugin: Plugin, findings: list[Finding]) -> Iterator[HookSpec]:
 def list_plugin_servers(
     plugins: Iterable[Plugin], environ: Mapping[str, str], findings: list[Finding]
 ) -> list[ServerSpec]:
-    """List the MCP servers of plugins, which are named `plugin:PLUGIN:SERVER`.
-
-    Arguments:
-        environ: values of the variables in the tables.
-    """
+    """List the MCP servers of plugins, which are named `plugin:PLUGIN:SERVER`."""
     servers: list[ServerSpec] = []
     for plugin in plugins:
         for table in plugin.servers:

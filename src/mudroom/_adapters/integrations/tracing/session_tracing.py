@@ -36,11 +36,7 @@ _OPEN_SECONDS = 10.0
 class SessionTracing:
     """Watches the events of a session, and writes the spans they end.
 
-    Arguments:
-        ids: of the spans of the session.
-        spans: fold of the events into spans.
-        open_writer: opens the place for the spans. It gets a function that takes the reason why
-            spans cannot be delivered.
+    `open_writer` gets a function that takes the reason why spans cannot be delivered.
     """
 
     def __init__(
@@ -71,7 +67,6 @@ class SessionTracing:
         self._write(early)
 
     def observe(self, event: AnyEvent) -> None:
-        """Add an event of the running session."""
         if spans := self._spans.apply(event):
             self._write(spans)
 
@@ -126,12 +121,8 @@ def open_session_tracing(
 ) -> SessionTracing | None:
     """Prepare the traces of a session; None if variables turn them off.
 
-    Arguments:
-        environ: variables of the session. Those of the exporter are the ones of this process.
-        redact: removes secrets from texts.
-        notices: a line is added for each variable that is not used.
-        find_server: returns the host and port of a model string, None if they are not known.
-
+    The variables in `environ` are the session's; those of the exporter are this process's. Adds a
+    notice for each that is not used.
     Raises UsageError if the packages are not installed, or a provider is a wrong one.
     """
     require_packages()
@@ -161,7 +152,6 @@ def _open_otlp(meter_provider: object | None, report: Callable[[str], None]) -> 
 
 
 def require_packages() -> None:
-    """Raise UsageError if the packages of the extra are not installed."""
     if not is_installed():
         raise UsageError(
             "traces need packages that are not installed", remedy=f"Install them: {INSTALL_COMMAND}"

@@ -29,12 +29,10 @@ _WITHOUT_CONTENT = ("", "false", "0", "no_content")
 
 
 def has_address(environ: Mapping[str, str]) -> bool:
-    """Return whether the variables name an address for traces."""
     return bool(environ.get(ENDPOINT) or environ.get(TRACES_ENDPOINT))
 
 
 def is_installed() -> bool:
-    """Return whether the packages of the extra are installed."""
     try:
         return find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter") is not None
     except ModuleNotFoundError:
@@ -76,7 +74,6 @@ def describe_error(error: Exception) -> str:
 
 
 def has_metrics(environ: Mapping[str, str]) -> bool:
-    """Return whether metrics are sent."""
     exporters = environ.get("OTEL_METRICS_EXPORTER", "otlp").strip()
     is_wanted = not exporters or "otlp" in exporters.split(",")
     return is_wanted and bool(environ.get(ENDPOINT) or environ.get(METRICS_ENDPOINT))
@@ -95,8 +92,7 @@ def read_content_switch(environ: Mapping[str, str]) -> tuple[bool, str]:
 def find_address(environ: Mapping[str, str], own: str = TRACES_ENDPOINT) -> str:
     """Return the address of traces without its user, password and query.
 
-    Arguments:
-        own: variable with the whole address of this kind of data.
+    The variable `own` has the whole address of one kind of data.
     """
     path = "v1/metrics" if own == METRICS_ENDPOINT else "v1/traces"
     address = environ.get(own)

@@ -49,7 +49,6 @@ class FixedIds(IdGenerator):
         self._local = threading.local()
 
     def set_ids(self, context: SpanContext) -> None:
-        """Set the ids of this thread's next span."""
         self._local.context = context
 
     def generate_span_id(self) -> int:
@@ -158,8 +157,6 @@ _TOKENS = {"input": "gen_ai.usage.input_tokens", "output": "gen_ai.usage.output_
 
 
 class SpanMetrics:
-    """Recorder of metrics to a MeterProvider."""
-
     def __init__(self, provider: object) -> None:
         """Raise UsageError for a provider that is not one of OpenTelemetry."""
         if not isinstance(provider, AnyMeterProvider):
@@ -197,7 +194,6 @@ class SpanMetrics:
         )
 
     def record(self, span: Span) -> None:
-        """Add a span to the metrics."""
         operation = str(span.attributes["gen_ai.operation.name"])
         keys = _KEYS[operation]
         attributes = {key: span.attributes[key] for key in keys if key in span.attributes}
@@ -245,11 +241,8 @@ class ProviderWriter:
 class OtlpWriter:
     """Writes spans to the OTLP server that the variables of this process name.
 
-    `BatchSpanProcessor` holds them and sends them from its thread.
-
-    Arguments:
-        meter_provider: gets the metrics; None sends them to the server if the variables say so.
-        report: called with the reason when something cannot be delivered, from any thread.
+    `BatchSpanProcessor` holds them and sends them from its thread. Without a meter provider, the
+    metrics go to the server, too, if the variables say so. `report` is called from any thread.
     """
 
     def __init__(self, meter_provider: object | None, report: Callable[[str], None]) -> None:
@@ -350,21 +343,15 @@ def send_spans(spans: Sequence[Span]) -> str:
 
 
 class _Delivery:
-    """What is known of the requests of one exporter.
-
-    Attributes:
-        log: what the packages log during the request that is under way; None between requests.
-        answered_at: time of the last answer, on the monotonic clock.
-        is_stopped: true to send nothing more.
-        report: gets the reason of a failure, and adds the address of the server, without secrets.
-    """
+    """What is known of the requests of one exporter."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
+        # What the packages log during the request that is under way.
         self.log: _ThreadLog | None = None
-        self.answered_at = 0.0
+        self.answered_at = 0.0  # on the monotonic clock
         self.has_failed = False
-        self.is_stopped = False
-        self.report = report
+        self.is_stopped = False  # sends nothing more
+        self.report = report  # adds the address of the server, without secrets
 
     def run(self, export: Callable[[], object]) -> bool:
         """Send a batch, and report why that failed. Return whether it was sent."""
@@ -431,9 +418,6 @@ class _ThreadLog(logging.Filter):
     """Keeps the messages of OpenTelemetry's packages in one thread out of the log.
 
     They may contain addresses and headers with secrets, so only the kind of a failure is kept.
-
-    Attributes:
-        reason: kind of the last failure, "" if there was none.
     """
 
     def __init__(self) -> None:
@@ -460,7 +444,6 @@ class _ThreadLog(logging.Filter):
 
 @contextmanager
 def _divert_log() -> Generator[_ThreadLog]:
-    """Divert what OpenTelemetry's packages log in this thread."""
     log = _ThreadLog()
     names = [name for name in list(logging.root.manager.loggerDict) if _is_noisy(name)]
     loggers = [logging.getLogger(name) for name in names]
