@@ -163,41 +163,32 @@ def classify_exception(
     hints: ProviderHints, url: str, error: Exception, read_timeout: float
 ) -> RequestFailure:
     where = strip_url(url)
-    if isinstance(error, InvalidRequest):
-        invalid = ModelRefused(
-            f"cannot send the request to {where!r}: {error}", remedy=_make_url_remedy(hints)
-        )
-        return RequestFailure(0, invalid)
-    if isinstance(error, UntrustedServer):
-        untrusted = ModelUnavailable(
-            f"no trusted connection to {hints.provider}: {error}",
-            where=where,
-            remedy="If the certificate is your own, set SSL_CERT_FILE to its path.",
-        )
-        return RequestFailure(0, untrusted)
-    if isinstance(error, SilentServer):
-        message = f"{hints.provider} sent no data for {read_timeout:g} s"
-        silent = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
-        return RequestFailure(0, silent, is_retryable=True, allows_few_tries=True)
-    if isinstance(error, TooManyOpenFiles):
-        full = ModelUnavailable(
-            f"cannot open a connection to {hints.provider}: {error}",
-            where=where,
-            remedy="Raise the limit with `ulimit -n`, or run fewer children at once.",
-        )
-        return RequestFailure(0, full, is_retryable=True, allows_few_tries=True)
-    if isinstance(error, CannotConnect):
-        unreachable = ModelUnavailable(
-            f"cannot reach {hints.provider}: {error}",
-            where=where,
-            remedy=f"Check that the server runs and the network is up. {_make_url_remedy(hints)}",
-        )
-        return RequestFailure(0, unreachable, is_retryable=True, allows_few_tries=True)
-    if isinstance(error, MalformedResponse):
-        return build_protocol_failure(hints, url, str(error), is_unreadable=True)
-    message = f"the connection to {hints.provider} was lost: {error}"
-    lost = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
-    return RequestFailure(0, lost, is_retryable=True)
+    remedy = _TRY_LATER
+    match error:
+        case InvalidRequest():
+            message = f"cannot send the request to {where!r}: {error}"
+            return RequestFailure(0, ModelRefused(message, remedy=_make_url_remedy(hints)))
+        case MalformedResponse():
+            return build_protocol_failure(hints, url, str(error), is_unreadable=True)
+        case UntrustedServer():
+            message = f"no trusted connection to {hints.provider}: {error}"
+            remedy = "If the certificate is your own, set SSL_CERT_FILE to its path."
+        case SilentServer():
+            message = f"{hints.provider} sent no data for {read_timeout:g} s"
+        case TooManyOpenFiles():
+            message = f"cannot open a connection to {hints.provider}: {error}"
+            remedy = "Raise the limit with `ulimit -n`, or run fewer children at once."
+        case CannotConnect():
+            message = f"cannot reach {hints.provider}: {error}"
+            remedy = f"Check that the server runs and the network is up. {_make_url_remedy(hints)}"
+        case _:
+            message = f"the connection to {hints.provider} was lost: {error}"
+    return RequestFailure(
+        0,
+        ModelUnavailable(message, where=where, remedy=remedy),
+        is_retryable=not isinstance(error, UntrustedServer),
+        allows_few_tries=isinstance(error, SilentServer | TooManyOpenFiles | CannotConnect),
+    )
 
 
 def build_final_error(failure: RequestFailure, attempts: int) -> ModelError:
@@ -244,7 +235,6 @@ def extract_error_text(body: bytes, secrets: tuple[str, ...] = ()) -> str:
 
 
 def find_secrets(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Collect the values of request headers that must not be shown."""
     values = (
         value.split()[-1]
         for name, value in headers.items()

@@ -211,7 +211,6 @@ class HttpClient:
             await pool.close()
 
     def open_pool(self) -> ConnectionPool:
-        """Return the connection pool, opened at the first call."""
         if self._pool is None:
             self._pool = ConnectionPool(read_timeout=self.read_timeout)
         return self._pool

@@ -20,10 +20,10 @@ log = logging.getLogger("mudroom")
 
 
 def has_images(message: UserMessage) -> bool:
-    for block in message.content:
-        if isinstance(block, ImageBlock) or (isinstance(block, ToolResultBlock) and block.images):
-            return True
-    return False
+    return any(
+        isinstance(block, ImageBlock) or (isinstance(block, ToolResultBlock) and block.images)
+        for block in message.content
+    )
 
 
 def replace_images(message: UserMessage) -> UserMessage:

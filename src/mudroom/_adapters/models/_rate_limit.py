@@ -34,7 +34,7 @@ follows the provider's refusals and acceptances:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ..._core.ports import Clock, RateLimited, RequestSlot
 from ..._platform.wake_queue import WakeQueue
@@ -221,21 +221,18 @@ def read_room(headers: Mapping[str, str], request_size: int) -> int | None:
 
     Later requests are assumed to be as long as this one, whose size is in bytes.
     """
-    requests = [
-        number
-        for name in _REQUESTS_LEFT
-        if (number := _parse_number(headers.get(name))) is not None
-    ]
+    requests = _read_numbers(headers, _REQUESTS_LEFT)
     if not requests:
         return None
-    tokens = [
-        number for name in _TOKENS_LEFT if (number := _parse_number(headers.get(name))) is not None
-    ]
     tokens_per_request = request_size // _BYTES_PER_TOKEN + 1
+    tokens = _read_numbers(headers, _TOKENS_LEFT)
     return min([*requests, *(number // tokens_per_request for number in tokens)])
 
 
-def _parse_number(value: str | None) -> int | None:
-    if value and value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS:
-        return int(value)
-    return None
+def _read_numbers(headers: Mapping[str, str], names: Iterable[str]) -> list[int]:
+    texts = [headers.get(name, "") for name in names]
+    return [
+        int(text)
+        for text in texts
+        if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+    ]

@@ -28,6 +28,7 @@ from ..._core.messages import (
     resolve_stop_reason,
 )
 from ..._core.ports import RequestConfig, RetryNotice, StreamChunk
+from ..._core.tools import Tool
 from ...errors import ModelRefused
 from ._errors import NO_TOOLS_REMEDY, RequestFailure, strip_url
 from ._http import HttpClient, Remedy, StreamReader
@@ -172,7 +173,6 @@ class WireModel(ABC):
         return tuple(name for name in self.PROVIDER_TOOLS if name in self.facts.provider_tools)
 
     def get_effort(self, config: RequestConfig) -> str | None:
-        """Return the requested effort, None if the model has no such setting."""
         takes_effort = self.facts.takes_effort and "effort" not in self.facts.refused
         return config.effort if takes_effort else None
 
@@ -265,7 +265,6 @@ class WireConversation:
         self._was_told_of_text = False
 
     def append(self, message: Message) -> None:
-        """Append a message; a message without sendable content is ignored."""
         if isinstance(message, AssistantMessage):
             is_refused = message.provider_stop_reason == REFUSED_CALLS
             self._refused_count = self._refused_count + 1 if is_refused else 0
@@ -471,6 +470,16 @@ def describe_stop(
     reason = resolve_stop_reason(reasons.get(own_reason, default), content)
     is_complete = reason in (StopReason.END, StopReason.CALLS)
     return {"stop_reason": reason, "provider_stop_reason": "" if is_complete else own_reason}
+
+
+def encode_function(tool: Tool, names: ToolNames) -> dict[str, Any]:
+    """Encode a tool as Chat Completions and Ollama expect it."""
+    function = {
+        "name": names.to_wire(tool.name),
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    return {"type": "function", "function": function}
 
 
 def join_message_text(message: Message) -> str:

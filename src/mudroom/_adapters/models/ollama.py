@@ -21,7 +21,6 @@ from ..._core.messages import (
     get_sendable_arguments,
 )
 from ..._core.ports import RequestConfig, StreamChunk
-from ..._core.tools import Tool
 from ...errors import ModelGarbled
 from ._http import StreamCut, make_stream_error
 from ._images import make_image_label
@@ -32,6 +31,7 @@ from ._wire import (
     WireConversation,
     WireModel,
     describe_stop,
+    encode_function,
     format_result_text,
     get_sampling,
     join_message_text,
@@ -95,18 +95,9 @@ class _OllamaConversation(WireConversation):
         prefix = self._prefix
         if prefix is not self._tools_prefix:
             sent = self._model.fit_config(prefix.config).tools
-            self._tools = encode([_encode_tool(tool, prefix.names) for tool in sent])
+            self._tools = encode([encode_function(tool, prefix.names) for tool in sent])
             self._tools_prefix = prefix
         return b'],"tools":%b}' % self._tools
-
-
-def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
-    function = {
-        "name": names.to_wire(tool.name),
-        "description": tool.description,
-        "parameters": tool.parameters,
-    }
-    return {"type": "function", "function": function}
 
 
 def _encode_user_message(message: UserMessage, names: ToolNames) -> list[dict[str, Any]]:

@@ -161,13 +161,9 @@ def build_difference_error(
     where: str, recorded: Sequence[Message], messages: Sequence[Message]
 ) -> ModelRefused:
     missing = [None] * (len(messages) - len(recorded))
-    expected = None
-    actual = None
-    for old, new in zip([*recorded, *missing], messages, strict=False):
-        if old is None or not is_same(old, new):
-            expected = old
-            actual = new
-            break
+    pairs = zip([*recorded, *missing], messages, strict=False)
+    differing = ((old, new) for old, new in pairs if old is None or not is_same(old, new))
+    expected, actual = next(differing, (None, None))
     lines = unified_diff(
         _to_comparable_text(expected).splitlines(),
         _to_comparable_text(actual).splitlines(),

@@ -92,7 +92,7 @@ def list_served_models(base_url: str, key: str) -> list[ServedModel]:
             model.id,
             model.max_model_len or 0,
             _find_image_input(model.architecture),
-            _find_tools(model.supported_parameters),
+            "tools" in model.supported_parameters if model.supported_parameters else None,
         )
         for model in listed.data
     ]
@@ -118,10 +118,6 @@ def ask_gateway(base_url: str, key: str, wanted: str) -> list[ServedModel]:
     known = [each.supported_parameters for each in endpoints if each.supported_parameters]
     takes_tools = any("tools" in parameters for parameters in known) if known else None
     return [ServedModel(wanted, takes_tools=takes_tools)]
-
-
-def _find_tools(parameters: list[str] | None) -> bool | None:
-    return "tools" in parameters if parameters else None
 
 
 def _find_image_input(architecture: _Architecture | None) -> bool | None:

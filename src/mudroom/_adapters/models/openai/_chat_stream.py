@@ -153,7 +153,7 @@ class OpenAIReader:
         self._id = ""
         self._finish_reason = ""
         self._reasoning_field = ""
-        self._is_done = False
+        self.is_done = False
         self._is_refusal = False
         self._has_valid_chunk = False
         self._has_only_foreign_chunks = False
@@ -164,13 +164,9 @@ class OpenAIReader:
         self._calls_by_index: dict[int, _PartialCall] = {}
         self._usage = Usage()
 
-    @property
-    def is_done(self) -> bool:
-        return self._is_done
-
     def feed(self, data: bytes) -> Sequence[StreamChunk]:
         if data.strip() == b"[DONE]":
-            self._is_done = True
+            self.is_done = True
             return ()
         chunk = _decode(data)
         # Events of other protocols have a field `usage`, too.
@@ -188,7 +184,7 @@ class OpenAIReader:
     def finish(self) -> AssistantMessage:
         if self._has_only_foreign_chunks:
             raise ModelGarbled("no part of the answer is a chat completion chunk")
-        if not self._finish_reason and not (self._is_done and (self._texts or self._calls)):
+        if not self._finish_reason and not (self.is_done and (self._texts or self._calls)):
             raise StreamCut
         content: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
         thoughts = clean("".join(self._thoughts))

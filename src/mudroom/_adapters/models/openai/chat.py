@@ -23,7 +23,6 @@ from ...._core.messages import (
     get_sendable_arguments,
 )
 from ...._core.ports import RequestConfig
-from ...._core.tools import Tool
 from ....errors import ModelRefused
 from .._cache_marks import MarkedConversation
 from .._images import has_images, make_data_url, make_image_label
@@ -33,6 +32,7 @@ from .._wire import (
     REFUSED_CALLS,
     WireConversation,
     WireModel,
+    encode_function,
     format_result_text,
     get_sampling,
     join_message_text,
@@ -81,7 +81,7 @@ class OpenAIModel(WireModel):
         if config.tools and facts.takes_chat_tools:
             if facts.tool_effort:
                 fields["reasoning_effort"] = facts.tool_effort
-            fields["tools"] = [_encode_tool(tool, names) for tool in config.tools]
+            fields["tools"] = [encode_function(tool, names) for tool in config.tools]
         return encode(fields)[:-1] + b',"messages":['
 
     def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
@@ -152,15 +152,6 @@ class _MarkedChat(MarkedConversation):
     def is_markable(self, entry: dict[str, Any]) -> bool:
         # A text is the only kind of item that takes a mark everywhere.
         return entry["role"] != "assistant" and entry["content"][-1]["type"] == "text"
-
-
-def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
-    function = {
-        "name": names.to_wire(tool.name),
-        "description": tool.description,
-        "parameters": tool.parameters,
-    }
-    return {"type": "function", "function": function}
 
 
 def _encode_user_message(message: UserMessage) -> list[dict[str, Any]]:

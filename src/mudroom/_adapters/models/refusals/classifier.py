@@ -156,7 +156,7 @@ _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 def find_status(error: object, default: int = 500) -> int:
     """Return the HTTP status an error inside a stream would have as a response."""
-    for code in _list_codes(error, _MAX_DEPTH):
+    for code in _list_codes(error):
         status = int(code) if code.isdecimal() else _STATUSES.get(code.lower(), 0)
         if 400 <= status < 600:
             return status
@@ -180,7 +180,8 @@ def read_refusal(
     """
     error = _decode(body)
     words = join_words(text, collect_texts(error))
-    wait = find_wait(headers, error, words, now)
+    # A header takes precedence over a field of the error, and a field over words.
+    wait = parse_retry_after(headers, now) or _find_field(error, now) or _find_words(words)
     meaning = _find_meaning(status, words, error, wait)
     if meaning is Meaning.REFUSED and is_overflow(status, text, body):
         meaning = Meaning.TOO_LONG
@@ -197,7 +198,7 @@ def read_refusal(
 
 def _find_meaning(status: int, words: str, error: object, wait: float) -> Meaning:
     """Find the meaning of an error; REFUSED may still turn out to be TOO_LONG."""
-    codes = list(_list_codes(error, _MAX_DEPTH))
+    codes = list(_list_codes(error))
     # From the specific to the general: a refusal that can be repaired, then final ones, then
     # those that a wait or a shorter request helps.
     if find_room(words)[1] or _GRAMMAR.search(words) or TEMPLATE_ERROR.search(words):
@@ -252,22 +253,22 @@ _PERIOD_ID = compile_later(r"(?i)per_?(day|week|month)|=0$")
 
 def _list_quotas(error: object) -> Iterator[str]:
     """Yield the quotas named by Google's `QuotaFailure`, each with its value."""
-    for fields in _walk(error, _MAX_DEPTH):
+    for fields in _walk(error):
         for violation in cast("list[Any]", fields.get("violations") or ()):
             if isinstance(violation, dict):
                 quota = cast("dict[str, Any]", violation)
                 yield f"{quota.get('quotaId', '')}={quota.get('quotaValue', '')}"
 
 
-def _list_codes(error: object, depth: int) -> Iterator[str]:
-    for fields in _walk(error, depth):
+def _list_codes(error: object) -> Iterator[str]:
+    for fields in _walk(error):
         for name in _CODE_FIELDS:
             value = fields.get(name)
             if isinstance(value, str | int) and not isinstance(value, bool):
                 yield str(value)[:_MAX_CODE]
 
 
-def _walk(value: object, depth: int) -> Iterator[dict[str, Any]]:
+def _walk(value: object, depth: int = _MAX_DEPTH) -> Iterator[dict[str, Any]]:
     """Yield an error and the errors nested in it, the outer ones first."""
     if not depth:
         return
@@ -322,16 +323,6 @@ _WAIT_DEPTH = 6
 _OLDEST_DATE = 1e9
 
 
-def find_wait(headers: Mapping[str, str], error: object, text: str, now: float) -> float:
-    """Find the seconds a refusal asks to wait, 0 for none.
-
-    A header takes precedence over a field of the decoded error, and a field over words.
-    """
-    return (
-        parse_retry_after(headers, now) or _find_field(error, now, _WAIT_DEPTH) or _find_words(text)
-    )
-
-
 def parse_retry_after(headers: Mapping[str, str], now: float) -> float:
     """Parse the seconds a response's headers ask to wait, 0 for none.
 
@@ -375,7 +366,7 @@ def _get_unit(name: str) -> float:
     return _UNITS["ms" if name.startswith(("ms", "milli")) else name[0]]
 
 
-def _find_field(value: object, now: float, depth: int) -> float:
+def _find_field(value: object, now: float, depth: int = _WAIT_DEPTH) -> float:
     """Find the first wait in the fields of an error and of what is nested in it."""
     if not depth:
         return 0.0
