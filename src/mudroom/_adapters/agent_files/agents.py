@@ -12,13 +12,20 @@ from msgspec.structs import replace
 from ..._core.agents import Agent, Mode
 from ..._core.json_values import JsonValue
 from . import BUILTIN_AGENTS
-from .declared_servers import DeclaredServer, list_declared
+from .declared_servers import DeclaredServer
 from .fields import AgentDraft, draft_agent, fold_name, normalize_name
 from .frontmatter import Entry, parse_document, parse_toml
 from .github_files import is_github_file
-from .locations import AGENT_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
+from .locations import (
+    AGENT_LOCATIONS,
+    Location,
+    PluginFolders,
+    list_files,
+    list_locations,
+    make_part_name,
+)
 from .prompt_template import fill_variables
-from .safe_read import Diagnostic, FileDiagnostics, list_files, make_name_clash, read_text
+from .safe_read import Diagnostic, FileDiagnostics, make_name_clash, read_text
 from .skills import Skill, format_preloaded, load_skills
 
 TEMPLATE_DESCRIPTION = "when to use this agent (the only text that its caller reads)"
@@ -126,7 +133,11 @@ class _Agents:
         (self.main_agents if draft.is_main else self.agents).append(agent)
         self.paths[agent.name] = path
         if not location.plugin:
-            self.servers += list_declared(agent.name, draft.servers, path, location)
+            self.servers += [
+                DeclaredServer(agent.name, name, entry, path, location.kind.dialect, location.place)
+                for name, entry in draft.servers.items()
+                if entry is not None
+            ]
         if location.is_personal:
             self.personal_names.add(agent.name)
         return draft.diagnostics.items
@@ -168,16 +179,8 @@ def _list_agent_files(
 
     A file in `declared_paths` has been yielded already.
     """
-    kind = location.kind
-    paths = list_files(
-        location.folder,
-        kind.suffix,
-        diagnostics,
-        boundary=location.boundary,
-        recursive=kind.is_recursive,
-    )
-    for path in paths:
-        if kind.suffix == CONFIG_NAME:
+    for path in list_files(location, diagnostics):
+        if location.kind.suffix == CONFIG_NAME:
             findings = FileDiagnostics(path)
             declared = read_declared_agents(path, location.boundary, findings)
             diagnostics += findings.items
@@ -262,10 +265,10 @@ def _finish(
     for name in draft.skills:
         if name not in skills:
             diagnostics.add_warning(line, f"unknown skill {name!r}")
-    loaded = [skills[name] for name in draft.skills if name in skills]
-    if not loaded:
-        return agent
-    return replace(agent, instructions=f"{agent.instructions}\n\n{format_preloaded(loaded)}")
+    if loaded := [skills[name] for name in draft.skills if name in skills]:
+        text = f"{agent.instructions}\n\n{format_preloaded(loaded)}"
+        return replace(agent, instructions=text)
+    return agent
 
 
 def _parse_markdown(

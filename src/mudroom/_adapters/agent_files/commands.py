@@ -7,9 +7,16 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
-from .locations import COMMAND_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
+from .locations import (
+    COMMAND_LOCATIONS,
+    Location,
+    PluginFolders,
+    list_files,
+    list_locations,
+    make_part_name,
+)
 from .prompt_template import PromptTemplate, load_template
-from .safe_read import Diagnostic, list_files
+from .safe_read import Diagnostic
 
 
 class CommandFile(Struct, frozen=True):
@@ -39,41 +46,20 @@ def load_commands(
     user_home: str,
     plugins: Iterable[PluginFolders] = (),
     trusts_folder: bool = True,
+    diagnostics: list[Diagnostic] | None = None,
 ) -> dict[str, CommandFile]:
     """Return the commands of a project's folder, of the user and of plugins by name.
 
     A command in a subfolder is called `SUBFOLDER:NAME`. Of several with the same name, the nearest
     is used; in a folder that is not trusted, the user's own.
     """
-    return _load_commands(folder, user_home, plugins, [], trusts_folder=trusts_folder)
-
-
-def check_commands(
-    folder: str, *, user_home: str, plugins: Iterable[PluginFolders] = ()
-) -> list[Diagnostic]:
-    diagnostics: list[Diagnostic] = []
-    commands = _load_commands(folder, user_home, plugins, diagnostics)
-    for command in commands.values():
-        diagnostics += command.load_template().errors
-    return diagnostics
-
-
-def _load_commands(
-    folder: str,
-    user_home: str,
-    plugins: Iterable[PluginFolders],
-    diagnostics: list[Diagnostic],
-    *,
-    trusts_folder: bool = True,
-) -> dict[str, CommandFile]:
+    diagnostics = [] if diagnostics is None else diagnostics
     commands: dict[str, CommandFile] = {}
     locations = list_locations(
         COMMAND_LOCATIONS, "commands", folder, user_home, plugins, trusts_folder=trusts_folder
     )
     for location in locations:
-        for path in list_files(
-            location.folder, location.kind.suffix, diagnostics, boundary=location.boundary
-        ):
+        for path in list_files(location, diagnostics):
             name = _derive_name(path, location)
             file = CommandFile(
                 name,
@@ -85,6 +71,16 @@ def _load_commands(
             )
             commands.setdefault(name, file)
     return commands
+
+
+def check_commands(
+    folder: str, *, user_home: str, plugins: Iterable[PluginFolders] = ()
+) -> list[Diagnostic]:
+    diagnostics: list[Diagnostic] = []
+    commands = load_commands(folder, user_home=user_home, plugins=plugins, diagnostics=diagnostics)
+    for command in commands.values():
+        diagnostics += command.load_template().errors
+    return diagnostics
 
 
 def _derive_name(path: str, location: Location) -> str:

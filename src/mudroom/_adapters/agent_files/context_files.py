@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from ..._platform.git_folders import list_project_folders
 from ..._platform.open_beneath import find_real_path
 from ..._platform.patterns import compile_later
 from ..._projections.engine_text import wrap
-from .locations import list_project_folders
 from .safe_read import Diagnostic, FileDiagnostics, Severity, is_beneath, read_text
 
 MAX_TOTAL_BYTES = 32 << 10
@@ -109,7 +109,7 @@ def _find_files(folder: str, user_home: str) -> Iterator[tuple[str, str, bool]]:
             path = os.path.join(user_home, name)
             if os.path.lexists(path):
                 yield path, os.path.dirname(find_real_path(path)), True
-    folders = list_project_folders(folder)
+    folders = list_project_folders(folder) if folder else []
     for parent in reversed(folders):
         for path in _list_project_files(parent):
             if not _is_personal_file(path, parent, user_home):

@@ -5,7 +5,7 @@ Also has quick looks at the bytes of files, for the start of a session.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -17,8 +17,8 @@ from .locations import (
     SKILL_LOCATIONS,
     Location,
     find_locations,
+    list_files,
 )
-from .safe_read import list_files
 
 _KEYS = (b"mcpServers", b"mcp_servers", b"mcp-servers")
 # Without one of these, a command or skill neither runs a shell command nor allows a tool.
@@ -34,19 +34,6 @@ class DeclaredServer(Struct, frozen=True):
     path: str
     dialect: str
     place: str = ""  # the project folder of the file, "" for a file of the user
-
-
-def list_declared(
-    agent: str, servers: Mapping[str, ServerEntry | None], path: str, location: Location
-) -> Iterator[DeclaredServer]:
-    """Yield those servers of an agent that come with a configuration.
-
-    Arguments:
-        servers: see AgentDraft. path: the agent file.
-    """
-    for name, entry in servers.items():
-        if entry is not None:
-            yield DeclaredServer(agent, name, entry, path, location.kind.dialect, location.place)
 
 
 def may_declare_servers(folder: str, user_home: str) -> bool:
@@ -68,15 +55,7 @@ def may_have_rights(folder: str, user_home: str) -> bool:
 
 def _have_text(locations: Iterable[Location], texts: tuple[bytes, ...]) -> bool:
     return any(
-        _has_text(path, texts)
-        for location in locations
-        for path in list_files(
-            location.folder,
-            location.kind.suffix,
-            [],
-            boundary=location.boundary,
-            recursive=location.kind.is_recursive,
-        )
+        _has_text(path, texts) for location in locations for path in list_files(location, [])
     )
 
 

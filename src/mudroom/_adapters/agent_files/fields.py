@@ -489,8 +489,8 @@ def parse_permission(value: JsonValue, diagnostics: FileDiagnostics, line: int) 
 
 
 def _read_allowed_agents(permission: Mapping[str, JsonValue]) -> tuple[str, ...] | None:
-    verdicts = _get_call_verdicts(permission.get("task"))
-    if verdicts is None:
+    verdicts = permission.get("task")
+    if not isinstance(verdicts, dict):
         return None
     if verdicts.get("*") == "deny":
         return tuple(
@@ -503,7 +503,7 @@ def _read_denied_calls(permission: Mapping[str, JsonValue]) -> Iterator[str]:
     """Yield excluding patterns for single calls of tools that are not denied completely."""
     for name, verdict in permission.items():
         tool = normalize_tool_name(name)
-        calls = _get_call_verdicts(verdict) or {}
+        calls = verdict if isinstance(verdict, dict) else {}
         if tool == "task" or calls.get("*") == "deny":
             continue
         yield from (
@@ -513,14 +513,9 @@ def _read_denied_calls(permission: Mapping[str, JsonValue]) -> Iterator[str]:
         )
 
 
-def _get_call_verdicts(value: JsonValue) -> Mapping[str, JsonValue] | None:
-    """Return the map of calls to verdicts, None if one verdict holds for all calls."""
-    return value if isinstance(value, dict) else None
-
-
 def _is_allowed(name: str, value: JsonValue, diagnostics: FileDiagnostics, line: int) -> bool:
     """Return whether the agent gets a tool; ValueError for an unknown verdict."""
-    by_call = _get_call_verdicts(value)
+    by_call = value if isinstance(value, dict) else None
     verdicts = [value] if by_call is None else list(by_call.values())
     unknown = [verdict for verdict in verdicts if verdict not in _VERDICTS]
     if unknown:

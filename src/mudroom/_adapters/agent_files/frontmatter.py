@@ -8,7 +8,7 @@ programs that these files are written for.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, json
@@ -32,6 +32,19 @@ class Entry(Struct, frozen=True):
 
     value: JsonValue
     line: int
+
+
+def read_line(
+    entries: Mapping[str, Entry], key: str, diagnostics: FileDiagnostics
+) -> tuple[str, int]:
+    """Return a value as one line of text, and its line; "" if it is missing or not a text."""
+    entry = entries.get(key)
+    if entry is None:
+        return "", 1
+    if isinstance(entry.value, str):
+        return " ".join(entry.value.split()), entry.line
+    diagnostics.add_warning(entry.line, f"{key} is not a text")
+    return "", entry.line
 
 
 class Document(Struct, frozen=True):

@@ -8,8 +8,9 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from ..._platform.git_folders import list_project_folders
 from ..._platform.open_beneath import find_real_path
-from .safe_read import is_beneath
+from .safe_read import Diagnostic, find_files, is_beneath
 
 
 class LocationKind(Struct, frozen=True):
@@ -111,25 +112,11 @@ class Location(Struct, frozen=True):
         return self.folder.removesuffix(f"/{self.kind.folder}")
 
 
-def list_project_folders(folder: str) -> list[str]:
-    """Return the real paths from `folder` up to its git root, or only `folder` without one."""
-    if not folder:
-        return []
-    start = find_real_path(folder)
-    folders = [start]
-    while not os.path.exists(os.path.join(folders[-1], ".git")):
-        parent = os.path.dirname(folders[-1])
-        if parent == folders[-1]:
-            return [start]
-        folders.append(parent)
-    return folders
-
-
 def find_locations(
     kinds: tuple[LocationKind, ...], folder: str, user_home: str
 ) -> Iterator[Location]:
     """Yield the existing folders, highest precedence first, each once."""
-    project = list_project_folders(folder)
+    project = list_project_folders(folder) if folder else []
     home = os.path.realpath(user_home) if user_home else ""
     seen = set[str]()
     for parent in project:
@@ -163,13 +150,6 @@ def _remember_folder(location: Location, seen: set[str]) -> bool:
 
 
 Component = Literal["agents", "skills", "commands", "output_styles"]
-
-_KINDS: dict[Component, LocationKind] = {
-    "agents": LocationKind("claude", "", is_recursive=True),
-    "skills": LocationKind("claude", "", "SKILL.md", is_recursive=True),
-    "commands": LocationKind("claude", "", is_recursive=True),
-    "output_styles": LocationKind("claude", "", is_recursive=True),
-}
 
 
 class PluginFolders(Protocol):
@@ -236,10 +216,12 @@ def _list_plugin_locations(
     plugins: Iterable[PluginFolders], component: Component
 ) -> Iterator[Location]:
     """Yield a location for each path; its `folder` may be a file."""
+    suffix = "SKILL.md" if component == "skills" else ".md"
+    kind = LocationKind("claude", "", suffix, is_recursive=True)
     for plugin in plugins:
         for path in getattr(plugin, component):
             yield Location(
-                _KINDS[component],
+                kind,
                 path,
                 plugin.root,
                 plugin.is_personal,
@@ -247,6 +229,20 @@ def _list_plugin_locations(
                 plugin.place,
                 plugin.text_variables,
             )
+
+
+def list_files(location: Location, diagnostics: list[Diagnostic]) -> Iterator[str]:
+    kind = location.kind
+    if os.path.isfile(location.folder):
+        yield location.folder
+    else:
+        yield from find_files(
+            location.folder,
+            kind.suffix,
+            diagnostics,
+            boundary=location.boundary,
+            recursive=kind.is_recursive,
+        )
 
 
 def make_part_name(location: Location, name: str) -> str:

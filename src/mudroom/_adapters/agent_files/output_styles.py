@@ -12,10 +12,17 @@ from ..._core.agents import Agent
 from ..._core.json_values import clean_text
 from . import load_builtin_agent
 from .fields import fold_name
-from .frontmatter import Document, Entry, parse_document
-from .locations import STYLE_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
+from .frontmatter import Document, Entry, parse_document, read_line
+from .locations import (
+    STYLE_LOCATIONS,
+    Location,
+    PluginFolders,
+    list_files,
+    list_locations,
+    make_part_name,
+)
 from .prompt_template import fill_variables
-from .safe_read import Diagnostic, FileDiagnostics, list_files, make_name_clash, read_text
+from .safe_read import Diagnostic, FileDiagnostics, make_name_clash, read_text
 
 NO_STYLE = "default"
 """The name that means no output style."""
@@ -75,13 +82,7 @@ def load_output_styles(
         STYLE_LOCATIONS, "output_styles", folder, user_home, plugins, trusts_folder=trusts_folder
     )
     for location in locations:
-        for path in list_files(
-            location.folder,
-            ".md",
-            diagnostics,
-            boundary=location.boundary,
-            recursive=location.kind.is_recursive,
-        ):
+        for path in list_files(location, diagnostics):
             style, remarks = load_output_style(path, location)
             diagnostics += remarks
             if style is None:
@@ -129,12 +130,12 @@ def _read_style(
     if len(body) > MAX_CHARACTERS:
         problem = f"the style has {len(body):,} characters; {MAX_CHARACTERS:,} are the limit"
         diagnostics.add_error(document.body_line, problem)
-    name, line = _read_line(entries, "name", diagnostics)
+    name, line = read_line(entries, "name", diagnostics)
     name = name or os.path.splitext(os.path.basename(diagnostics.path))[0]
     name = clean_text(name)  # it is recorded
     if fold_name(name) == NO_STYLE:
         diagnostics.add_error(line, f"the name {name!r} means no style; choose another one")
-    description, _ = _read_line(entries, "description", diagnostics)
+    description, _ = read_line(entries, "description", diagnostics)
     return OutputStyle(
         name=make_part_name(location, name),
         description=description or body.partition("\n")[0].strip("# "),
@@ -143,19 +144,6 @@ def _read_style(
         keeps_instructions=_read_choice(entries, "keep-coding-instructions", diagnostics),
         is_personal=location.is_personal,
     )
-
-
-def _read_line(
-    entries: Mapping[str, Entry], key: str, diagnostics: FileDiagnostics
-) -> tuple[str, int]:
-    """Return a value as one line of text, and its line; "" if it is missing or not a text."""
-    entry = entries.get(key)
-    if entry is None:
-        return "", 1
-    if isinstance(entry.value, str):
-        return " ".join(entry.value.split()), entry.line
-    diagnostics.add_warning(entry.line, f"{key} is not a text")
-    return "", entry.line
 
 
 def _read_choice(entries: Mapping[str, Entry], key: str, diagnostics: FileDiagnostics) -> bool:

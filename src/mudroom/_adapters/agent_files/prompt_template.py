@@ -55,7 +55,7 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
 
     def list_commands(self) -> tuple[str, ...]:
         if self.gemini_path:
-            return tuple(list_gemini_commands(self.text))
+            return tuple(text.strip() for text, is_command in _split(self.text) if is_command)
         pieces = _split_shell(self.text)
         return tuple(piece.command for piece in pieces if isinstance(piece, ShellText))
 
@@ -82,7 +82,6 @@ class _Filler:
         self.has_placeholder = False
         self._template = template
         self._arguments = arguments
-
         self._words = split_arguments(arguments)
         self._variables = list_variables(template.folder, template.variables)
         names = "|".join(sorted(map(re.escape, template.argument_names), key=len, reverse=True))
@@ -95,7 +94,6 @@ class _Filler:
         return self._pattern.sub(self._replace, text)
 
     def fill_command(self, piece: ShellText) -> ShellText:
-
         return fill_command(
             piece.command,
             piece.source,
@@ -206,7 +204,6 @@ def _read_template(path: str, boundary: str, *, is_command: bool) -> PromptTempl
 
 
 def _read_gemini_template(text: str, folder: str, diagnostics: FileDiagnostics) -> PromptTemplate:
-
     prompt, description = read_gemini_command(text, diagnostics)
     errors = tuple(diagnostics.items)
     problem = ""
@@ -388,10 +385,6 @@ def fill_gemini_command(prompt: str, arguments: str, path: str) -> list[str | Sh
         name = os.path.basename(path).removesuffix(".toml")
         pieces.append(f"\n\n/{name} {arguments}")
     return pieces
-
-
-def list_gemini_commands(prompt: str) -> list[str]:
-    return [text.strip() for text, is_command in _split(prompt) if is_command]
 
 
 def _split(prompt: str) -> Iterator[tuple[str, bool]]:

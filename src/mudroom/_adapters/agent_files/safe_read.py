@@ -72,13 +72,13 @@ def find_files(
     Links to folders are not followed. Yields at most MAX_FILES files, MAX_DEPTH folders deep, and
     adds the omitted files to `diagnostics`. For the boundary see `read_text`.
     """
-    problems = FileDiagnostics(folder)
     real = find_real_path(folder)
-    folders = [("", 1)]
     if boundary and not is_beneath(real, boundary):
-        add = problems.add_warning if os.path.isdir(folder) else problems.add_error
-        add(1, f"a link that leads out of {boundary}; its files are not used")
-        folders.clear()
+        severity = Severity.WARNING if os.path.isdir(folder) else Severity.ERROR
+        text = f"a link that leads out of {boundary}; its files are not used"
+        diagnostics.append(Diagnostic(folder, 1, severity, text))
+        return
+    folders = [("", 1)]
     remaining = MAX_FILES
     while folders and remaining >= 0:
         parent, depth = folders.pop()
@@ -96,26 +96,11 @@ def find_files(
         if recursive and depth < MAX_DEPTH:
             folders.extend(reversed(subfolders))
         elif recursive and subfolders:
-            problem = FileDiagnostics(path)
-            problem.add_note(1, f"its folders are not searched: {MAX_DEPTH} levels are the limit")
-            diagnostics += problem.items
+            text = f"its folders are not searched: {MAX_DEPTH} levels are the limit"
+            diagnostics.append(Diagnostic(path, 1, Severity.NOTE, text))
     if remaining < 0:
-        problems.add_warning(1, f"more than {MAX_FILES:,} files; the others are not used")
-    diagnostics += problems.items
-
-
-def list_files(
-    path: str,
-    suffix: str,
-    diagnostics: list[Diagnostic],
-    *,
-    boundary: str = "",
-    recursive: bool = True,
-) -> Iterator[str]:
-    if os.path.isfile(path):
-        yield path
-    else:
-        yield from find_files(path, suffix, diagnostics, boundary=boundary, recursive=recursive)
+        text = f"more than {MAX_FILES:,} files; the others are not used"
+        diagnostics.append(Diagnostic(folder, 1, Severity.WARNING, text))
 
 
 def _list_folder(
@@ -130,9 +115,8 @@ def _list_folder(
         finally:
             os.close(descriptor)
     except OSError as error:
-        problem = FileDiagnostics(folder)
-        problem.add_error(1, f"the folder cannot be listed: {error.strerror}")
-        diagnostics += problem.items
+        text = f"the folder cannot be listed: {error.strerror}"
+        diagnostics.append(Diagnostic(folder, 1, Severity.ERROR, text))
         return []
 
 

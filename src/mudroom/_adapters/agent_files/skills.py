@@ -15,17 +15,17 @@ from msgspec.structs import replace
 from ..._core.json_values import JsonValue
 from ..._platform.patterns import compile_later
 from ..._projections.engine_text import wrap
-from .frontmatter import Document, Entry, parse_document
-from .locations import SKILL_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
-from .prompt_template import PromptTemplate, list_variables, load_template
-from .safe_read import (
-    Diagnostic,
-    FileDiagnostics,
-    find_files,
+from .frontmatter import Document, Entry, parse_document, read_line
+from .locations import (
+    SKILL_LOCATIONS,
+    Location,
+    PluginFolders,
     list_files,
-    make_name_clash,
-    read_text,
+    list_locations,
+    make_part_name,
 )
+from .prompt_template import PromptTemplate, list_variables, load_template
+from .safe_read import Diagnostic, FileDiagnostics, find_files, make_name_clash, read_text
 
 # The limits up to MAX_COMPATIBILITY are those of the Agent Skills specification.
 NAME_PATTERN = compile_later(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -136,20 +136,17 @@ def load_skills(
         SKILL_LOCATIONS, "skills", folder, user_home, plugins, trusts_folder=trusts_folder
     )
     for location in locations:
-        suffix = location.kind.suffix
-        paths = list_files(location.folder, suffix, diagnostics, boundary=location.boundary)
-        for path in paths:
-            is_single_file = suffix == ".md" and _is_single_file(path, location)
+        for path in list_files(location, diagnostics):
+            is_single_file = location.kind.suffix == ".md" and _is_single_file(path, location)
             if os.path.basename(path) != "SKILL.md" and not is_single_file:
                 continue
             skill, remarks = load_skill(path, location.boundary)
             diagnostics += remarks
             if skill is None:
                 continue
-            name = make_part_name(location, skill.name)
             skill = replace(
                 skill,
-                name=name,
+                name=make_part_name(location, skill.name),
                 is_personal=location.is_personal,
                 place=location.place,
                 variables=location.variables,
@@ -195,7 +192,7 @@ def _read_skill(
     entries = document.entries
     _check_keys(entries, diagnostics)
     name = _read_name(path, entries, diagnostics)
-    description, line = _read_text(entries, "description", diagnostics)
+    description, line = read_line(entries, "description", diagnostics)
     if not description:
         diagnostics.add_warning(line, "no description: the first line of the text is used")
         description = _find_first_line(document.body)
@@ -207,7 +204,7 @@ def _read_skill(
             f"the description has {len(description):,} characters; "
             f"the first {MAX_DESCRIPTION:,} are used",
         )
-    when_to_use, _ = _read_text(entries, "when_to_use", diagnostics)
+    when_to_use, _ = read_line(entries, "when_to_use", diagnostics)
     if when_to_use:
         description = f"{description} {when_to_use}"
     if command := _COMMAND.search(document.body):
@@ -225,7 +222,7 @@ def _read_skill(
 
 def _read_name(path: str, entries: dict[str, Entry], diagnostics: FileDiagnostics) -> str:
     folder = _derive_name(path)
-    name, line = _read_text(entries, "name", diagnostics)
+    name, line = read_line(entries, "name", diagnostics)
     if not name:
         diagnostics.add_warning(line, f"no name; its folder's name {folder!r} is used")
         return folder
@@ -264,22 +261,7 @@ def _check_keys(entries: dict[str, Entry], diagnostics: FileDiagnostics) -> None
 
 
 def _is_text_map(value: JsonValue) -> bool:
-    if not isinstance(value, dict):
-        return False
-    return all(isinstance(text, str) for text in value.values())
-
-
-def _read_text(
-    entries: dict[str, Entry], key: str, diagnostics: FileDiagnostics
-) -> tuple[str, int]:
-    """Return a value as one line of text, and its line; "" if it is missing or not a text."""
-    entry = entries.get(key)
-    if entry is None:
-        return "", 1
-    if not isinstance(entry.value, str):
-        diagnostics.add_warning(entry.line, f"{key} is not a text")
-        return "", entry.line
-    return " ".join(entry.value.split()), entry.line
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
 
 def format_preloaded(skills: Iterable[Skill]) -> str:

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, cast, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...._platform.git_folders import list_project_folders
 from ....errors import suggest_names
 from ..config_files import EntryReader, Finding, make_digest, read_json, read_toml
-from ..file_names import CURSOR_HOOKS, HOOK_FILES, Dialect, list_places
+from ..file_names import CURSOR_HOOKS, HOOK_FILES, Dialect
 from ..mcp_servers.spec import Scope
 from .events import CODEX_EVENTS, GEMINI_EVENTS, OTHER_EVENTS, RULES, parse_matcher
 from .spec import HookKind, HookSpec
@@ -52,7 +53,7 @@ def load_hooks(folder: str, *, user_home: str) -> LoadedHooks:
     findings: list[Finding] = []
     hooks: list[HookSpec] = []
     places_off = set[str]()
-    for files in _list_files(list_places(folder), user_home):
+    for files in _list_files(list_project_folders(folder), user_home):
         of_place: list[HookSpec] = []
         off = ""
         for file in files:
@@ -94,11 +95,8 @@ def _list_files(places: list[str], user_home: str) -> Iterator[list[HookFile]]:
 def _read_table(file: HookFile, findings: list[Finding]) -> dict[str, Any]:
     if file.path.endswith(CURSOR_HOOKS):
         if read_json(file.path, findings).get("hooks"):
-            findings.append(
-                Finding(
-                    file.path, "hooks of Cursor are not used", "Copy them to .claude/settings.json."
-                )
-            )
+            remedy = "Copy them to .claude/settings.json."
+            findings.append(Finding(file.path, "hooks of Cursor are not used", remedy))
         return {}
     unreadable: list[Finding] = []
     read = read_toml if file.path.endswith(".toml") else read_json
@@ -110,9 +108,8 @@ def _read_table(file: HookFile, findings: list[Finding]) -> dict[str, Any]:
     config = EntryReader(table.get("hooksConfig") or {}, file.path, "hooksConfig", [])
     is_off = features.read_flag("hooks") is False or config.read_flag("enabled") is False
     if is_off and table.get("hooks"):
-        findings.append(
-            Finding(file.path, "the hooks of this file are turned off in it", is_problem=False)
-        )
+        text = "the hooks of this file are turned off in it"
+        findings.append(Finding(file.path, text, is_problem=False))
         return {}
     return table
 
@@ -124,9 +121,8 @@ def read_hooks(
     if not events:
         return
     if not isinstance(events, dict):
-        findings.append(
-            Finding(file.path, "hooks is not used: it is no table", "Correct the file.")
-        )
+        text = "hooks is not used: it is no table"
+        findings.append(Finding(file.path, text, "Correct the file."))
         return
     config = EntryReader(table.get("hooksConfig") or {}, file.path, "hooksConfig", [])
     off = config.read_texts("disabled") if file.dialect == "gemini" else ()
@@ -156,13 +152,8 @@ def _check_event(file: HookFile, name: str, findings: list[Finding]) -> str:
     if name in known:
         return name
     expected = tuple(GEMINI_EVENTS) if file.dialect == "gemini" else known
-    findings.append(
-        Finding(
-            file.path,
-            f"unknown event {name}; its hooks are not used",
-            suggest_names(name, expected, otherwise="Correct the name of the event."),
-        )
-    )
+    remedy = suggest_names(name, expected, otherwise="Correct the name of the event.")
+    findings.append(Finding(file.path, f"unknown event {name}; its hooks are not used", remedy))
     return ""
 
 
@@ -180,8 +171,7 @@ def _read_group(
         return
     reader.report_unused()
     for handler in cast("list[Any]", handlers):
-        hook = _read_handler(file, event, matcher, handler, findings)
-        if hook:
+        if hook := _read_handler(file, event, matcher, handler, findings):
             yield hook
 
 

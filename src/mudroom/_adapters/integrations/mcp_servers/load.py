@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, cast
 
 from msgspec import Struct
 
+from ...._platform.git_folders import list_project_folders
 from ...._platform.patterns import compile_later
 from ...._platform.regular_files import read_regular_file
 from ..config_files import EntryReader, Finding, make_digest
-from ..file_names import list_places
 from .files import FORMATS, Fields, ServerEntry, describe_server, list_entries, read_codex_variables
 from .spec import ServerSpec
 
@@ -45,7 +45,7 @@ def load_servers(
     and one for each name.
     """
     findings: list[Finding] = []
-    places = list_places(folder)
+    places = list_project_folders(folder)
     user_home = os.path.realpath(user_home) if user_home else ""
     servers: list[ServerSpec] = []
     of_files = list_entries(places, user_home, own_file, findings)
@@ -53,8 +53,7 @@ def load_servers(
         expander = Expander(
             environ, entry.place or places[0], user_home, os.path.dirname(entry.path)
         )
-        server = _parse_server(entry, expander, findings)
-        if server:
+        if server := _parse_server(entry, expander, findings):
             servers.append(server)
     return LoadedServers(servers, findings)
 
@@ -76,7 +75,8 @@ def _parse_server(
     source: ServerEntry, expander: Expander, findings: list[Finding]
 ) -> ServerSpec | None:
     """Parse a server; None if it is turned off, or unusable and reported in a finding."""
-    reader = EntryReader(source.entry, source.path, _describe_source(source), findings)
+    subject = f"server {source.name}" + (f" of agent {source.agent}" if source.agent else "")
+    reader = EntryReader(source.entry, source.path, subject, findings)
     is_off = reader.read_flag("disabled") or reader.read_flag("enabled") is False
     if reader.is_usable and is_off:
         reader.add_note("it is turned off in the file")
@@ -111,10 +111,6 @@ def _parse_server(
         digest=make_digest(*digested),
         **{key: value for key, value in fields.items() if value is not None},
     )
-
-
-def _describe_source(source: ServerEntry) -> str:
-    return f"server {source.name}" + (f" of agent {source.agent}" if source.agent else "")
 
 
 def _expand(fields: Fields, source: ServerEntry, expander: Expander) -> None:

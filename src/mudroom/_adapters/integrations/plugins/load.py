@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...._platform.git_folders import list_project_folders
 from ...._platform.patterns import compile_later
 from ..config_files import Finding, as_table, read_bytes, read_json
-from ..file_names import list_places
 from .spec import ListedPlugin, Plugin, Table
 
 # Highest precedence first.
@@ -119,7 +119,7 @@ def load_plugins(
     `plugin_dirs` need no trust.
     """
     findings: list[Finding] = []
-    settings = load_plugin_settings(list_places(folder), user_home, findings)
+    settings = load_plugin_settings(list_project_folders(folder), user_home, findings)
     listed = [_load_folder(path, findings) for path in plugin_dirs]
     listed += [_load_setting(setting, user_home, findings) for setting in settings.enabled]
     used: dict[str, Plugin] = {}
@@ -128,14 +128,12 @@ def load_plugins(
             continue
         first = used.setdefault(item.plugin.name, item.plugin)
         if first is item.plugin:
-            plugin = _add_variables(item.plugin, data_home)
-            listed[index] = replace(item, plugin=plugin)
-        elif first.root == item.plugin.root:
+            listed[index] = replace(item, plugin=_add_variables(item.plugin, data_home))
+            continue
+        reason = f"{first.root} has the same name and takes precedence"
+        if first.root == item.plugin.root:
             reason = f"{first.origin} turns it on already"
-            listed[index] = replace(item, plugin=None, reason=reason)
-        else:
-            reason = f"{first.root} has the same name and takes precedence"
-            listed[index] = replace(item, plugin=None, reason=reason)
+        listed[index] = replace(item, plugin=None, reason=reason)
     return LoadedPlugins(listed, list(dict.fromkeys(findings)))
 
 
@@ -188,8 +186,7 @@ def fill_variables(plugin: Plugin, value: T) -> T:
 
     A variable without a value stays as it is.
     """
-    filled = _map_texts(value, lambda text: fill_text(plugin.variables, text))
-    return cast("T", filled)
+    return cast("T", _map_texts(value, lambda text: fill_text(plugin.variables, text)))
 
 
 def fill_text(variables: Mapping[str, str], text: str) -> str:
@@ -275,10 +272,8 @@ def _find_market(setting: PluginSetting, market: str, state: str) -> str:
         if isinstance(location, str):
             candidates.append(location)
         candidates.append(os.path.join(state, "marketplaces", market))
-    for folder in candidates:
-        if os.path.isfile(os.path.join(folder, MARKET_FILE)):
-            return os.path.realpath(folder)
-    return ""
+    existing = (each for each in candidates if os.path.isfile(os.path.join(each, MARKET_FILE)))
+    return next(map(os.path.realpath, existing), "")
 
 
 def _find_entry(folder: str, name: str, findings: list[Finding]) -> dict[str, Any]:
@@ -481,9 +476,7 @@ def _read_options(reader: _Reader, options: Mapping[str, Any]) -> dict[str, str]
     The names are those in the environment of programs.
     """
     variables: dict[str, str] = {}
-    declared = reader.manifest.get("userConfig")
-    table = as_table(declared)
-    for key, described in table.items():
+    for key, described in as_table(reader.manifest.get("userConfig")).items():
         field = as_table(described)
         value = options.get(key, field.get("default"))
         if value is None:
