@@ -169,14 +169,12 @@ class UsablePrograms(Struct, frozen=True):
         """A line on what is not trusted, and one on problems in files, if there are any."""
         lines: list[str] = []
         # A slash command says so itself when it is called; here it would be noise.
-        untrusted = [each for each in self.untrusted if not isinstance(each, PromptRights)]
-        if untrusted:
+        if untrusted := [each for each in self.untrusted if not isinstance(each, PromptRights)]:
             lines.append(
                 f"not used: {describe_count(untrusted)} of this folder, which are not trusted."
                 " See them: mudroom trust. Use them: mudroom trust add, or --trust for one run."
             )
-        problems = [finding for finding in self.findings if finding.is_problem]
-        if problems:
+        if problems := [finding for finding in self.findings if finding.is_problem]:
             more = f" ({count_noun(len(problems) - 1, 'more problem')}: mudroom doctor)"
             lines.append(f"{problems[0]}{more if len(problems) > 1 else ''}")
         return tuple(lines)
@@ -318,8 +316,7 @@ def _judge_hooks(hooks: Iterable[HookSpec], trusted: set[str] | None) -> Iterato
     """Judge the hooks; of identical ones, only the first is used."""
     used: dict[str, HookSpec] = {}
     for hook in hooks:
-        never = explain_never_fires(hook.event, hook.kind)
-        if never:
+        if never := explain_never_fires(hook.event, hook.kind):
             yield ListedHook(hook, never)
         elif _is_untrusted(hook, trusted):
             yield ListedHook(hook, NOT_TRUSTED)

@@ -223,11 +223,8 @@ class HookSet:
             return HookOutcome(failure=ending.failure), ending.failure
         stdout = ending.stdout.decode("utf-8", "replace")
         stderr = ending.stderr.decode("utf-8", "replace")
-        if spec.dialect == "gemini":
-            convert = partial(from_gemini_output, spec, fields)
-            outcome = read_ending(spec.event, ending.code, stdout, stderr, convert)
-        else:
-            outcome = read_ending(spec.event, ending.code, stdout, stderr)
+        convert = partial(from_gemini_output, spec, fields) if spec.dialect == "gemini" else dict
+        outcome = read_ending(spec.event, ending.code, stdout, stderr, convert)
         return outcome, f"exit code {ending.code}"
 
     async def _run_callback(
@@ -273,7 +270,7 @@ def is_selected(spec: HookSpec, subject: str) -> bool:
     matcher = parse_matcher(spec.matcher)
     if matcher.matches(subject):
         return True
-    return spec.dialect == "gemini" and matcher.matches(get_gemini_name(subject))
+    return spec.dialect == "gemini" and matcher.matches(_TOOLS.get(subject, subject))
 
 
 async def _gather(runs: Sequence[Any]) -> list[HookOutcome]:
@@ -311,15 +308,10 @@ _TOOLS = {
 }
 
 
-def get_gemini_name(tool: str) -> str:
-    """Return the Gemini CLI's name for a tool of Claude Code; an unknown name stays unchanged."""
-    return _TOOLS.get(tool, tool)
-
-
 def to_gemini_input(spec: HookSpec, fields: Mapping[str, Any]) -> dict[str, Any]:
     named = {**fields, "hook_event_name": spec.file_event or spec.event}
     if "tool_name" in fields:
-        named["tool_name"] = get_gemini_name(fields["tool_name"])
+        named["tool_name"] = _TOOLS.get(fields["tool_name"], fields["tool_name"])
     return named
 
 

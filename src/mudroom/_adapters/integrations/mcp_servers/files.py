@@ -120,10 +120,8 @@ def _select_opencode(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     is_version_2 = "servers" in table and not {"type", "command", "url"} & servers.keys()
     if is_version_2:
         yield from servers.items()
-        return
-    for name, entry in table.items():
-        if isinstance(entry, dict):
-            yield name, entry
+    else:
+        yield from ((name, entry) for name, entry in table.items() if isinstance(entry, dict))
 
 
 class _ClaudeState(Struct, rename={"mcp_servers": "mcpServers"}):
@@ -305,7 +303,7 @@ def read_codex_variables(reader: EntryReader, fields: Fields, environ: Mapping[s
 def read_opencode(reader: EntryReader) -> Fields:
     command = reader.read_texts("command")
     timeout = reader.entry.get("timeout")
-    start, call = None, None
+    call = None
     if isinstance(timeout, dict):
         times = EntryReader(reader.read_table("timeout"), reader.path, reader.subject, [])
         start = times.read_seconds("startup", unit=_MILLISECOND)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal
 
@@ -87,19 +88,19 @@ class Questions:
         self._server = server
         self._open: list[OpenQuestions] = []
 
-    def begin(self, ask: AskUser, pause: Callable[[bool], object]) -> OpenQuestions:
-        """Start accepting questions for a call, whose time limits `pause` stops and resumes."""
-        call = OpenQuestions(self, ask, pause)
+    @contextmanager
+    def accept(self, ask: AskUser, pause: Callable[[bool], object]) -> Generator[None]:
+        """Accept questions during a call, whose time limits `pause` stops and resumes."""
+        call = OpenQuestions(ask, pause)
         self._open.append(call)
-        call.token = _CALL.set(call)
-        return call
-
-    def end(self, call: OpenQuestions) -> None:
-        """Stop accepting questions for a call, and withdraw the open ones."""
-        self._open.remove(call)
-        _CALL.reset(call.token)
-        for task in call.tasks:
-            task.cancel()
+        token = _CALL.set(call)
+        try:
+            yield
+        finally:
+            self._open.remove(call)
+            _CALL.reset(token)
+            for task in call.tasks:
+                task.cancel()
 
     async def answer(self, form: InputForm) -> InputReply:
         if fault := find_fault(form):
@@ -143,18 +144,10 @@ class Questions:
 
 
 class OpenQuestions:
-    def __init__(self, owner: Questions, ask: AskUser, pause: Callable[[bool], object]) -> None:
+    def __init__(self, ask: AskUser, pause: Callable[[bool], object]) -> None:
         self.ask = ask
         self.pause = pause
         self.tasks: set[asyncio.Future[ApprovalDecision]] = set()
-        self.token: Any = None
-        self._owner = owner
-
-    def __enter__(self) -> OpenQuestions:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._owner.end(self)
 
 
 # The call made by the current task, for servers that ask within their answer.

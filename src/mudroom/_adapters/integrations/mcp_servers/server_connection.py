@@ -184,7 +184,7 @@ class Connection:
         try:
             async with call.timeout:
                 self._calls.add(call)
-                with self._questions.begin(ask, call.pause), link.use():
+                with self._questions.accept(ask, call.pause), link.use():
                     return await send(link.client.result(), report)
         except TimeoutError as error:
             text = f"server {self.spec.name}: {call.describe_timeout()}"

@@ -8,7 +8,7 @@ import logging
 import mimetypes
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -30,10 +30,7 @@ from ...._core.ports import (
 )
 from ...._core.tool_names import make_server_pattern, make_server_tool_name
 from ...._core.tools import Tool, ToolResult
-from ...._platform.private_files import (
-    replace_private_file,
-    write_private_file,
-)
+from ...._platform.private_files import replace_private_file, write_private_file
 from ....errors import UnknownName
 from .listing import Content, ListedTool, Listing, RunCall, ServerResult, make_tool, select_listed
 from .server_connection import Connection
@@ -501,10 +498,8 @@ class ListingCache:
             return None
 
     def store(self, spec: ServerSpec, cached: CachedListing) -> None:
-        try:
+        with suppress(OSError):
             replace_private_file(self._locate(spec), msgspec.json.encode(cached))
-        except OSError:
-            pass
 
     def _locate(self, spec: ServerSpec) -> Path:
         # Variables and headers do not count: they hold tokens, which change.

@@ -62,29 +62,20 @@ def read_members(line: bytes | LongLine) -> dict[str, Any]:
     is too long, also those at its end.
     """
     if isinstance(line, LongLine):
-        members = _read_first_members(line.head) | _read_last_members(line.tail)
+        first = _decode_members(_FIRST_MEMBERS.match(line.head))
+        members = first | _decode_members(_LAST_MEMBERS.search(line.tail))
     else:
         try:
             value = json.loads(line)
         except ValueError:
-            value = _read_first_members(line)
+            value = _decode_members(_FIRST_MEMBERS.match(line))
         members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     return members if members.get("jsonrpc") == "2.0" else {}
 
 
-def _read_first_members(head: bytes) -> dict[str, Any]:
-    match = _FIRST_MEMBERS.match(head)
-    return _decode_members(match[1]) if match else {}
-
-
-def _read_last_members(tail: bytes) -> dict[str, Any]:
-    match = _LAST_MEMBERS.search(tail)
-    return _decode_members(match[1]) if match else {}
-
-
-def _decode_members(text: bytes) -> dict[str, Any]:
+def _decode_members(match: re.Match[bytes] | None) -> dict[str, Any]:
     try:
-        return json.loads(b"{" + text.strip(b" \t\r\n,") + b"}")
+        return json.loads(b"{" + match[1].strip(b" \t\r\n,") + b"}") if match else {}
     except ValueError:
         return {}
 
@@ -210,10 +201,9 @@ class StdioTransport:
         try:
             async with sender:
                 while line := await read_line(self._process.stdout):
-                    if isinstance(line, LongLine):
-                        messages = self._fail_long(line)
-                    else:
-                        messages = self._parse(line)
+                    messages = (
+                        self._fail_long(line) if isinstance(line, LongLine) else self._parse(line)
+                    )
                     for message in messages:
                         await sender.send(message)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
@@ -229,12 +219,8 @@ class StdioTransport:
             return self._fail_request(read_members(line), _BROKEN)
         if isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
             self._open_requests.pop(str(message.id), None)
-        if (
-            self._probe
-            and isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError)
-            and message.id == self._probe_id
-        ):
-            self._probe.cancel()
+            if self._probe and message.id == self._probe_id:
+                self._probe.cancel()
         return [SessionMessage(message)]
 
     def _fail_long(self, line: LongLine) -> list[SessionMessage]:

@@ -145,6 +145,7 @@ def open_session_tracing(
     return SessionTracing(ids, spans, lambda _: writer)
 
 
+# In the thread that opens the writer: the import is slow.
 def _open_otlp(meter_provider: object | None, report: Callable[[str], None]) -> OtlpWriter:
     from .writers import OtlpWriter
 
