@@ -150,7 +150,6 @@ class _Agents:
 
 
 def _fit_to_location(agent: Agent, location: Location) -> Agent:
-    """Prefix the agent's name with its plugin's, and drop a mode that is not read-only."""
     if not location.plugin:
         return agent
     # A plugin may make its agent read-only, but not give it more rights.
@@ -164,7 +163,7 @@ def _fit_to_location(agent: Agent, location: Location) -> Agent:
 
 
 def _list_near_skills(skills: dict[str, Skill], plugin: str) -> dict[str, Skill]:
-    """Return all skills, those of the plugin also under their short names."""
+    # An agent of a plugin may use the short names of its skills.
     if not plugin:
         return skills
     prefix = f"{plugin}:"
@@ -175,10 +174,7 @@ def _list_near_skills(skills: dict[str, Skill], plugin: str) -> dict[str, Skill]
 def _list_agent_files(
     location: Location, declared_paths: set[str], diagnostics: list[Diagnostic]
 ) -> Iterator[tuple[str, Mapping[str, Entry]]]:
-    """Yield the agent files of a folder, each with the keys that a `config.toml` declares for it.
-
-    A file in `declared_paths` has been yielded already.
-    """
+    """Yield agent files, each with the keys that a `config.toml` declares for it."""
     for path in list_files(location, diagnostics):
         if location.kind.suffix == CONFIG_NAME:
             findings = FileDiagnostics(path)
@@ -234,7 +230,6 @@ def load_agent_file(
 def parse_agent_keys(
     keys: dict[str, Any], name: str, path: str, tools: Collection[str]
 ) -> tuple[Agent | None, AgentDraft]:
-    """Make an agent from keys, as `load_agent_file` does from a file."""
     entries = {key: Entry(value, 1) for key, value in keys.items()}
     draft = draft_agent(entries, FileDiagnostics(path), tools)
     draft.fields["name"] = normalize_name(name)

@@ -20,10 +20,7 @@ from .safe_read import Diagnostic
 
 
 class CommandFile(Struct, frozen=True):
-    """A command and its file. For the other fields see `Location`.
-
-    Its name is that of the file without suffix, after the names of its plugin and its folders.
-    """
+    """A command and its file. For the last fields see `Location`."""
 
     name: str
     path: str
@@ -84,7 +81,6 @@ def check_commands(
 
 
 def _derive_name(path: str, location: Location) -> str:
-    """Return a command's name, which includes the folders between it and `location.folder`."""
     if path == location.folder:
         parts = [os.path.basename(path)]
     else:
@@ -93,10 +89,7 @@ def _derive_name(path: str, location: Location) -> str:
 
 
 def find_by_name(names: Collection[str], typed: str) -> str:
-    """Return the full name of a command typed without its folders or its plugin.
-
-    Returns "" if there is no such command, or more than one.
-    """
+    """Return the full name of a command typed without its folders or plugin; "" if unclear."""
     if typed in names:
         return typed
     matching = [name for name in names if name.rpartition(":")[2] == typed]

@@ -141,8 +141,6 @@ def _find_existing(folder: str, *names: str) -> str:
 
 
 class _Imports(Struct):
-    """The state of one context file's imports."""
-
     boundary: str  # real path of the folder that imports must stay in
     user_home: str  # the folder that ~ means, "" to refuse ~
     diagnostics: FileDiagnostics
@@ -164,7 +162,6 @@ def _load(path: str, imports: _Imports) -> str:
 
 
 def _replace_imports(text: str, path: str, imports: _Imports, depth: int) -> str:
-    """Replace each `@path` outside code with the text of that file."""
     lines: list[str] = []
     fence = ""
     for number, line in enumerate(text.split("\n"), 1):
@@ -193,10 +190,7 @@ def _replace_in_line(line: str, number: int, path: str, imports: _Imports, depth
 
 
 def _find_code_spans(line: str) -> list[int]:
-    """Return the starts and ends of code spans, alternating.
-
-    A span runs from a run of backticks to the next run of the same length.
-    """
+    # Starts and ends of code, alternating. A span runs from backticks to the next run of as many.
     # A regular expression with a backreference would take quadratic time for unclosed runs.
     runs = list(_BACKTICKS.finditer(line))
     closing: dict[int, int] = {}
@@ -249,7 +243,6 @@ def _import_text(
 
 
 def _resolve(name: str, path: str, imports: _Imports) -> str:
-    """Return the real path of an import, "" if no path can have the name."""
     if "\0" in name:
         return ""
     if name.startswith("~/") and imports.user_home:

@@ -37,18 +37,12 @@ class DeclaredServer(Struct, frozen=True):
 
 
 def may_declare_servers(folder: str, user_home: str) -> bool:
-    """Return whether an agent file of a project or of the user seems to name MCP servers.
-
-    This only looks for the key in the bytes of the files.
-    """
+    """Look for MCP servers in the bytes of a project's and a user's agent files."""
     return _have_text(find_locations(AGENT_LOCATIONS, folder, user_home), _KEYS)
 
 
 def may_have_rights(folder: str, user_home: str) -> bool:
-    """Return whether a project's command or skill seems to run commands or allow tools.
-
-    Like `may_declare_servers`, this only looks at the bytes of the files.
-    """
+    """Look for shell commands and allowed tools in the bytes of a project's commands and skills."""
     locations = find_locations((*COMMAND_LOCATIONS, *SKILL_LOCATIONS), folder, user_home)
     return _have_text((each for each in locations if each.place), _RIGHTS)
 

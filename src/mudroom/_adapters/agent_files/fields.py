@@ -55,11 +55,7 @@ class AgentDraft(Struct):
 def draft_agent(
     entries: Mapping[str, Entry], diagnostics: FileDiagnostics, known_tools: Collection[str]
 ) -> AgentDraft:
-    """Read the keys of a file.
-
-    An invalid value gets a warning or, for a key that limits the agent, an error, so that the file
-    is not used.
-    """
+    """Read the keys of a file. A wrong limit is an error, so that the file is not used."""
     draft = AgentDraft(diagnostics, known_tools)
     for key, entry in entries.items():
         normal_key = key.replace("-", "_")
@@ -415,8 +411,6 @@ _GEMINI_MCP = compile_later(r"mcp_([^_]+)_(.+)")
 
 
 class ToolsField(Struct, frozen=True):
-    """The patterns of tools and agents that a file names."""
-
     tools: tuple[str, ...]
     agents: tuple[str, ...] | None = None  # those that `task` is limited to; None for all
 
@@ -435,10 +429,9 @@ def parse_names(value: JsonValue) -> list[str]:
 def parse_allowed(
     value: JsonValue, known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> ToolsField:
-    """Parse allowed tools: a list, a text with commas, or a map of names to true and false.
+    """Parse a list, a text with commas, or a map of names to true and false. Raises ValueError.
 
-    Raises ValueError if the value cannot be understood. Tools that do not exist are kept, with a
-    warning.
+    Tools that do not exist are kept, with a warning.
     """
     if isinstance(value, dict):
         return _parse_map(value, known, diagnostics, line)
@@ -457,7 +450,6 @@ def parse_allowed(
 def parse_denied(
     value: JsonValue, known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> tuple[str, ...]:
-    """Turn denied tools and calls into excluding patterns; ValueError for unclear ones."""
     return tuple(
         f"!{_resolve_pattern(name, known, diagnostics, line)}"
         for name in translate_tools(parse_names(value), known, diagnostics, line)
@@ -467,8 +459,7 @@ def parse_denied(
 def parse_permission(value: JsonValue, diagnostics: FileDiagnostics, line: int) -> ToolsField:
     """Parse opencode's `permission`: a map of tools to allow, ask, deny, or to a map of calls.
 
-    Returns excluding patterns or, if "*" is denied, the allowed tools. Raises ValueError if it
-    cannot be understood.
+    Returns excluding patterns or, if "*" is denied, the allowed tools. Raises ValueError.
     """
     if value in _VERDICTS:
         value = {"*": value}
@@ -514,7 +505,6 @@ def _read_denied_calls(permission: Mapping[str, JsonValue]) -> Iterator[str]:
 
 
 def _is_allowed(name: str, value: JsonValue, diagnostics: FileDiagnostics, line: int) -> bool:
-    """Return whether the agent gets a tool; ValueError for an unknown verdict."""
     by_call = value if isinstance(value, dict) else None
     verdicts = [value] if by_call is None else list(by_call.values())
     unknown = [verdict for verdict in verdicts if verdict not in _VERDICTS]
@@ -623,7 +613,6 @@ def _check_name(name: str) -> str:
 
 
 def _check_entry(name: str, entry: JsonValue) -> ServerEntry | None:
-    """Return the configuration; None if there is only a name."""
     if entry is None or entry is True:
         return None
     if not isinstance(entry, dict):

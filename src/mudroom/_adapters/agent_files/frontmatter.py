@@ -28,8 +28,6 @@ MAX_CHARACTERS = 64 << 10
 
 
 class Entry(Struct, frozen=True):
-    """A key's value, and its line in the file."""
-
     value: JsonValue
     line: int
 
@@ -113,10 +111,7 @@ def _has_key_below(lines: Sequence[str], index: int) -> bool:
 
 
 def _warn_of_misplaced_keys(lines: Sequence[str], diagnostics: FileDiagnostics) -> None:
-    """Warn about keys that look like frontmatter but are not read as such.
-
-    They are in the first lines of the file, or below a fence that is not in a code block.
-    """
+    # They are in the first lines of the file, or below a fence that is not in a code block.
     first = next((index for index, line in enumerate(lines) if line.strip()), None)
     if first is None:
         return

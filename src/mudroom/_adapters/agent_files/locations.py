@@ -215,7 +215,6 @@ def list_locations(
 def _list_plugin_locations(
     plugins: Iterable[PluginFolders], component: Component
 ) -> Iterator[Location]:
-    """Yield a location for each path; its `folder` may be a file."""
     suffix = "SKILL.md" if component == "skills" else ".md"
     kind = LocationKind("claude", "", suffix, is_recursive=True)
     for plugin in plugins:

@@ -69,11 +69,7 @@ def load_output_styles(
     plugins: Iterable[PluginFolders] = (),
     trusts_folder: bool = True,
 ) -> LoadedStyles:
-    """Load the output styles of a project's folder, of the user and of plugins.
-
-    Of several with the same name, the nearest is used; those of a folder that is not trusted are
-    left out.
-    """
+    """Load the usable styles; of several with the same name, the nearest is used."""
     styles: dict[str, OutputStyle] = {}
     untrusted: dict[str, OutputStyle] = {}
     first_paths: dict[str, str] = {}
@@ -147,7 +143,6 @@ def _read_style(
 
 
 def _read_choice(entries: Mapping[str, Entry], key: str, diagnostics: FileDiagnostics) -> bool:
-    """Return a boolean value; false, perhaps with a warning, for anything else."""
     entry = entries.get(key)
     if entry is None or isinstance(entry.value, bool):
         return entry is not None and entry.value is True
@@ -156,10 +151,7 @@ def _read_choice(entries: Mapping[str, Entry], key: str, diagnostics: FileDiagno
 
 
 def find_style(styles: Mapping[str, OutputStyle], name: str) -> OutputStyle | None:
-    """Find a style by name, ignoring case, separators and its plugin's name.
-
-    Returns None if there is no such style, or more than one.
-    """
+    """Find a style, ignoring case, separators and its plugin's name; None unless it is just one."""
     if name in styles:
         return styles[name]
     wanted = fold_name(name)

@@ -60,10 +60,7 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
         return tuple(piece.command for piece in pieces if isinstance(piece, ShellText))
 
     def fill(self, arguments: str = "") -> list[str | ShellText]:
-        """Return the text with its arguments filled in, split into texts and shell commands.
-
-        Arguments without a placeholder are added at the end.
-        """
+        """Return the texts and shell commands, with the arguments filled in or added at the end."""
         if self.gemini_path:
             return fill_gemini_command(self.text, arguments, self.gemini_path)
         # Split before filling, so that an argument cannot add a shell command.
@@ -148,10 +145,7 @@ def fill_variables(text: str, variables: Mapping[str, str]) -> str:
 def load_template(
     path: str, boundary: str, variables: Mapping[str, str] | None = None, *, is_command: bool
 ) -> PromptTemplate:
-    """Return a file's template, whose text is empty if the file cannot be read.
-
-    A file that has not changed is not read again. For `boundary` and `variables` see `Location`.
-    """
+    """Return a file's template, cached if unchanged; its text is empty if it cannot be read."""
     try:
         state = os.stat(path)
     except OSError:
@@ -348,7 +342,6 @@ _FILE = compile_later(r"@\{([^{}\n]+)\}")
 
 
 def read_gemini_command(text: str, diagnostics: FileDiagnostics) -> tuple[str, str]:
-    """Return a file's prompt and description; if invalid, an empty prompt and an error."""
     entries = parse_toml(text, diagnostics)
     if entries is None:
         return "", ""
@@ -368,7 +361,7 @@ def read_gemini_command(text: str, diagnostics: FileDiagnostics) -> tuple[str, s
 
 
 def fill_gemini_command(prompt: str, arguments: str, path: str) -> list[str | ShellText]:
-    """Return a prompt with its arguments filled in, split into texts and shell commands.
+    """Return the texts and shell commands of a prompt, with the arguments filled in.
 
     In a shell command outside quotation marks, the arguments are one word. If there is no place for
     them, the line that the user typed is added at the end.

@@ -106,7 +106,6 @@ def find_files(
 def _list_folder(
     folder: str, real: str, beneath: str, diagnostics: list[Diagnostic]
 ) -> list[tuple[str, bool]]:
-    """Return the sorted names in a folder, each with true for a folder."""
     try:
         descriptor = open_real_path(real, beneath, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -81,10 +81,7 @@ class Skill(Struct, frozen=True):
         return load_template(self.path, self.boundary, self.variables, is_command=False)
 
     def load_text(self, arguments: str = "") -> str:
-        """Return the text with its placeholders filled in, "" if it cannot be read.
-
-        No command in the text is run.
-        """
+        # Commands in the text are not run.
         diagnostics = FileDiagnostics(self.path)
         text = read_text(self.path, self.boundary, diagnostics)
         if text is None:
@@ -113,8 +110,6 @@ class Skill(Struct, frozen=True):
 
 
 class LoadedSkills(Struct, frozen=True):
-    """The usable skills by name, and the diagnostics of their files."""
-
     by_name: dict[str, Skill]
     diagnostics: tuple[Diagnostic, ...]
 
@@ -126,10 +121,6 @@ def load_skills(
     plugins: Iterable[PluginFolders] = (),
     trusts_folder: bool = True,
 ) -> LoadedSkills:
-    """Load the skills of a project's folder, of the user and of plugins.
-
-    The user's skills take precedence over those of a folder that is not trusted.
-    """
     skills: dict[str, Skill] = {}
     diagnostics: list[Diagnostic] = []
     locations = list_locations(
@@ -169,7 +160,6 @@ def _derive_name(path: str) -> str:
 
 
 def load_skill(path: str, boundary: str = "") -> tuple[Skill | None, list[Diagnostic]]:
-    """Load one SKILL.md; the skill is None if it cannot be used."""
     diagnostics = FileDiagnostics(path)
     text = read_text(path, boundary, diagnostics)
     document = parse_document(text, diagnostics) if text is not None else None

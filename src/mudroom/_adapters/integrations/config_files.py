@@ -25,8 +25,6 @@ _SECRET_NAME = compile_later(r"key|token|secret|passw|credential|auth", re.IGNOR
 
 
 class Finding(Struct, frozen=True):
-    """One remark about a configuration file."""
-
     where: str  # the file's path
     text: str
     remedy: str = ""
@@ -52,7 +50,6 @@ def read_json(path: str, findings: list[Finding]) -> dict[str, Any]:
 
 
 def read_toml(path: str, findings: list[Finding]) -> dict[str, Any]:
-    """Read the table in a TOML file; {} as for `read_json`."""
     data = read_bytes(path, findings)
     if data is None:
         return {}
@@ -112,11 +109,7 @@ def _add_unreadable(path: str, reason: str, findings: list[Finding]) -> None:
 
 
 class EntryReader:
-    """Checked access to the fields of one entry, such as a server or a hook.
-
-    Findings call it by its subject, such as "server git". `is_usable` is False after a field of a
-    wrong type.
-    """
+    """Checked access to the fields of one entry, called by its subject, such as "server git"."""
 
     def __init__(self, entry: object, path: str, subject: str, findings: list[Finding]) -> None:
         self.path = path

@@ -18,10 +18,7 @@ TRUST_FILE = "trusted-programs.json"
 
 
 def load_trusted_programs(home: str) -> dict[str, frozenset[str]]:
-    """Load the digests of the programs that the user trusts, by folder.
-
-    Raises UsageError if the file cannot be read, so that no program is started by mistake.
-    """
+    """Load digests by folder. Raises UsageError for a broken file, so that nothing is started."""
     path = Path(home, TRUST_FILE)
     try:
         return msgspec.json.decode(read_regular_file(path), type=dict[str, frozenset[str]])
@@ -75,7 +72,6 @@ class PromptRights(Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Identifies exactly these rights; the trust in a folder refers to it."""
         return PROMPT_PREFIX + make_digest(self.origin, self.commands, self.rules)
 
     @property

@@ -68,17 +68,14 @@ class UsablePrograms(Struct, frozen=True):
 
     @property
     def servers(self) -> tuple[ServerSpec, ...]:
-        """The servers to use."""
         return tuple(item.spec for item in self.listed_servers if not item.reason)
 
     @property
     def hooks(self) -> tuple[HookSpec, ...]:
-        """The hooks to use."""
         return tuple(item.spec for item in self.listed_hooks if not item.reason)
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
-        """The plugins to use."""
         return tuple(item.plugin for item in self.listed_plugins if item.plugin)
 
     @property
@@ -137,10 +134,7 @@ class UsablePrograms(Struct, frozen=True):
     def add_prompts(
         self, prompts: Iterable[PromptRights], home: str, *, trusts_all: bool = False
     ) -> UsablePrograms:
-        """Add the rights of the folder's slash commands and skills.
-
-        Each file is judged on its own: editing one command does not stop the folder's hooks.
-        """
+        # Each file is judged on its own: editing one command does not stop the folder's hooks.
         rights = tuple(prompts)
         trusted = load_trusted_programs(home) if rights and not trusts_all else {}
         listed = tuple(
@@ -269,7 +263,6 @@ def describe_count(programs: Iterable[Program]) -> str:
 
 
 def describe_program(program: Program) -> str:
-    """Name a server or slash command; a hook by its event and matcher."""
     if isinstance(program, PromptRights):
         return f"slash command {program.name}"
     if isinstance(program, ServerSpec):
@@ -280,7 +273,7 @@ def describe_program(program: Program) -> str:
 
 
 def _list_trusted_places(home: str, programs: Iterable[Program]) -> set[str]:
-    """List the folders whose present servers and hooks are those that the user has trusted."""
+    # Places whose present servers and hooks are exactly the ones that the user has trusted.
     digests = _group_by_place(programs)
     trusted = load_trusted_programs(home) if digests and home else {}
     return {

@@ -89,7 +89,7 @@ class MarkedConversation(WireConversation):
         return start.replace(_MARK_JSON, _HOUR_MARK_JSON) if self._keeps_hour else start
 
     def _choose_hour(self) -> bool:
-        """Return whether entries written for an hour would have cost less so far."""
+        # Whether entries written for an hour would have cost less so far.
         now = self._model.http.clock.monotonic()
         wait = now - self._asked_at
         if _SHORT_LIFE < wait < _LONG_LIFE:

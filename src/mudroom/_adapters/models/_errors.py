@@ -203,10 +203,7 @@ def build_final_error(failure: RequestFailure, attempts: int) -> ModelError:
 def build_protocol_failure(
     hints: ProviderHints, url: str, reason: str, *, is_unreadable: bool = False
 ) -> RequestFailure:
-    """Build the failure of an endpoint that answers, but not in the expected protocol.
-
-    Another attempt may succeed where data arrived damaged (`is_unreadable`).
-    """
+    """Build the failure of an endpoint that answers, but not in the expected protocol."""
     message = f"the endpoint does not speak the protocol of {hints.provider}: {reason}"
     error = ModelGarbled(message, where=strip_url(url), remedy=_make_url_remedy(hints))
     return RequestFailure(0, error, is_retryable=is_unreadable, allows_few_tries=True)
@@ -283,7 +280,7 @@ def find_error_message(body: object) -> str:
 
 
 def _add_inner_message(message: str, metadata: object) -> str:
-    """Add the inner provider's message to a gateway's, as OpenRouter reports it."""
+    # Gateways such as OpenRouter report the inner provider's message there.
     raw = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
     if not isinstance(raw, str) or not raw:
         return message

@@ -200,7 +200,6 @@ class AdaptiveRateLimiter:
                 self._wakes.wake(waiter)
 
     def _compute_hold(self) -> float:
-        """Return the seconds to hold the burst back; 0 or less means not at all."""
         if self._rate or not self._is_burst:
             return 0.0
         now = self._clock.monotonic()
@@ -210,17 +209,13 @@ class AdaptiveRateLimiter:
         return self._burst_held_since + hold - now
 
     def _compute_wait(self) -> float:
-        """Return the seconds until the next request may be sent; 0 or less means now."""
         if not self._rate:
             return 0.0
         return max(self._closed_until, self._next_send_at) - self._clock.monotonic()
 
 
 def read_room(headers: Mapping[str, str], request_size: int) -> int | None:
-    """Read how many more requests the provider accepts at once, None if it does not say.
-
-    Later requests are assumed to be as long as this one, whose size is in bytes.
-    """
+    """Read how many more requests of this size the provider accepts at once, None if unknown."""
     requests = _read_numbers(headers, _REQUESTS_LEFT)
     if not requests:
         return None

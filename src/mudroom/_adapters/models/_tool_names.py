@@ -26,10 +26,7 @@ def fit_call_id(call_id: str, form: str, length: int) -> str:
 
 
 class ToolNames:
-    """Maps a conversation's tool names to their names on the wire, and back.
-
-    Names that collide on the wire get a number.
-    """
+    """Maps tool names to their names on the wire, where some collide and get a number, and back."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._to_wire: dict[str, str] = {}
@@ -41,11 +38,10 @@ class ToolNames:
             self._from_wire[wire_name] = name
 
     def to_wire(self, name: str) -> str:
-        """Return the name to send. Works for names that were not offered, as in old messages."""
+        # Works for names that were not offered, too, as in old messages.
         return self._to_wire.get(name) or _make_legal(name)
 
     def from_wire(self, name: str) -> str:
-        """Return the tool a received name means; an unknown name stays unchanged."""
         return self._from_wire.get(name, name)
 
     def _choose_free_name(self, name: str) -> str:

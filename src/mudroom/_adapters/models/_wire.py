@@ -152,7 +152,6 @@ class WireModel(ABC):
         return prefix
 
     def fit_config(self, config: RequestConfig) -> RequestConfig:
-        """Simplify the tools' schemas if the server cannot handle them."""
         if "pattern" not in self.facts.refused:
             return config
         from .refusals.repairs import remove_patterns  # only a refusal needs it
@@ -197,7 +196,6 @@ class WireModel(ABC):
 
     @cached_property
     def host(self) -> str:
-        """The server, with its port if the URL has one."""
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
     @cached_property
@@ -226,7 +224,6 @@ class WireModel(ABC):
             )
 
     def read_refused_answer(self, body: bytes, names: ToolNames) -> AssistantMessage | None:
-        """Return the answer contained in a provider's error, None if there is none."""
         return None
 
     @abstractmethod
@@ -430,7 +427,7 @@ class WireConversation:
         return msgspec.json.decode(b"[%b]" % self._messages)
 
     def _replace_entries(self, entries: list[dict[str, Any]]) -> None:
-        """Replace all messages, each adapted to what the server is now known to accept."""
+        # Each is adapted to what the server is now known to accept.
         self._messages.clear()
         self._last_start = 0
         for entry in entries:
@@ -438,7 +435,6 @@ class WireConversation:
 
 
 def get_sampling(config: RequestConfig, facts: ModelFacts) -> dict[str, float]:
-    """Return `temperature` and `top_p`, each only if set and accepted by the model."""
     requested = {name: getattr(config, name) for name in _SAMPLING}
     sampling = {
         name: value
@@ -466,7 +462,6 @@ def describe_stop(
     content: Iterable[AssistantBlock],
     default: StopReason = StopReason.OTHER,
 ) -> dict[str, Any]:
-    """Make the fields of an AssistantMessage that say why the model stopped."""
     reason = resolve_stop_reason(reasons.get(own_reason, default), content)
     is_complete = reason in (StopReason.END, StopReason.CALLS)
     return {"stop_reason": reason, "provider_stop_reason": "" if is_complete else own_reason}

@@ -80,10 +80,7 @@ class _Delta(Struct):
 
 
 class _Event(Struct):
-    """All events in one struct, which decodes quickly; `type` says which fields are set.
-
-    Unknown types and fields are ignored.
-    """
+    """All events in one struct, which decodes quickly; `type` says which fields are set."""
 
     type: str = ""
     index: int | None = None
@@ -137,7 +134,6 @@ class _PartialBlock:
         return chunk if chunk.text else None
 
     def finish(self, names: ToolNames, previous: AssistantBlock | None) -> AssistantBlock | None:
-        """Return the complete block; None for empty text and unknown blocks."""
         text = "".join(self._texts)
         start = self._start
         match start.type:
@@ -391,7 +387,6 @@ class AnthropicConversation(MarkedConversation):
         return super().request_answer(tools=tools, max_tokens=max_tokens)
 
     def _check_answer(self, answer: AssistantMessage) -> AssistantMessage | None:
-        """Continue an answer that the API paused for a long search, by sending it back as it is."""
         pauses = self._pauses
         if before := self._paused:
             content = (*before.content, *answer.content)
@@ -481,11 +476,7 @@ def _encode_citations(citations: str) -> dict[str, Any]:
 def _decode_searches(
     message: AssistantMessage, *, with_open: bool
 ) -> dict[ProviderBlock, dict[str, Any]]:
-    """Decode search blocks as the API sent them.
-
-    The API refuses an interrupted search, which has no result, so it is left out unless
-    `with_open` is true.
-    """
+    # An interrupted search has no result, so the API takes it back only to continue it.
     blocks: dict[ProviderBlock, dict[str, Any]] = {
         block: msgspec.json.decode(block.data)
         for block in message.content

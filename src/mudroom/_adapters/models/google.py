@@ -214,7 +214,6 @@ class GoogleReader:
         return StreamChunk("call", text)
 
     def _add_search(self, step: dict[str, Any], part: _Part) -> StreamChunk:
-        """Add a search or its result; return the line shown to the user."""
         kind = "toolCall" if part.tool_call else "toolResponse"
         data: dict[str, Any] = {kind: step}
         if part.thought_signature:
@@ -240,7 +239,6 @@ class GoogleReader:
         self._queries += [query for query in queries if query.strip() and query not in known]
 
     def _insert_sources(self) -> list[AssistantBlock]:
-        """Insert queries and pages after the last search, or at the end."""
         if not self._queries and not self._sources:
             return self._blocks
         pages = [source.web for source in self._sources if source.web]
@@ -249,6 +247,7 @@ class GoogleReader:
         if not steps:
             text = f"searched the web: {'; '.join(self._queries)}\n{text}"
         data = msgspec.to_builtins(_Grounding(self._queries, self._sources))
+        # After the last search, or at the end.
         place = steps[-1] if steps else len(self._blocks)
         sources = make_provider_block(GROUNDING, data, text)
         return [*self._blocks[:place], sources, *self._blocks[place:]]
@@ -397,7 +396,7 @@ class _GoogleConversation(WireConversation):
 
 
 def _find_unanswered_searches(message: AssistantMessage) -> set[ProviderBlock]:
-    """Find searches without a result, which were interrupted."""
+    # A search without a result was interrupted.
     calls: dict[str, ProviderBlock] = {}
     for block in message.content:
         if isinstance(block, ProviderBlock):

@@ -142,7 +142,6 @@ class ModelPrice(Struct, frozen=True, kw_only=True):
         return usage.input_tokens < self.max_input
 
     def calculate(self, usage: Usage) -> float | None:
-        """Return the price of a request, None if it has searches without a price."""
         if usage.searches and self.search is None:
             return None
         uncached = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
@@ -172,10 +171,7 @@ class _Content(Struct):
 
 
 class PriceFile:
-    """Computes prices. The table is loaded only for models that the file does not have yet.
-
-    The home is mudroom's state folder; "" keeps nothing.
-    """
+    """Computes prices. The table is loaded only for models that the file does not have yet."""
 
     def __init__(self, home: str) -> None:
         self.path = Path(home, PRICE_FILE)

@@ -239,11 +239,7 @@ def find_model(name: str) -> tuple[str, str] | None:
 
 
 def parse_model_name(name: str) -> tuple[str, str]:
-    """Split a model string into provider and model, as `find_model` does.
-
-    Raises UnknownName with the nearest names, and UsageError for a provider without a default
-    model.
-    """
+    """Split a model string as `find_model` does. Raises UsageError, such as UnknownName."""
     if found := find_model(name):
         provider, model = found
         if not model:
@@ -297,11 +293,7 @@ def choose_default_model(environ: Mapping[str, str]) -> str | None:
 
 
 def list_usable_models(environ: Mapping[str, str]) -> list[str]:
-    """List model strings that work in this environment.
-
-    These are the default model of each provider whose key or address is set, and the shortcuts of
-    those providers.
-    """
+    """List the default models and shortcuts of the providers whose key or address is set."""
     usable = [
         provider for provider in _TABLE if has_key(provider, environ) or _has_url(provider, environ)
     ]
@@ -312,7 +304,6 @@ def list_usable_models(environ: Mapping[str, str]) -> list[str]:
 
 
 def takes_images(provider: Provider, model: str) -> bool:
-    """Return whether a model is known to take images; no local model is."""
     return not provider.is_local and find_facts(model).takes_images
 
 
@@ -334,15 +325,11 @@ def find_key_variable(provider: Provider, environ: Mapping[str, str]) -> str:
 
 
 def get_url_variable(provider: Provider) -> str:
-    """Return the variable to set for the provider's address; "" for none."""
     return "OLLAMA_HOST" if provider.name == "ollama" else next(iter(provider.url_vars), "")
 
 
 def get_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
-    """Return the provider's address.
-
-    OLLAMA_HOST follows Ollama's own notation: a host, a host and port, or a URL without `/v1`.
-    """
+    # OLLAMA_HOST follows Ollama's own notation: a host, a host and port, or a URL without `/v1`.
     url = _find_first_value(environ, provider.url_vars)
     if provider.name == "ollama" and url and not _find_first_value(environ, ("OLLAMA_BASE_URL",)):
         return _parse_ollama_host(url)
@@ -350,7 +337,6 @@ def get_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
 
 
 def find_server(environ: Mapping[str, str], name: str) -> tuple[str, int] | None:
-    """Return the host and port that requests to a model go to, None if they are not known."""
     from urllib.parse import urlsplit  # for traces alone
 
     try:
@@ -363,13 +349,11 @@ def find_server(environ: Mapping[str, str], name: str) -> tuple[str, int] | None
 
 
 def get_ollama_window(environ: Mapping[str, str]) -> int:
-    """Return the context window in tokens for Ollama models that set none themselves."""
     text = _find_first_value(environ, ("OLLAMA_CONTEXT_LENGTH",))
     return int(text) if text.isdecimal() and int(text) else _OLLAMA_WINDOW
 
 
 def get_headers(provider: Provider, environ: Mapping[str, str]) -> dict[str, str]:
-    """Build a provider's bearer token and extra headers, from lines of "Name: value"."""
     token = _find_first_value(environ, provider.token_vars)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     for line in _find_first_value(environ, provider.header_vars).splitlines():
@@ -439,5 +423,4 @@ def list_address_variables() -> list[str]:
 
 
 def list_header_variables() -> list[str]:
-    """List the variables with providers' additional headers, which may hold secrets."""
     return [name for provider in _TABLE for name in provider.header_vars]

@@ -252,7 +252,6 @@ def _create_backend(model: str) -> Backend:
 
 
 def _suggest_region(model: str, error: Exception) -> str:
-    """Return the remedy for an AWS model without a region, "" for other errors."""
     if not model.startswith("bedrock:") or "region" not in str(error):
         return ""
     return "Set AWS_DEFAULT_REGION to the region of the model, for example to us-east-1."
@@ -357,10 +356,7 @@ def _to_binary_content(image: ImageBlock) -> pm.BinaryContent:
 def to_model_response(
     message: AssistantMessage, names: ToolNames, own_provider: str | None
 ) -> pm.ModelResponse:
-    """Convert an answer; thinking and signatures go back only to the provider that made them.
-
-    `own_provider` is None for an answer of another provider.
-    """
+    """Convert an answer; thinking and signatures go back only to the provider that made them."""
     from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
 
     parts: list[pm.ModelResponsePart] = []

@@ -75,7 +75,6 @@ class ReplayModel:
         return self._unclaimed
 
     async def claim_conversation(self, messages: Sequence[Message]) -> RecordedConversation:
-        """Take the recorded conversation that starts with these messages, or raise ModelRefused."""
         unclaimed = await self.load()
         for recorded in unclaimed:
             is_long_enough = len(recorded.messages) >= len(messages)
@@ -126,7 +125,6 @@ class ReplayConversation:
         return RecordedFailure(f"the record of run {run_id} ends here")
 
     async def _repeat_failure(self, run_id: str, failure: RecordedFailure) -> Exception:
-        """Stop the run as it was stopped, or return the error of the call."""
         if failure.stop and self._model.stop_run:
             await self._model.stop_run(run_id)
         if failure.stop == "TIMEOUT":

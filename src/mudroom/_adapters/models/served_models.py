@@ -129,10 +129,7 @@ def _find_image_input(architecture: _Architecture | None) -> bool | None:
 def list_ollama_models(
     base_url: str, key: str, wanted: str, default_window: int
 ) -> list[ServedModel]:
-    """Ask Ollama for its models; empty if it does not answer as expected.
-
-    Only the details of `wanted` are asked for, or of the first model if that is missing.
-    """
+    """Ask Ollama for its models, and for the details of `wanted` or else of the first one."""
     listed = _get_json(f"{base_url}/api/tags", key, _TagList)
     names = [model.name for model in listed.models] if listed else []
     if f"{wanted}:latest" in names:

@@ -112,7 +112,6 @@ class Matcher(Struct, frozen=True):
     problem: str = ""  # why it cannot be used and so selects nothing
 
     def matches(self, name: str) -> bool:
-        """Return whether the matcher selects a tool, agent, source or reason."""
         if self.problem:
             return False
         candidates = {name, _OTHER_NAMES.get(name, name)}
@@ -143,7 +142,7 @@ def parse_matcher(text: str) -> Matcher:
 
 
 def _translate(text: str) -> str:
-    """Translate an expression from JavaScript's syntax to Python's."""
+    # From JavaScript's syntax to Python's.
     text = re.sub(r"\(\?<(?![=!])", "(?P<", text)
     text = re.sub(r"\\k<(\w+)>", r"(?P=\1)", text)
     # In JavaScript, `$` does not match before a final line feed.

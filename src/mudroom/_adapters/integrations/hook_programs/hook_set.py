@@ -283,7 +283,6 @@ async def _gather(runs: Sequence[Any]) -> list[HookOutcome]:
 
 
 def find_problem(spec: HookSpec) -> str:
-    """Explain why a hook never runs here, "" if it does."""
     return explain_never_fires(spec.event, spec.kind) or parse_matcher(spec.matcher).problem
 
 
@@ -318,10 +317,7 @@ def to_gemini_input(spec: HookSpec, fields: Mapping[str, Any]) -> dict[str, Any]
 def from_gemini_output(
     spec: HookSpec, fields: Mapping[str, Any], output: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Convert an output in the Gemini CLI's form to Claude Code's.
-
-    The former's `tool_input` contains only the arguments that change.
-    """
+    # The Gemini CLI's `tool_input` contains only the arguments that change.
     own = output.get("hookSpecificOutput")
     if not isinstance(own, dict):
         return dict(output)
@@ -385,10 +381,7 @@ class Announcement:
 
 
 class HookProgram:
-    """Runs a program in a thread; `stop` may be called from another one.
-
-    Calls `on_async` in that thread if the program announces that it goes on in the background.
-    """
+    """Runs a program in a thread, and tells if it goes on in the background; others may stop it."""
 
     def __init__(
         self,
@@ -493,7 +486,6 @@ class _Pipes:
         return any(stream and not stream.closed for stream in self.outputs)
 
     def transfer(self, seconds: float) -> None:
-        """Transfer what can be transferred, waiting for that up to `seconds`."""
         if not self._selector.get_map():
             # The program is most likely about to end: `wait` looks after half a millisecond.
             with suppress(subprocess.TimeoutExpired):
@@ -544,7 +536,6 @@ class _Pipes:
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a program and all processes of its group, and wait for its end."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):

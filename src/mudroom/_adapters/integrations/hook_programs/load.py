@@ -46,10 +46,7 @@ class HookFile(Struct, frozen=True):
 
 
 def load_hooks(folder: str, *, user_home: str) -> LoadedHooks:
-    """Load the hooks from the user's files and those of a folder, without running any.
-
-    The folder's parents up to the root of the repository are read as well.
-    """
+    """Load the hooks of the user, of a folder, and of its parents in the repository."""
     findings: list[Finding] = []
     hooks: list[HookSpec] = []
     places_off = set[str]()
@@ -239,7 +236,6 @@ def _find_file_event(file: HookFile, event: str) -> str:
 
 
 def _describe(reader: EntryReader, arguments: tuple[str, ...]) -> str:
-    """Describe a hook by its command, address, tool or prompt, as in the file."""
     command = str(reader.entry.get("command") or "")
     if command and reader.entry.get("args") is not None:
         return shlex.join([command, *arguments])

@@ -50,10 +50,7 @@ def read_ending(
     stderr: str,
     convert: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
 ) -> HookOutcome:
-    """Read the outcome of a program that has ended by itself.
-
-    `convert` turns an output object of another dialect into one of Claude Code.
-    """
+    """Read the outcome of a program; `convert` turns other dialects into Claude Code's."""
     reason = stderr.strip()
     if code == BLOCKED:
         return _read_block(event, reason)

@@ -102,8 +102,6 @@ _ENDING_SECONDS = 1.5
 
 
 class SessionFacts(Struct, frozen=True, kw_only=True):
-    """Facts for the input of hooks."""
-
     session: str
     folder: str
     spill_folder: str
@@ -371,10 +369,7 @@ class SessionHooks(Hooks):
         seconds: float | None = None,
         **further: Any,
     ) -> HookOutcome:
-        """Run the hooks of an event, whose brief is None for one of the session.
-
-        Conditions of hooks are about the call. `further` are fields besides those of all events.
-        """
+        """Run the hooks of an event, whose brief is None for one of the session."""
         if not self._hooks.has(event):
             return HookOutcome()
         fields = self._make_fields(event, brief) | further
@@ -465,10 +460,7 @@ def open_session_hooks(
     journal: Journal,
     call_tool: CallServerTool | None,
 ) -> SessionHooks:
-    """Create the hooks of a session; `functions` are the caller's, by event.
-
-    Raises UnknownName for an event that never fires here.
-    """
+    """Raise UnknownName for an event of the caller's functions that never fires here."""
     callbacks: dict[str, list[HookCallback]] = {}
     for event, entries in functions.items():
         if event not in RULES:

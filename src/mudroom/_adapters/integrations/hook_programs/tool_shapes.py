@@ -20,8 +20,6 @@ _LINE_NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)
 
 
 class ToolInput(msgspec.Struct, frozen=True):
-    """A tool call in the terms of hooks."""
-
     name: str
     arguments: dict[str, Any]
 
@@ -35,10 +33,7 @@ def to_hook_input(call: ToolCallBlock, folder: str) -> ToolInput:
 def from_hook_input(
     call: ToolCallBlock, sent: ToolInput, changed: dict[str, Any]
 ) -> dict[str, Any]:
-    """Translate a hook's arguments into our own terms, keeping an unchanged path as it was.
-
-    The hook saw the call as `sent`.
-    """
+    """Translate a hook's arguments into our own terms, keeping an unchanged path as it was."""
     arguments = to_own_arguments(call.name, changed)
     path = get_path_argument(call.name)
     if path in call.arguments and arguments.get(path) == sent.arguments.get(path):

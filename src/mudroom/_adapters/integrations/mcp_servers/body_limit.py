@@ -61,10 +61,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 def limit_bodies(
     note_fault: Callable[[str], object] = lambda _: None,
 ) -> Callable[[httpx2.Response], Awaitable[None]]:
-    """Make a response hook for a client, which makes reading too large a body fail.
-
-    `note_fault` gets the reason, which the package does not always pass on.
-    """
+    """Make a response hook that fails too large bodies; the package does not always pass on why."""
 
     async def limit(response: httpx2.Response) -> None:
         is_compressed = response.headers.get("content-encoding", "identity") != "identity"

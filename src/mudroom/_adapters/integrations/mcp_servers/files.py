@@ -43,10 +43,7 @@ class ServerEntry(Struct, frozen=True):
 def list_entries(
     places: list[str], user_home: str, own_file: str, findings: list[Finding]
 ) -> Iterator[ServerEntry]:
-    """Yield the servers in all files, highest precedence first; mudroom's own is like `.mcp.json`.
-
-    The folders of the project come nearest first.
-    """
+    """Yield the servers in all files, highest precedence first; `own_file` is like `.mcp.json`."""
     user_files = [(os.path.join(user_home, name), form) for name, form in USER_SERVERS if user_home]
     state_path = os.path.join(user_home, CLAUDE_STATE) if user_home else ""
     state = _read_state(state_path, findings) if user_home else _ClaudeState()
@@ -69,11 +66,7 @@ def list_entries(
 def _list_project_entries(
     place: str, taken: set[str], disabled: dict[str, str], findings: list[Finding]
 ) -> Iterator[ServerEntry]:
-    """Yield the servers in the files of one folder.
-
-    The user's own files (`taken`) are read elsewhere. Servers of `.mcp.json` that are turned off
-    come with the file that says so.
-    """
+    # The user's own files (`taken`) are read elsewhere.
     for name, form in PROJECT_SERVERS:
         path = os.path.join(place, name)
         if path in taken:
@@ -338,7 +331,6 @@ FORMATS: dict[str, Callable[[EntryReader], Fields]] = {
 
 
 def describe_server(fields: Mapping[str, Any]) -> str:
-    """Describe a server as in the file, by its command and variables or its address."""
     if fields["transport"] == "stdio":
         command = shlex.join([fields["command"], *fields["args"]])
         # The values of variables may be secrets.

@@ -37,16 +37,12 @@ class ListedPrompt(Struct, frozen=True):
 
 
 class ListedResource(Struct, frozen=True):
-    """A resource of a server, or a template for the addresses of several."""
-
     uri: str
     title: str = ""
     is_template: bool = False
 
 
 class Listing(Struct, frozen=True):
-    """Everything a server offers."""
-
     tools: tuple[ListedTool, ...] = ()
     instructions: str = ""
     server: str = ""  # name and version of the program
@@ -89,11 +85,7 @@ def select_listed(spec: ServerSpec, tools: Iterable[ListedTool]) -> list[ListedT
 def make_tool(
     spec: ServerSpec, listed: ListedTool, run_call: RunCall, *, is_changed: bool = False
 ) -> Tool:
-    """Make a mudroom tool of a server's tool.
-
-    Annotations count only if the user trusts the server; otherwise any tool may have any effect.
-    A tool is changed (`is_changed`) if no user has seen what the server changed in it.
-    """
+    """Make a tool, which may have any effect unless the user trusts the server's annotations."""
     name = make_server_tool_name(spec.name, listed.name)
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
@@ -121,10 +113,7 @@ def make_tool(
 
 
 def check_arguments(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
-    """Raise ValueError, quoting the schema, if arguments do not fit it.
-
-    An invalid schema checks nothing.
-    """
+    """Raise ValueError, quoting the schema, for wrong arguments. A wrong schema checks nothing."""
     encoded = msgspec.json.encode(schema)
     validate = _make_validator(encoded)
     if validate is None:

@@ -38,11 +38,10 @@ def load_servers(
     own_file: str = "",
     agent_servers: Iterable[ServerEntry] = (),
 ) -> LoadedServers:
-    """Load the servers from the user's files and those of a folder, without starting any.
+    """Load the servers of a folder, its parents in the repository, and the user; start none.
 
-    The folder's parents up to the root of the repository are read as well. The order is: local,
-    project (nearest folder first), user, agents. `usable_programs` then selects the trusted ones,
-    and one for each name.
+    The order is: local, project (nearest folder first), user, agents. `usable_programs` then
+    selects the trusted ones, and one for each name.
     """
     findings: list[Finding] = []
     places = list_project_folders(folder)
@@ -183,8 +182,6 @@ _OPENCODE = compile_later(rf"\{{(env|file):([^}}]++)(?:\}}|{_OPEN})")
 
 
 class Expander(Struct):
-    """Replaces variables in the texts of one server."""
-
     environ: Mapping[str, str]
     place: str  # folder of the project
     user_home: str

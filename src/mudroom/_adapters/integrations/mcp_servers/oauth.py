@@ -113,10 +113,7 @@ class _Storage:
 
 
 class LoginProvider(OAuthClientProvider):
-    """The package's OAuth plus what it lacks: expiry across sessions, and one refresh for all.
-
-    The browser returns to `redirect`. Without `show_address`, a login raises LoginNeeded.
-    """
+    """The package's OAuth plus what it lacks: expiry across sessions, and one refresh for all."""
 
     def __init__(
         self,
@@ -258,9 +255,9 @@ class LoginProvider(OAuthClientProvider):
         return response
 
     async def _prepare_refresh(self, refused: OAuthToken | None = None) -> bool:
-        """Lock the tokens if they must be refreshed, unless another session has just done so.
+        """Lock the tokens if they must be refreshed, and return whether that follows.
 
-        Return whether a refresh follows.
+        Another session may just have done so.
         """
         if not self._initialized:
             await self._initialize()
@@ -278,10 +275,7 @@ class LoginProvider(OAuthClientProvider):
 
 
 def find_lacking_scope(response: httpx2.Response) -> str | None:
-    """Return the rights a refused request lacks, "" if the server does not name them.
-
-    None if the request was refused for another reason, or not at all.
-    """
+    """Return the rights a request lacks, "" if they have no name; None if it was not refused so."""
     if response.status_code != 403:
         return None
     if extract_field_from_www_auth(response, "error") != _LACKING:
@@ -307,11 +301,8 @@ def make_login_remedy(server: str, scope: str | None) -> str:
 
 
 def put_scope_first(challenge: str, scope: str) -> str:
-    """Put a challenge that names other rights in front of a WWW-Authenticate header.
-
-    The package reads the first `scope=` in the header, even one inside a quoted text, so the header
-    itself can stay unchanged.
-    """
+    # The package reads the first `scope=` in the header, even one inside a quoted text, so the
+    # server's own challenge can stay unchanged.
     first = f'Bearer scope="{scope}"'
     return f"{first}, {challenge}" if challenge else first
 
@@ -323,10 +314,7 @@ def _dump(value: Any) -> dict[str, Any] | None:  # noqa: ANN401  a model of the 
 def choose_secret_method(
     metadata: Mapping[str, Any] | None,
 ) -> Literal["client_secret_basic", "client_secret_post"]:
-    """Choose how a configured client sends its secret: in a header, if that is allowed.
-
-    The metadata are those of the login server (RFC 8414).
-    """
+    """Choose how a client sends its secret: in a header, if that is allowed (RFC 8414)."""
     allowed: list[str] = (metadata or {}).get("token_endpoint_auth_methods_supported") or []
     is_body_only = "client_secret_post" in allowed and "client_secret_basic" not in allowed
     return "client_secret_post" if is_body_only else "client_secret_basic"
@@ -339,10 +327,7 @@ async def log_in(
     show_address: ShowAddress,
     wait_for_code: WaitForCode,
 ) -> bool:
-    """Log in to a server. Return False if it wants no login.
-
-    Raises LoginNeeded with the reason if the login failed.
-    """
+    """Log in to a server. Return False if it wants no login. Raises LoginNeeded with the reason."""
     provider = LoginProvider(
         spec, file, redirect=redirect, show_address=show_address, wait_for_code=wait_for_code
     )

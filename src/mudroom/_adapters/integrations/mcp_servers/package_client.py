@@ -55,8 +55,6 @@ logging.getLogger("mcp").addHandler(logging.NullHandler())  # else Python prints
 
 
 class HttpTransport:
-    """Messages of one server by streamable HTTP."""
-
     def __init__(self, spec: ServerSpec, headers: Mapping[str, str], logins: str) -> None:
         self.fault = ""  # the refusal of the server, which the package does not tell
         self.has_lost_session = False
@@ -104,11 +102,8 @@ class HttpTransport:
             self.needs_login = False
 
     async def _note_lost_session(self, response: httpx2.Response) -> None:
-        """Note that the server has forgotten the session.
-
-        Some servers say so in JSON, with errors of their own. The package takes such an answer
-        for that of the call, so it must not see the JSON.
-        """
+        # Some servers say so in JSON, with errors of their own. The package takes such an answer
+        # for that of the call, so it must not see the JSON.
         body = await response.aread()
         if f"{mcp_types.METHOD_NOT_FOUND}".encode() not in body:
             self.has_lost_session = True
@@ -219,7 +214,6 @@ def _decode(data: str, media_type: str) -> Content:
 
 
 def is_lost(error: Exception) -> bool:
-    """Return whether an error means that the connection has ended."""
     if isinstance(error, MCPError):
         if error.error.message.startswith(_UNREADABLE_EVENT):
             return False  # the stream of one answer: others have theirs
@@ -228,7 +222,6 @@ def is_lost(error: Exception) -> bool:
 
 
 def is_session_lost(error: Exception) -> bool:
-    """Return whether an error means that an HTTP server has forgotten the session."""
     return isinstance(error, MCPError) and error.error.message == _LOST_SESSION
 
 

@@ -50,8 +50,6 @@ Send = Callable[["package_client.Client", Callable[[str], object]], Awaitable[T]
 
 
 class PastStarts:
-    """What is known from earlier starts of a server."""
-
     def __init__(self, protocol: str, *, logs_failures: bool) -> None:
         self.times: deque[float] = deque(maxlen=MAX_STARTS)
         self.reported = ""  # the last reason that was logged
@@ -135,8 +133,7 @@ class Connection:
     ) -> ServerResult:
         """Call a tool. Raises ServerError.
 
-        A call that was sent is sent again only if the server ended and is trusted, and says that
-        it may be repeated.
+        It is sent again only if the server ended, is trusted, and says that it may be repeated.
         """
         return await self._request(
             lambda client, report: _get_package().call_tool(client, tool.name, arguments, report),
@@ -203,7 +200,6 @@ class Connection:
         raise await link.make_loss(name, error) from error
 
     async def _get_link(self) -> Link:
-        """Return a connection that is ready. Raises ServerError."""
         if self._is_closed:
             raise ServerError(f"server {self.spec.name}: the session is closed")
         if self._link is None or not self._link.is_open:
@@ -505,19 +501,13 @@ class Link:
         return is_old and not is_told and not is_listing
 
     def note_listing(self, listing: Listing) -> Listing:
-        """Note how long what the server listed now is valid. Return it without secrets in `fault`.
-
-        The server gives the reason why a list is short.
-        """
+        # The fault is the server's reason for a short list, and may hold secrets.
         seconds = float("inf") if listing.fresh_seconds is None else listing.fresh_seconds
         self._fresh_until = asyncio.get_running_loop().time() + seconds
         return replace(listing, fault=self._redact(listing.fault))
 
     def expect_listing(self, listing: Task[None], seconds: float) -> None:
-        """Note that the server lists its tools again. If that fails, the old list stays valid.
-
-        Its callers wait up to so many seconds.
-        """
+        # If the listing fails, the old list stays valid.
         now = asyncio.get_running_loop().time()
         self._listing = listing
         self._listing_deadline = now + seconds

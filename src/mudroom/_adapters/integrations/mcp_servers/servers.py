@@ -248,7 +248,6 @@ class McpServers:
         return ToolResult(join_text(result.content), error=result.is_error)
 
     def list_states(self) -> list[ServerStatus]:
-        """Return the state of each server, including those declared by the root agent."""
         own = [status for each in self._own.of_root.values() for status in each.list_states()]
         return own + [
             ServerStatus(
@@ -275,7 +274,6 @@ class McpServers:
             await self._servers[name].connection.restart()
 
     def _update(self, name: str, listing: Listing) -> None:
-        """Use a server's new listing, and store it."""
         server = self._servers[name]
         cached = CachedListing(listing, find_changed(server.cached, listing))
         if cached != server.cached:
@@ -401,7 +399,6 @@ class OwnServers:
         self._opened: WeakSet[SessionServers] = WeakSet()
 
     def open(self, agent: str, *, is_root: bool) -> SessionServers | None:
-        """Open the servers for one run of an agent, None if it declares none."""
         if agent not in self._specs:
             return None
         if is_root and agent in self.of_root:
@@ -413,7 +410,6 @@ class OwnServers:
         return servers
 
     def find(self, name: str) -> SessionServers | None:
-        """Find the root run's servers that include one of this name; None if there are none."""
         return next(
             (
                 servers
@@ -434,11 +430,8 @@ ParseImage = Callable[[bytes], ImageBlock | str]
 def make_tool_result(
     result: ServerResult, context: ToolContext, parse_image: ParseImage
 ) -> ToolResult:
-    """Convert a call's result for the model.
-
-    All bytes are also stored as files, even those of images, since this model or a later one may
-    not take images.
-    """
+    # All bytes are also stored as files, even those of images, since this model or a later one may
+    # not take images.
     parts: list[str] = []
     images: list[ImageBlock] = []
     for number, part in enumerate(result.content, start=1):
@@ -509,7 +502,6 @@ class ListingCache:
 
 
 def find_changed(before: CachedListing | None, after: Listing) -> tuple[str, ...]:
-    """List the tools a server has changed that no user has approved since."""
     if before is None:
         return ()
     old = {tool.name: tool for tool in before.listing.tools}

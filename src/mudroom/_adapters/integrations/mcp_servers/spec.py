@@ -79,8 +79,6 @@ MakeRedact = Callable[[Mapping[str, str]], Redact]
 
 
 class ServerPlace(Struct, frozen=True):
-    """Where a server works."""
-
     folder: str  # the workspace, and working directory of the process
     environ: Mapping[str, str]
     logins: str = ""  # folder of the stored logins of HTTP servers

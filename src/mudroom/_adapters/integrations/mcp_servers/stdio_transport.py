@@ -56,7 +56,7 @@ async def read_line(stream: asyncio.StreamReader) -> bytes | LongLine:
 
 
 def read_members(line: bytes | LongLine) -> dict[str, Any]:
-    """Return the members of a JSON-RPC message that are certain; {} if the line is none.
+    """Return the certain members of a JSON-RPC message, {} for any other line.
 
     Of a line that is too long or broken, these are the short members at its beginning; of one that
     is too long, also those at its end.
@@ -102,8 +102,6 @@ _BROKEN = f"its answer is no valid message of JSON-RPC; {_MAY_HAVE_ACTED}"
 
 
 class _PipeWriter:
-    """Write stream of the package that writes to the input of a process."""
-
     def __init__(
         self, stdin: asyncio.StreamWriter, note_sent: Callable[[SessionMessage], object]
     ) -> None:
@@ -135,8 +133,6 @@ class _PipeWriter:
 
 
 class StdioTransport:
-    """Messages of one server process."""
-
     # The output is read to its end, and only HTTP has sessions and logins.
     fault = ""
     has_lost_session = False
@@ -171,10 +167,7 @@ class StdioTransport:
     def _note_sent(
         self, item: SessionMessage, sender: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> None:
-        """Note a request that waits for an answer.
-
-        The question for the era is answered in place of a server that stays silent.
-        """
+        # The question for the era is answered in place of a server that stays silent.
         message = item.message
         if isinstance(message, mcp_types.JSONRPCNotification):
             if message.method == "notifications/cancelled" and message.params:

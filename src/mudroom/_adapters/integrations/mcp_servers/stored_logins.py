@@ -50,7 +50,6 @@ class LoginFile:
         self._url = url
 
     def load(self) -> StoredLogin | None:
-        """Load the login, None if there is no usable one."""
         try:
             login = msgspec.json.decode(self._path.read_bytes(), type=StoredLogin)
         except (OSError, msgspec.MsgspecError):
@@ -58,7 +57,6 @@ class LoginFile:
         return login if login.url == self._url else None
 
     def store(self, login: StoredLogin) -> None:
-        """Replace the login atomically. Raises OSError."""
         replace_private_file(self._path, msgspec.json.encode(login))
 
     def remove(self) -> bool:

@@ -21,8 +21,6 @@ SETTINGS = (".claude/settings.local.json", ".claude/settings.json")
 
 
 class PluginSetting(Struct, frozen=True):
-    """A plugin that a settings file turns on."""
-
     id: str  # NAME@MARKETPLACE
     origin: str  # the file's path
     place: str  # as in Plugin
@@ -113,11 +111,7 @@ class LoadedPlugins(NamedTuple):
 def load_plugins(
     folder: str, *, user_home: str, plugin_dirs: Iterable[str] = (), data_home: str = ""
 ) -> LoadedPlugins:
-    """Load the plugins of a folder and of the user, without starting or reading their parts.
-
-    The folder's parents up to the root of the repository are read, too. The plugins of
-    `plugin_dirs` need no trust.
-    """
+    """Load the plugins of a folder, its parents, and the user; `plugin_dirs` need no trust."""
     findings: list[Finding] = []
     settings = load_plugin_settings(list_project_folders(folder), user_home, findings)
     listed = [_load_folder(path, findings) for path in plugin_dirs]
@@ -182,10 +176,7 @@ def _add_variables(plugin: Plugin, data_home: str) -> Plugin:
 
 
 def fill_variables(plugin: Plugin, value: T) -> T:
-    """Fill in the variables in a text, list or table of a plugin.
-
-    A variable without a value stays as it is.
-    """
+    # A variable without a value stays as it is.
     return cast("T", _map_texts(value, lambda text: fill_text(plugin.variables, text)))
 
 
@@ -221,10 +212,7 @@ class FoundPlugin(Struct, frozen=True):
 def find_plugin(
     setting: PluginSetting, user_home: str, findings: list[Finding]
 ) -> FoundPlugin | None:
-    """Find the folder of a plugin that a settings file names; None if it is not on this machine.
-
-    The installed version has precedence over the one in its marketplace's folder.
-    """
+    """Find the folder of a plugin: the installed one, or else that in its marketplace's folder."""
     name, _, market = setting.id.rpartition("@")
     parts = (name, market)
     if not all(parts) or any("/" in part or part.startswith(".") for part in parts):
@@ -257,7 +245,6 @@ def find_plugin(
 
 
 def _find_market(setting: PluginSetting, market: str, state: str) -> str:
-    """Find the folder of a marketplace; "" if it is not on this machine."""
     source = setting.market.get("source")
     table = as_table(source)
     path = table.get("path")
@@ -292,7 +279,6 @@ def _find_entry(folder: str, name: str, findings: list[Finding]) -> dict[str, An
 
 
 def _find_installed(setting: PluginSetting, state: str) -> str:
-    """Look up the folder in the list of installed plugins, "" for none."""
     plugins = read_json(os.path.join(state, "installed_plugins.json"), []).get("plugins")
     listed = as_table(plugins).get(setting.id)
     entries = cast("list[Any]", listed) if isinstance(listed, list) else [listed]
@@ -373,10 +359,7 @@ class _Reader(Struct):
         return real
 
     def list_paths(self, field: str, default: str, *, adds: bool = False) -> tuple[str, ...]:
-        """List the real paths of one kind of parts.
-
-        What the manifest names replaces the default folder, or adds to it.
-        """
+        """List the real paths of parts. The manifest's replace the default, or are added to it."""
         declared = self.manifest.get(field)
         paths: list[str] = []
         if (declared is None or adds) and os.path.lexists(os.path.join(self.root, default)):
@@ -414,10 +397,7 @@ def read_plugin(
     entry: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Plugin | None:
-    """Read the plugin in a folder; None, and a finding, if it has no usable name.
-
-    The folder's own manifest has precedence over the entry, which a marketplace has about it.
-    """
+    """Read the plugin in a folder, whose manifest has precedence over a marketplace's entry."""
     root = os.path.realpath(folder)
     path = os.path.join(root, MANIFEST)
     manifest = read_json(path, findings)
@@ -459,7 +439,6 @@ def read_plugin(
 
 
 def _report_unused(reader: _Reader) -> None:
-    """Add one finding for each kind of parts that is not used here."""
     unused = [field for field in _NOT_USED if reader.manifest.get(field)]
     unused += [
         field
@@ -471,10 +450,7 @@ def _report_unused(reader: _Reader) -> None:
 
 
 def _read_options(reader: _Reader, options: Mapping[str, Any]) -> dict[str, str]:
-    """Read the values of `userConfig`: the user's, else the defaults.
-
-    The names are those in the environment of programs.
-    """
+    # The names are those in the environment of programs.
     variables: dict[str, str] = {}
     for key, described in as_table(reader.manifest.get("userConfig")).items():
         field = as_table(described)

@@ -73,7 +73,6 @@ def _complete(plugin: Plugin, server: ServerSpec) -> ServerSpec:
 
 
 def make_data_folders(plugins: Iterable[Plugin]) -> None:
-    """Create the data folders of those plugins that have hooks or MCP servers."""
     for plugin in plugins:
         data = plugin.variables.get("CLAUDE_PLUGIN_DATA")
         if data and (plugin.hooks or plugin.servers):

@@ -54,17 +54,12 @@ class Plugin(Struct, frozen=True, kw_only=True):
 
     @property
     def text_variables(self) -> dict[str, str]:
-        """Variables that its commands, skills, agents and output styles may use.
-
-        Without the user's options, which may be secrets: models read these texts.
-        """
+        # Without the user's options, which may be secrets: models read these texts.
         names = ("CLAUDE_PLUGIN_ROOT", "CLAUDE_PLUGIN_DATA")
         return {name: self.variables[name] for name in names if name in self.variables}
 
 
 class ListedPlugin(Struct, frozen=True, kw_only=True):
-    """A plugin that a settings file or a flag names."""
-
     id: str
     origin: str
     folder: str = ""  # "" if it is not on this machine

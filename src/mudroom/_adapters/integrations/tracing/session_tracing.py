@@ -34,10 +34,7 @@ _OPEN_SECONDS = 10.0
 
 
 class SessionTracing:
-    """Watches the events of a session, and writes the spans they end.
-
-    `open_writer` gets a function that takes the reason why spans cannot be delivered.
-    """
+    """Writes the spans that events end; the writer reports why it cannot deliver them."""
 
     def __init__(
         self,

@@ -40,7 +40,6 @@ def is_installed() -> bool:
 
 
 def explain_off(environ: Mapping[str, str]) -> str:
-    """Return which variable turns traces off, "" if none does."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return "OTEL_SDK_DISABLED is true"
     exporters = environ.get("OTEL_TRACES_EXPORTER", "").strip()
@@ -65,10 +64,7 @@ def read_queue_size(environ: Mapping[str, str]) -> int:
 
 
 def describe_error(error: Exception) -> str:
-    """Return what an exception of the packages says about a variable, else only its kind.
-
-    Other texts may have addresses or headers with secrets.
-    """
+    # Texts that do not begin with a variable may have addresses or headers with secrets.
     text = str(error)
     return text if text.startswith("OTEL_") else type(error).__name__
 
@@ -80,7 +76,6 @@ def has_metrics(environ: Mapping[str, str]) -> bool:
 
 
 def read_content_switch(environ: Mapping[str, str]) -> tuple[bool, str]:
-    """Return whether spans have texts, and a notice about a value that is not used, or ""."""
     value = environ.get(CONTENT, "").strip().lower()
     if value in _WITH_CONTENT:
         return True, ""
@@ -90,10 +85,7 @@ def read_content_switch(environ: Mapping[str, str]) -> tuple[bool, str]:
 
 
 def find_address(environ: Mapping[str, str], own: str = TRACES_ENDPOINT) -> str:
-    """Return the address of traces without its user, password and query.
-
-    The variable `own` has the whole address of one kind of data.
-    """
+    """Return the address of traces, or of metrics, without its user, password and query."""
     path = "v1/metrics" if own == METRICS_ENDPOINT else "v1/traces"
     address = environ.get(own)
     if not address:

@@ -40,10 +40,7 @@ _MAX_TRACES = 10_000
 
 
 class FixedIds(IdGenerator):
-    """Generator that hands out the ids of the span being written.
-
-    Sessions in several threads may share a tracer, so each thread has its own.
-    """
+    """Hands out the ids of the span being written, by thread: sessions may share a tracer."""
 
     def __init__(self) -> None:
         self._local = threading.local()
@@ -266,11 +263,8 @@ class OtlpWriter:
         self._metrics = SpanMetrics(meter_provider) if meter_provider else None
 
     def write(self, spans: Sequence[Span]) -> None:
-        """Hand spans to the processor.
-
-        The processor would drop the oldest of too many and log it; the newest are left out here,
-        and counted.
-        """
+        # The processor would drop the oldest of too many and log it; the newest are left out here,
+        # and counted.
         for span in spans:
             if self._held - self._exporter.taken >= self._room:
                 self._dropped += 1
@@ -343,8 +337,6 @@ def send_spans(spans: Sequence[Span]) -> str:
 
 
 class _Delivery:
-    """What is known of the requests of one exporter."""
-
     def __init__(self, report: Callable[[str], None]) -> None:
         # What the packages log during the request that is under way.
         self.log: _ThreadLog | None = None

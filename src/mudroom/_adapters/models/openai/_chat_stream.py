@@ -127,10 +127,7 @@ def build_tool_call(
     names: ToolNames,
     used_ids: set[str],
 ) -> ToolCallBlock:
-    """Build a complete call, with a new id if it has none or one that is already used.
-
-    Adds the id to those used.
-    """
+    """Build a complete call, with a new id if it has none or one of `used_ids`, which gets it."""
     if not call_id or call_id in used_ids:
         call_id = f"call_{uuid.uuid4().hex[:24]}"
     used_ids.add(call_id)

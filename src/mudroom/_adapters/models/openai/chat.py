@@ -168,7 +168,6 @@ def _list_items(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _encode_items(message: UserMessage) -> list[dict[str, Any]]:
-    """Encode texts and images as content items, with a label for images of results."""
     items: list[dict[str, Any]] = []
     for block in message.content:
         if isinstance(block, ImageBlock):
@@ -205,11 +204,8 @@ def _fit_ids(entry: dict[str, Any], form: str, length: int) -> None:
 def _encode_assistant_message(
     message: AssistantMessage, names: ToolNames, wire: str
 ) -> list[dict[str, Any]]:
-    """Encode an answer.
-
-    Reasoning goes back only to the server it came from, in the field it came in. Servers that send
-    it as plain `reasoning` do not accept it.
-    """
+    # Reasoning goes back only to the server it came from, in the field it came in. Servers that
+    # send it as plain `reasoning` do not accept it.
     text = join_message_text(message)
     calls = [_encode_call(call, names) for call in message.tool_calls]
     if not text and not calls:
@@ -279,7 +275,7 @@ def read_refused_calls(body: bytes, names: ToolNames) -> tuple[ToolCallBlock, ..
 
 
 def _parse_generation(text: str) -> list[tuple[str, str]]:
-    """Return names and arguments of the calls; any other text becomes one call's arguments."""
+    # Text that holds no calls becomes one call's arguments.
     try:
         value = _decode_calls(text.encode("utf-8", "surrogatepass"))
     except msgspec.DecodeError:

@@ -167,7 +167,6 @@ class ResponsesReader:
         return ()
 
     def _add_item(self, event: _Event, item: _Item) -> Sequence[StreamChunk]:
-        """Keep a finished item; return a line for a search that starts or ends."""
         is_search = item.type == "web_search_call"
         if event.type == "response.output_item.added" and is_search:
             return [StreamChunk("search_start", "searching the web")]
@@ -250,7 +249,6 @@ def _count_searches(items: Sequence[_Item]) -> int:
 
 
 def _find_stop_reason(response: _Response, items: Sequence[_Item]) -> str:
-    """Return why the answer is incomplete, or "refusal" or "completed"."""
     if response.incomplete_details is not None:
         return response.incomplete_details.reason or "incomplete"
     if any(part.refusal for item in items for part in item.content or ()):

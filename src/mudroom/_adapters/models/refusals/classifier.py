@@ -45,8 +45,6 @@ class Meaning(StrEnum):
 
 
 class Refusal(Struct, frozen=True):
-    """How a refusal was understood."""
-
     meaning: Meaning
     wait: float = 0.0  # seconds the provider asks to wait, 0 if it does not ask
     may_retry: bool = False  # the same request may succeed later
@@ -324,10 +322,7 @@ _OLDEST_DATE = 1e9
 
 
 def parse_retry_after(headers: Mapping[str, str], now: float) -> float:
-    """Parse the seconds a response's headers ask to wait, 0 for none.
-
-    Reads `Retry-After-Ms`, then `Retry-After` in seconds, with a unit, or as a date.
-    """
+    """Parse the seconds that headers ask to wait: a number, with a unit, or a date; 0 for none."""
     value = headers.get("retry-after", "").strip()
     wait = _to_seconds(headers.get("retry-after-ms"), 0.001) or _to_seconds(value)
     if wait or not value:

@@ -164,10 +164,7 @@ def _check_room(tokens: int) -> int:
 
 
 def remove_patterns(schema: Any) -> Any:  # noqa: ANN401
-    """Remove `pattern` and `format` from a JSON Schema.
-
-    Properties of that name, and keys inside values such as `default`, stay.
-    """
+    # Properties of that name, and keys inside values such as `default`, stay.
     if isinstance(schema, list):
         return [remove_patterns(each) for each in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
