@@ -32,7 +32,7 @@ from ..._core.tools import Tool
 from ...errors import ModelRefused
 from ._errors import NO_TOOLS_REMEDY, RequestFailure, strip_url
 from ._http import HttpClient, Remedy, StreamReader
-from ._images import has_images, replace_images, warn_unsent_images
+from ._images import replace_unsent_images
 from ._json import clean, encode
 from ._tool_names import ToolNames
 from ._written_calls import WRITTEN_CALL, find_written_call
@@ -267,9 +267,8 @@ class WireConversation:
             self._refused_count = self._refused_count + 1 if is_refused else 0
             self._was_told_of_text = message.provider_stop_reason == WRITTEN_CALL
             message = self._remove_unoffered_blocks(message)
-        elif not self._model.takes_images and has_images(message):
-            warn_unsent_images(self._model.name, self._model.unsent)
-            message = replace_images(message)
+        elif not self._model.takes_images:
+            message = replace_unsent_images(message, self._model.name, self._model.unsent)
         for entry in self._model.encode_message(message, self._prefix.names):
             self.append_entry(entry)
 

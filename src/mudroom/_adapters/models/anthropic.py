@@ -311,8 +311,7 @@ def _to_usage(counts: Mapping[str, int]) -> Usage:
 # older models.
 _API_VERSION = "2023-06-01"
 _PAUSE = "pause_turn"
-# Times that an answer is continued.
-_MAX_PAUSES = 8
+_MAX_PAUSES = 8  # times that an answer is continued
 
 
 class AnthropicModel(WireModel):
@@ -375,15 +374,13 @@ class AnthropicConversation(MarkedConversation):
     _ends_before_pause = (0, 0)
 
     def append(self, message: Message) -> None:
-        if self._paused:
-            self._forget_pause()
+        self._forget_pause()
         super().append(message)
 
     def request_answer(
         self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        if self._paused:
-            self._forget_pause()
+        self._forget_pause()
         return super().request_answer(tools=tools, max_tokens=max_tokens)
 
     def _check_answer(self, answer: AssistantMessage) -> AssistantMessage | None:
@@ -412,10 +409,11 @@ class AnthropicConversation(MarkedConversation):
 
     def _forget_pause(self) -> None:
         """Remove the sent part of a paused answer: the whole answer will be appended."""
-        del self._messages[self._paused_at :]
-        self._last_end, self._answered_end = self._ends_before_pause
-        self._paused = None
-        self._pauses = 0
+        if self._paused:
+            del self._messages[self._paused_at :]
+            self._last_end, self._answered_end = self._ends_before_pause
+            self._paused = None
+            self._pauses = 0
 
 
 def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:

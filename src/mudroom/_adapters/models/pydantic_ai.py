@@ -35,7 +35,7 @@ from ._errors import (
     extract_error_text,
 )
 from ._http import StreamCut
-from ._images import has_images, replace_images, warn_unsent_images
+from ._images import replace_unsent_images
 from ._json import clean, encode, parse_arguments
 from ._rate_limit import MAX_WAIT, AdaptiveRateLimiter
 from ._tool_names import ToolNames
@@ -115,9 +115,8 @@ class PydanticAIConversation:
 
     def append(self, message: Message) -> None:
         if isinstance(message, UserMessage):
-            if not self._model.takes_images and has_images(message):
-                warn_unsent_images(self._model.name, self._model.unsent)
-                message = replace_images(message)
+            if not self._model.takes_images:
+                message = replace_unsent_images(message, self._model.name, self._model.unsent)
             converted = to_model_request(message, self._names)
         else:
             own_provider = self._backend.system if message.wire == self._wire else None

@@ -30,15 +30,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "ServerError"]
 
-IDLE_SECONDS = 300.0
-"""Seconds of a call without progress until it fails."""
-_END_SECONDS = 3.0
-"""Longest time until a connection that is closed has ended."""
+IDLE_SECONDS = 300.0  # seconds of a call without progress until it fails
+_END_SECONDS = 3.0  # longest time until a connection that is closed has ended
 
 # A server that has to be started more often than this within START_WINDOW has failed.
 MAX_STARTS = 3
-START_WINDOW = 60.0
-"""Seconds."""
+START_WINDOW = 60.0  # seconds
 
 INSTALL_COMMAND = "pip install 'mudroom[mcp]'"
 
@@ -336,12 +333,10 @@ class Connection:
         return task
 
     async def _refresh(self) -> None:
-        from .package_client import list_offers
-
         with suppress(Exception):  # the next start lists them
             link = await self._get_link()
             async with time_limit(self.spec.start_timeout):
-                listing = await list_offers(link.client.result())
+                listing = await _get_package().list_offers(link.client.result())
             self._on_listing(link.note_listing(listing))
 
     async def refresh_if_stale(self) -> None:
@@ -453,10 +448,8 @@ async def _run_helper(spec: ServerSpec, folder: str, environ: Mapping[str, str])
             await process.wait()
 
 
-LISTING_SECONDS = 3.0
-"""Longest time that runs wait for a list of tools if they have an older one."""
-RETRY_SECONDS = 30.0
-"""Time until a server whose tools could not be listed again is asked once more."""
+LISTING_SECONDS = 3.0  # longest time that runs wait for a list of tools if they have an older one
+RETRY_SECONDS = 30.0  # time until a server whose tools could not be listed again is asked once more
 
 
 class ServerError(MudroomError):
@@ -539,13 +532,11 @@ class Link:
 
     async def describe_end(self, error: Exception) -> str:
         """Return why the connection ended; the error is that of the request that noticed it."""
-        from . import package_client
-
         if self.transport and self.transport.fault:
             return self._redact(self.transport.fault)
-        if self.process and self.stop.is_set() and not package_client.is_refusal(error):
+        if self.process and self.stop.is_set() and not _get_package().is_refusal(error):
             return await self.process.describe_end()
-        return self._redact(package_client.describe_error(error))
+        return self._redact(_get_package().describe_error(error))
 
     async def make_loss(self, name: str, error: Exception) -> ConnectionLost:
         """Return the error of a call whose connection ended, and begin to end it.
@@ -553,15 +544,13 @@ class Link:
         Over HTTP each call has a stream of its own, so the connection ends after the other open
         calls. A server that has forgotten the session carried out nothing.
         """
-        from . import package_client
-
         if self.process:
             self.stop.set()
         else:
             self.retire()
         can_lose = self.transport is not None and self.transport.has_lost_session
-        if can_lose and package_client.is_session_lost(error):
-            text = f"server {name}: {self._redact(package_client.describe_error(error))}"
+        if can_lose and _get_package().is_session_lost(error):
+            text = f"server {name}: {self._redact(_get_package().describe_error(error))}"
             loss = ConnectionLost(text, remedy="The call had no effect; it can be repeated.")
             loss.was_refused = True
             return loss

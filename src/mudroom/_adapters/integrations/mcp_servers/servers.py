@@ -48,6 +48,10 @@ class _Server:
         self.cached = cached
         self.names: list[str] = []
 
+    @property
+    def listing(self) -> Listing:
+        return self.cached.listing if self.cached else Listing()
+
 
 class _Redactor:
     """Replaces the secrets of one server. They are collected anew each time, as errors are rare."""
@@ -148,9 +152,9 @@ class McpServers:
     @property
     def instructions(self) -> dict[str, str]:
         return {
-            server.pattern: server.cached.listing.instructions
+            server.pattern: server.listing.instructions
             for server in self._servers.values()
-            if server.cached and server.cached.listing.instructions
+            if server.listing.instructions
         }
 
     @property
@@ -199,14 +203,14 @@ class McpServers:
                 prompt.required,
             )
             for server in self._servers.values()
-            for prompt in (server.cached.listing.prompts if server.cached else ())
+            for prompt in server.listing.prompts
         ]
 
     def list_resources(self) -> list[ServerResource]:
         return [
             ServerResource(server.spec.name, resource.uri, resource.title, resource.is_template)
             for server in self._servers.values()
-            for resource in (server.cached.listing.resources if server.cached else ())
+            for resource in server.listing.resources
         ]
 
     async def find_prompt(self, name: str) -> ServerPrompt:
@@ -225,7 +229,7 @@ class McpServers:
             if not fnmatchcase(name, server.pattern):
                 continue
             await server.connection.open()
-            for prompt in server.cached.listing.prompts if server.cached else ():
+            for prompt in server.listing.prompts:
                 if make_server_tool_name(server.spec.name, prompt.name) == name:
                     return join_text(await server.connection.get_prompt(prompt.name, arguments))
         raise UnknownName("prompt", name, [prompt.name for prompt in self.list_prompts()])
@@ -240,8 +244,7 @@ class McpServers:
             raise UnknownName("MCP server", server, self._servers)
         found = self._servers[server]
         await found.connection.open()
-        known = select_listed(found.spec, found.cached.listing.tools) if found.cached else ()
-        listed = {each.name: each for each in known}
+        listed = {each.name: each for each in select_listed(found.spec, found.listing.tools)}
         if tool not in listed:
             raise UnknownName("tool", tool, listed, where=f"server {server}")
         result = await found.connection.call(listed[tool], arguments, str)
@@ -256,12 +259,12 @@ class McpServers:
                 server.connection.reason,
                 len(server.names) if server.cached else None,
                 sum(self.tools[name].definition_bytes for name in server.names),
-                server.cached.listing.protocol if server.cached else "",
+                server.listing.protocol,
                 server.connection.pid,
                 server.connection.starts,
                 server.connection.last_lines,
                 needs_login=server.connection.needs_login,
-                left_out=server.cached.listing.fault if server.cached else "",
+                left_out=server.listing.fault,
             )
             for server in self._servers.values()
         ]
@@ -330,8 +333,7 @@ class McpServers:
 
 def _find_change(server: _Server, tool: ListedTool) -> str:
     """Explain why a tool cannot be called as it was listed, "" if it can."""
-    tools = server.cached.listing.tools if server.cached else ()
-    now = next((each for each in tools if each.name == tool.name), None)
+    now = next((each for each in server.listing.tools if each.name == tool.name), None)
     if now is None:
         return f"server {server.spec.name} has no tool {tool.name} any more."
     if (now.description, now.parameters) == (tool.description, tool.parameters):
@@ -363,8 +365,7 @@ def _use_span(traceparent: str) -> Generator[None]:
         detach(token)
 
 
-# Minimum time between two progress lines of a call.
-LINE_SECONDS = 0.25
+LINE_SECONDS = 0.25  # minimum time between two progress lines of a call
 
 
 class LineLimit:
