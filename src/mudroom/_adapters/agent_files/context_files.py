@@ -15,10 +15,8 @@ from ..._platform.patterns import compile_later
 from ..._projections.engine_text import wrap
 from .safe_read import Diagnostic, FileDiagnostics, Severity, is_beneath, read_text
 
-MAX_TOTAL_BYTES = 32 << 10
-"""Bytes of all context files together."""
-MAX_IMPORT_DEPTH = 5
-"""Levels of files that import one another."""
+MAX_TOTAL_BYTES = 32 << 10  # bytes of all context files together
+MAX_IMPORT_DEPTH = 5  # levels of files that import one another
 # For one file and its imports. Each try looks at the disk, and a file may contain any number of
 # words that begin with "@".
 MAX_IMPORTS_TRIED = 1_000

@@ -23,8 +23,7 @@ from .frontmatter import Entry
 from .github_files import is_github_file, read_models, translate_tools
 from .safe_read import FileDiagnostics
 
-MAX_DESCRIPTION = 2_000
-"""Characters of a description, which the model of a parent reads."""
+MAX_DESCRIPTION = 2_000  # characters of a description, which the model of a parent reads
 
 
 class AgentDraft(Struct):

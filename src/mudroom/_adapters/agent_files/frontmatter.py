@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from yaml import Event
 
 
-MAX_DEPTH = 20
-"""Levels of lists and maps."""
-MAX_CHARACTERS = 64 << 10
-"""Characters of frontmatter."""
+MAX_DEPTH = 20  # levels of lists and maps
+MAX_CHARACTERS = 64 << 10  # characters of frontmatter
 
 
 class Entry(Struct, frozen=True):

@@ -24,8 +24,7 @@ from .locations import (
 from .prompt_template import fill_variables
 from .safe_read import Diagnostic, FileDiagnostics, make_name_clash, read_text
 
-NO_STYLE = "default"
-"""The name that means no output style."""
+NO_STYLE = "default"  # the name that means no output style
 STYLE_FOLDER = "output-styles"
 # Each request of the root agent contains the whole style.
 MAX_CHARACTERS = 100_000

@@ -13,10 +13,8 @@ from ..._core.listings import count_noun
 from ..._platform.open_beneath import find_real_path, open_real_path
 from ..._platform.regular_files import read_regular_file
 
-MAX_FILES = 1_000
-"""Files listed below one folder."""
-# Levels of folders.
-MAX_DEPTH = 6
+MAX_FILES = 1_000  # files listed below one folder
+MAX_DEPTH = 6  # levels of folders
 
 
 def read_text(path: str, boundary: str, diagnostics: FileDiagnostics) -> str | None:
@@ -122,12 +120,9 @@ def _list_folder(
 class Severity(StrEnum):
     """What a diagnostic means for its file."""
 
-    ERROR = "error"
-    """The file is not used."""
-    WARNING = "warning"
-    """Part of the file is not used, or not as written."""
-    NOTE = "note"
-    """The line is valid, but has no effect here."""
+    ERROR = "error"  # the file is not used
+    WARNING = "warning"  # part of the file is not used, or not as written
+    NOTE = "note"  # the line is valid, but has no effect here
 
 
 class Diagnostic(Struct, frozen=True):

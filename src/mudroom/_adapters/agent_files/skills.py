@@ -32,8 +32,7 @@ NAME_PATTERN = compile_later(r"[a-z0-9]+(-[a-z0-9]+)*")
 MAX_NAME = 64
 MAX_DESCRIPTION = 1_024
 MAX_COMPATIBILITY = 500
-MAX_LISTED_FILES = 100
-"""How many of its files are listed when a skill is loaded."""
+MAX_LISTED_FILES = 100  # how many of its files are listed when a skill is loaded
 
 _KEYS = (
     "name description license compatibility metadata allowed-tools when_to_use argument-hint "

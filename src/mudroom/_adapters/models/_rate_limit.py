@@ -39,14 +39,11 @@ from collections.abc import Iterable, Mapping
 from ..._core.ports import Clock, RateLimited, RequestSlot
 from ..._platform.wake_queue import WakeQueue
 
-# Seconds; the longest a request may wait for a closed limiter.
-MAX_WAIT = 300.0
-# Up to this many requests in flight, no burst is held back.
-_ALWAYS_ALLOWED_UNANSWERED = 8
+MAX_WAIT = 300.0  # seconds; the longest a request may wait for a closed limiter
+_ALWAYS_ALLOWED_UNANSWERED = 8  # up to this many requests in flight, no burst is held back
 # Length of a burst hold, as a multiple of the fastest response time so far.
 _BURST_HOLD_FACTOR = 0.6
-# Seconds.
-_MAX_BURST_HOLD = 1.0
+_MAX_BURST_HOLD = 1.0  # seconds
 # Seconds; stands in for the fastest response time until a response has arrived.
 _ASSUMED_RESPONSE_TIME = 0.5
 # Seconds between two steps near the rate that was last refused.
@@ -66,8 +63,7 @@ _TOKENS_LEFT = (
 )
 # Bytes of request body per token. Most text has four, so this estimates high.
 _BYTES_PER_TOKEN = 3
-# Longer numbers in a header are not believed.
-_MAX_DIGITS = 12
+_MAX_DIGITS = 12  # longer numbers in a header are not believed
 
 
 class AdaptiveRateLimiter:

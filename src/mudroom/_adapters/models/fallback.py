@@ -15,8 +15,7 @@ from ...errors import ModelError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-# How long new conversations avoid a model that failed.
-_AVOID_SECONDS = 60.0
+_AVOID_SECONDS = 60.0  # how long new conversations avoid a model that failed
 
 
 class FallbackModel:

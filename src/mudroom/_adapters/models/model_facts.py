@@ -8,8 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 _SAMPLING = frozenset({"temperature", "top_p"})
-# Tokens; a shorter answer would be useless.
-MIN_OUTPUT = 256
+MIN_OUTPUT = 256  # tokens; a shorter answer would be useless
 # Gemini 3 refuses a call that another model made without a signature, but accepts this value in
 # its place.
 NO_SIGNATURE = "skip_thought_signature_validator"

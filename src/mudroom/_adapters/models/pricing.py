@@ -32,8 +32,7 @@ _PROVIDER_IDS = {
     "moonshotai": "moonshotai",
 }
 
-# In the state folder.
-PRICE_FILE = "prices.json"
+PRICE_FILE = "prices.json"  # in the state folder
 # Tables that the file keeps; each update of the package `genai-prices` adds one.
 _MAX_TABLES = 8
 # Tokens of a request from which a price is computed. Fewer would be lost in rounding.

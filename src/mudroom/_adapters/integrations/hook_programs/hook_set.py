@@ -30,11 +30,9 @@ from .spec import HookSpec
 
 log = logging.getLogger("mudroom")
 
-# Hook programs running at once in a session.
-MAX_PROCESSES = 32
+MAX_PROCESSES = 32  # hook programs running at once in a session
 
-MatchesCondition = Callable[[str], bool]
-"""Returns whether a tool call matches a permission rule."""
+MatchesCondition = Callable[[str], bool]  # returns whether a tool call matches a permission rule
 
 
 class HookSet:
@@ -331,8 +329,7 @@ def from_gemini_output(
     return {**output, "hookSpecificOutput": specific}
 
 
-# Bytes of one output that are kept; the program may write more.
-MAX_OUTPUT = 8 << 20
+MAX_OUTPUT = 8 << 20  # bytes of one output that are kept; the program may write more
 _CHUNK = 1 << 16
 # Bytes in which the announcement of a program in the background must end.
 _MAX_ANNOUNCEMENT = 4096

@@ -10,11 +10,9 @@ from msgspec import UNSET, Struct
 
 from .events import RULES
 
-# Exit code of a program that blocks, as in Claude Code.
-BLOCKED = 2
+BLOCKED = 2  # exit code of a program that blocks, as in Claude Code
 NO_REASON = "the hook gave no reason"
-# Characters of error output shown in a message.
-_SHOWN_CHARACTERS = 500
+_SHOWN_CHARACTERS = 500  # characters of error output shown in a message
 
 Decision = Literal["", "allow", "ask", "defer", "deny"]
 # Of several hooks' decisions, the one furthest right counts.

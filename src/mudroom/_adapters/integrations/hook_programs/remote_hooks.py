@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from ...._platform.http1.pool import ConnectionPool, Response
 
 
-# Bytes of an answer that are read.
-_MAX_ANSWER = 8 << 20
+_MAX_ANSWER = 8 << 20  # bytes of an answer that are read
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 

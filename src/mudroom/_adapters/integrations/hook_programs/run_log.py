@@ -13,8 +13,7 @@ from msgspec import Struct
 from ...._platform.private_files import make_private_folder, replace_private_file
 from .spec import HookSpec
 
-# From this size on, the older half of the log is removed.
-_MAX_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20  # from this size on, the older half of the log is removed
 
 _SHOWN_RUNS = 5
 

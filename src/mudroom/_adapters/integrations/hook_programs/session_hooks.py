@@ -97,8 +97,7 @@ log = logging.getLogger("mudroom")
 # How often in a row hooks may make a run continue after its final answer. Without a limit, a hook
 # that always blocks would keep the run going for ever.
 MAX_BLOCKS = 8
-# Time limit of a hook at the end of a cancelled run.
-_ENDING_SECONDS = 1.5
+_ENDING_SECONDS = 1.5  # time limit of a hook at the end of a cancelled run
 
 
 class SessionFacts(Struct, frozen=True, kw_only=True):

@@ -67,8 +67,7 @@ class ServerResult(Struct, frozen=True):
     is_error: bool = False
 
 
-# Characters of a schema quoted in an error about arguments.
-_MAX_QUOTED_SCHEMA = 4_000
+_MAX_QUOTED_SCHEMA = 4_000  # characters of a schema quoted in an error about arguments
 
 RunCall = Callable[[ToolContext, ListedTool, dict[str, Any]], Awaitable[ToolResult]]
 """Calls a tool of a server."""

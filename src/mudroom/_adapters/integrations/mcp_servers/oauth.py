@@ -38,8 +38,7 @@ NO_PORT = "http://127.0.0.1/callback"
 _REQUEST_SECONDS = 60.0
 # The error of a server if a call needs more rights (RFC 6750).
 _LACKING = "insufficient_scope"
-# A time in the past, for tokens the server no longer accepts.
-_EXPIRED = 1.0
+_EXPIRED = 1.0  # a time in the past, for tokens the server no longer accepts
 
 ShowAddress = Callable[[str], Awaitable[None]]
 WaitForCode = Callable[[], Awaitable[AuthorizationCodeResult]]

@@ -40,8 +40,7 @@ _CONNECT_SECONDS = 30.0
 _READ_SECONDS = 3_600.0
 """Seconds without a byte of an open response; the limits of calls are those of the connection."""
 _LOST_CODES = (mcp_types.CONNECTION_CLOSED,)
-_LOST_SESSION = "Session terminated"
-"""Text of the package for HTTP 404 in a session."""
+_LOST_SESSION = "Session terminated"  # text of the package for HTTP 404 in a session
 _UNREADABLE_EVENT = "SSE stream failed"
 """How the text of the package begins for an event that is too long or malformed."""
 _SESSION_HEADER = "mcp-session-id"
@@ -255,10 +254,8 @@ async def listen_for_changes(client: Client, on_tools_changed: Callable[[], obje
             on_tools_changed()
 
 
-# A server can return a cursor for ever.
-MAX_PAGES = 50
-# Of each kind: tools, prompts, resources, and templates of resources.
-MAX_ITEMS = 2_000
+MAX_PAGES = 50  # a server can return a cursor for ever
+MAX_ITEMS = 2_000  # of each kind: tools, prompts, resources, and templates of resources
 
 Item = TypeVar("Item")
 

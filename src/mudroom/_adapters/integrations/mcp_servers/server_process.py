@@ -10,15 +10,11 @@ from contextlib import suppress
 from ....errors import UsageError
 from .spec import Redact, ServerPlace, ServerSpec
 
-# Bytes of one message of a server.
-MAX_LINE = 16 << 20
-# Bytes of error output that are kept.
-_MAX_STDERR = 64 << 10
-# Lines of error output shown in an error message.
-_TAIL_LINES = 5
+MAX_LINE = 16 << 20  # bytes of one message of a server
+_MAX_STDERR = 64 << 10  # bytes of error output that are kept
+_TAIL_LINES = 5  # lines of error output shown in an error message
 _TAIL_CHARACTERS = 1_000
-# Seconds between two looks at whether a process has ended.
-_EXIT_POLL = 0.01
+_EXIT_POLL = 0.01  # seconds between two looks at whether a process has ended
 # Signals, with the seconds to wait after each; 0 means closing its input.
 _STOP_STEPS = ((0, 0.7), (signal.SIGTERM, 0.5), (signal.SIGKILL, 0.5))
 # Kills a process group one second after its own input ends, which happens if this process dies.

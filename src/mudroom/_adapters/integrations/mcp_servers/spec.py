@@ -72,8 +72,7 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     agent: str = ""
 
 
-Redact = Callable[[str], str]
-"""Replaces the secrets in a text."""
+Redact = Callable[[str], str]  # replaces the secrets in a text
 MakeRedact = Callable[[Mapping[str, str]], Redact]
 """Makes such a function from variables; those whose names mark them as secret are replaced."""
 

@@ -23,8 +23,7 @@ from mcp.shared.message import SessionMessage
 
 from .server_process import MAX_LINE, ServerProcess
 
-KEPT_BYTES = 4096
-"""Bytes that are kept of the beginning and of the end of a line that is too long."""
+KEPT_BYTES = 4096  # bytes that are kept of the beginning and of the end of a line that is too long
 
 _SCALAR = rb'(?:"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*|true|false|null)'
 _MEMBER = rb'\s*"\w+"\s*:\s*' + _SCALAR + rb"\s*"
@@ -86,12 +85,9 @@ PROBE_SECONDS = 2.0
 The package waits 10 seconds. A new server that is only slow refuses the old greeting then, and the
 package asks again.
 """
-_KEPT_LINES = 20
-"""Lines of a server that are no messages and are kept, for diagnosis."""
-_KEPT_CHARACTERS = 200
-"""Characters of each."""
-_LISTEN = "subscriptions/listen"
-"""Request that a server answers when it ends, and not before."""
+_KEPT_LINES = 20  # lines of a server that are no messages and are kept, for diagnosis
+_KEPT_CHARACTERS = 200  # characters of each
+_LISTEN = "subscriptions/listen"  # request that a server answers when it ends, and not before
 _MAY_HAVE_ACTED = "the call may have had an effect"
 _TOO_LONG = f"its answer is a line of more than {MAX_LINE >> 20} MiB; {_MAY_HAVE_ACTED}"
 _TOO_LONG_FOR_ANY = (

@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from ...._platform.private_files import make_private_folder, replace_private_file
 
-# Subfolder of the folder with what servers listed.
-LOGINS = "logins"
+LOGINS = "logins"  # subfolder of the folder with what servers listed
 
 
 class StoredLogin(Struct, frozen=True):

@@ -16,8 +16,7 @@ from ...._platform.patterns import compile_later
 from ..config_files import Finding, as_table, read_bytes, read_json
 from .spec import ListedPlugin, Plugin, Table
 
-# Highest precedence first.
-SETTINGS = (".claude/settings.local.json", ".claude/settings.json")
+SETTINGS = (".claude/settings.local.json", ".claude/settings.json")  # highest precedence first
 
 
 class PluginSetting(Struct, frozen=True):

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mudroom")
 
-_OPEN_SECONDS = 10.0
-"""How long the end of a session waits for the import of the packages."""
+_OPEN_SECONDS = 10.0  # how long the end of a session waits for the import of the packages
 
 
 class SessionTracing:

@@ -19,8 +19,7 @@ _COUNTS = (_QUEUE_SIZE, _BATCH_SIZE, "OTEL_BSP_SCHEDULE_DELAY", "OTEL_METRIC_EXP
 _DEFAULT_QUEUE_SIZE = 16_384
 """Spans that may wait: a thousand children end about 3,000 at once, and the SDK's 2,048 would lose
 some of them."""
-_DEFAULT_BATCH_SIZE = 512
-"""That of the SDK."""
+_DEFAULT_BATCH_SIZE = 512  # that of the SDK
 _DEFAULT_ENDPOINT = "http://localhost:4318"
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _OUR_PROTOCOL = "http/protobuf"

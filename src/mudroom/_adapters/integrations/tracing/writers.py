@@ -205,12 +205,9 @@ class SpanMetrics:
                 self._tokens.record(tokens, {**attributes, "gen_ai.token.type": kind})
 
 
-SILENT_SECONDS = 2.0
-"""How long the end of a session waits for the next answer of the server."""
-_MAX_CLOSE_SECONDS = 30.0
-"""How long it waits in all while answers keep coming."""
-_BATCH = 512
-"""Spans in one request of an export."""
+SILENT_SECONDS = 2.0  # how long the end of a session waits for the next answer of the server
+_MAX_CLOSE_SECONDS = 30.0  # how long it waits in all while answers keep coming
+_BATCH = 512  # spans in one request of an export
 _STATUSES = range(100, 600)
 _PACKAGE = "opentelemetry"
 

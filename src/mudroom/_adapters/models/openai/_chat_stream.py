@@ -107,8 +107,7 @@ _STOP_REASONS = {
     **dict.fromkeys(("length", "max_tokens"), StopReason.LENGTH),
     **dict.fromkeys(("content_filter", "refusal", "sensitive"), StopReason.REFUSAL),
 }
-# The unit in which xAI states prices.
-_TICKS_PER_USD = 1e10
+_TICKS_PER_USD = 1e10  # the unit in which xAI states prices
 # Finish reasons that mean the server failed.
 _FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"})
 

@@ -268,8 +268,7 @@ def _to_usage(usage: _Usage) -> Usage:
     )
 
 
-# Characters; the API refuses longer ids.
-_MAX_CALL_ID = 64
+_MAX_CALL_ID = 64  # characters; the API refuses longer ids
 _BREAKPOINT_FIELD = "prompt_cache_breakpoint"
 _BREAKPOINT = {_BREAKPOINT_FIELD: {"mode": "explicit"}}
 _CALL_ID = f"(?s).{{1,{_MAX_CALL_ID}}}"

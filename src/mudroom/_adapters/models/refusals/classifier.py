@@ -26,22 +26,14 @@ from .repairs import TEMPLATE_ERROR, find_room
 class Meaning(StrEnum):
     """What a refusal means, and so what happens next."""
 
-    LOAD = "load"
-    """Too many requests for now: wait, and make the provider's other runs wait."""
-    FAULT = "fault"
-    """A server error: try again."""
-    NO_MONEY = "no money"
-    """The account is out of credit or has reached its spending limit: final."""
-    NO_QUOTA = "no quota"
-    """A daily, weekly or monthly quota is used up: final."""
-    TOO_LONG = "too long"
-    """The request does not fit the model: shorten it."""
-    NO_TOOLS = "no tools"
-    """The model, or the server as started, takes no tools: final."""
-    NOT_ALLOWED = "not allowed"
-    """The key is wrong or lacks permission: final."""
-    REFUSED = "refused"
-    """Something in the request is refused: final unless it can be left out."""
+    LOAD = "load"  # too many requests for now: wait, and make the provider's other runs wait
+    FAULT = "fault"  # a server error: try again
+    NO_MONEY = "no money"  # the account is out of credit or has reached its spending limit: final
+    NO_QUOTA = "no quota"  # a daily, weekly or monthly quota is used up: final
+    TOO_LONG = "too long"  # the request does not fit the model: shorten it
+    NO_TOOLS = "no tools"  # the model, or the server as started, takes no tools: final
+    NOT_ALLOWED = "not allowed"  # the key is wrong or lacks permission: final
+    REFUSED = "refused"  # something in the request is refused: final unless it can be left out
 
 
 class Refusal(Struct, frozen=True):
@@ -144,11 +136,9 @@ _BAD_KEY = compile_later(
 _GRAMMAR = compile_later(r"(?i)failed to (parse|compile) (the )?grammar|initialize samplers")
 
 _CODE_FIELDS = ("code", "type", "status", "reason", "error_type", "errorCode", "__type")
-# 498 is Groq's status for a full flex tier.
-_LOAD_STATUSES = frozenset({429, 498, 529})
+_LOAD_STATUSES = frozenset({429, 498, 529})  # 498 is Groq's status for a full flex tier
 _MAX_DEPTH = 5
-# No provider sends longer codes.
-_MAX_CODE = 100
+_MAX_CODE = 100  # no provider sends longer codes
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
