@@ -10,6 +10,7 @@ import os
 import re
 from typing import NamedTuple
 
+from .open_beneath import find_real_path
 from .patterns import compile_later
 from .regular_files import read_regular_file
 
@@ -141,3 +142,15 @@ def _unquote(value: str) -> str:
         if quoted or not letter.isspace():
             end = len(parts)
     return "".join(parts[:end])
+
+
+def list_project_folders(folder: str) -> list[str]:
+    """List the real paths from a folder up to its git root, or only its own without one."""
+    start = find_real_path(folder)
+    folders = [start]
+    while not os.path.exists(os.path.join(folders[-1], ".git")):
+        parent = os.path.dirname(folders[-1])
+        if parent == folders[-1]:
+            return [start]
+        folders.append(parent)
+    return folders

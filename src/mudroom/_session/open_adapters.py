@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from .._adapters.agent_files import Skill
-from .._adapters.agent_files.locations import list_project_folders
 from .._adapters.integrations.mcp_servers.spec import ServerSpec
 from .._adapters.tools import BOARD_TOOLS, make_builtin_tools
 from .._core.agents import Agent, WorkspaceKind
@@ -29,6 +28,7 @@ from .._engine.children.task_tool import make_task_tool
 from .._engine.file_writes import FileVersions
 from .._engine.run_tools import RUN_TOOLS
 from .._engine.session_context import SessionServices
+from .._platform.git_folders import list_project_folders
 from ..errors import UsageError, WorkspaceError
 from ..permissions.policy import RulePolicy
 from ..permissions.rules import Permissions, Verdict, parse_rule

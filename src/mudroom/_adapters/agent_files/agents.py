@@ -12,13 +12,20 @@ from msgspec.structs import replace
 from ..._core.agents import Agent, Mode
 from ..._core.json_values import JsonValue
 from . import BUILTIN_AGENTS
-from .declared_servers import DeclaredServer, list_declared
+from .declared_servers import DeclaredServer
 from .fields import AgentDraft, draft_agent, fold_name, normalize_name
 from .frontmatter import Entry, parse_document, parse_toml
 from .github_files import is_github_file
-from .locations import AGENT_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
+from .locations import (
+    AGENT_LOCATIONS,
+    Location,
+    PluginFolders,
+    list_files,
+    list_locations,
+    make_part_name,
+)
 from .prompt_template import fill_variables
-from .safe_read import Diagnostic, FileDiagnostics, list_files, make_name_clash, read_text
+from .safe_read import Diagnostic, FileDiagnostics, make_name_clash, read_text
 from .skills import Skill, format_preloaded, load_skills
 
 TEMPLATE_DESCRIPTION = "when to use this agent (the only text that its caller reads)"
@@ -28,24 +35,17 @@ _RESERVED = ("main", *BUILTIN_AGENTS)
 
 
 class LoadedAgents(Struct, frozen=True, kw_only=True):
-    """The usable agents and skills, and all diagnostics.
-
-    Arguments:
-        agents: usable as child and as root agent, highest precedence first.
-        main_agents: usable as root agent only. skills: by name. diagnostics: file by file.
-        servers: the MCP servers that agent files declare.
-        paths: agent name -> its file. personal_names: names of agents from the user's home.
-        shadowing: unused agents of an untrusted folder, name -> file. They have the name of a
-            built-in agent or of one of the user's.
-    """
+    """The usable agents and skills, highest precedence first, and all diagnostics."""
 
     agents: tuple[Agent, ...] = ()
-    main_agents: tuple[Agent, ...] = ()
+    main_agents: tuple[Agent, ...] = ()  # for root runs only
     skills: dict[str, Skill] = {}
     diagnostics: tuple[Diagnostic, ...] = ()
     servers: tuple[DeclaredServer, ...] = ()
-    paths: dict[str, str] = {}
-    personal_names: frozenset[str] = frozenset()
+    paths: dict[str, str] = {}  # by agent name
+    personal_names: frozenset[str] = frozenset()  # of agents from the user's home
+    # Files of an untrusted folder's agents that are not used because a built-in agent, or one of
+    # the user's, has their name; by name.
     shadowing: Mapping[str, str] = {}
 
 
@@ -63,7 +63,6 @@ def load_agent_files(
     file contains.
 
     Arguments:
-        folder: the project's folder.
         user_home: None is the home of this process, "" leaves it out.
         tools: names of all tools; an agent file that names another gets a warning.
         trusts_folder: false if agents and skills of the project must not replace built-in ones or
@@ -134,13 +133,16 @@ class _Agents:
         (self.main_agents if draft.is_main else self.agents).append(agent)
         self.paths[agent.name] = path
         if not location.plugin:
-            self.servers += list_declared(agent.name, draft.servers, path, location)
+            self.servers += [
+                DeclaredServer(agent.name, name, entry, path, location.kind.dialect, location.place)
+                for name, entry in draft.servers.items()
+                if entry is not None
+            ]
         if location.is_personal:
             self.personal_names.add(agent.name)
         return draft.diagnostics.items
 
     def _is_shadowing(self, name: str, location: Location) -> bool:
-        """Return whether an untrusted agent has a name that already means another agent."""
         if self._trusts_folder or location.is_personal:
             return False
         own = (*_RESERVED, *self.personal_names)
@@ -148,7 +150,6 @@ class _Agents:
 
 
 def _fit_to_location(agent: Agent, location: Location) -> Agent:
-    """Prefix the agent's name with its plugin's, and drop a mode that is not read-only."""
     if not location.plugin:
         return agent
     # A plugin may make its agent read-only, but not give it more rights.
@@ -162,7 +163,7 @@ def _fit_to_location(agent: Agent, location: Location) -> Agent:
 
 
 def _list_near_skills(skills: dict[str, Skill], plugin: str) -> dict[str, Skill]:
-    """Return all skills, those of the plugin also under their short names."""
+    # An agent of a plugin may use the short names of its skills.
     if not plugin:
         return skills
     prefix = f"{plugin}:"
@@ -173,21 +174,9 @@ def _list_near_skills(skills: dict[str, Skill], plugin: str) -> dict[str, Skill]
 def _list_agent_files(
     location: Location, declared_paths: set[str], diagnostics: list[Diagnostic]
 ) -> Iterator[tuple[str, Mapping[str, Entry]]]:
-    """Yield the agent files of a folder, each with the keys that a `config.toml` declares for it.
-
-    Arguments:
-        declared_paths: files that a `config.toml` has named; they are not yielded a second time.
-    """
-    kind = location.kind
-    paths = list_files(
-        location.folder,
-        kind.suffix,
-        diagnostics,
-        boundary=location.boundary,
-        recursive=kind.is_recursive,
-    )
-    for path in paths:
-        if kind.suffix == CONFIG_NAME:
+    """Yield agent files, each with the keys that a `config.toml` declares for it."""
+    for path in list_files(location, diagnostics):
+        if location.kind.suffix == CONFIG_NAME:
             findings = FileDiagnostics(path)
             declared = read_declared_agents(path, location.boundary, findings)
             diagnostics += findings.items
@@ -211,8 +200,8 @@ def load_agent_file(
 
     Arguments:
         dialect: the program that the file is written for, see `locations.AGENT_LOCATIONS`.
-        boundary: see `safe_read.read_text`. tools: see `load_agent_files`. skills: known skills.
-        folder: the folder of all agent files; names of opencode agents include the path below it.
+        boundary: see `safe_read.read_text`.
+        folder: of all agent files; names of opencode agents include the path below it.
         declared: keys declared outside the file; the file's own keys replace them.
     """
     diagnostics = FileDiagnostics(path)
@@ -241,11 +230,6 @@ def load_agent_file(
 def parse_agent_keys(
     keys: dict[str, Any], name: str, path: str, tools: Collection[str]
 ) -> tuple[Agent | None, AgentDraft]:
-    """Make an agent from keys, as `load_agent_file` does from a file.
-
-    Arguments:
-        path: named in diagnostics.
-    """
     entries = {key: Entry(value, 1) for key, value in keys.items()}
     draft = draft_agent(entries, FileDiagnostics(path), tools)
     draft.fields["name"] = normalize_name(name)
@@ -255,7 +239,6 @@ def parse_agent_keys(
 def _finish(
     draft: AgentDraft, entries: dict[str, Entry], body_line: int, skills: dict[str, Skill]
 ) -> Agent | None:
-    """Return the agent, or None if the draft lacks something."""
     diagnostics = draft.diagnostics
     if not draft.fields.get("name"):
         diagnostics.add_error(1, "no name")
@@ -277,10 +260,10 @@ def _finish(
     for name in draft.skills:
         if name not in skills:
             diagnostics.add_warning(line, f"unknown skill {name!r}")
-    loaded = [skills[name] for name in draft.skills if name in skills]
-    if not loaded:
-        return agent
-    return replace(agent, instructions=f"{agent.instructions}\n\n{format_preloaded(loaded)}")
+    if loaded := [skills[name] for name in draft.skills if name in skills]:
+        text = f"{agent.instructions}\n\n{format_preloaded(loaded)}"
+        return replace(agent, instructions=text)
+    return agent
 
 
 def _parse_markdown(
@@ -300,11 +283,7 @@ CONFIG_NAME = "config.toml"
 def read_declared_agents(
     path: str, boundary: str, diagnostics: FileDiagnostics
 ) -> dict[str, dict[str, Entry]]:
-    """Return the name and description of each agent that has a file, by that file's path.
-
-    Arguments:
-        boundary: see `safe_read.read_text`.
-    """
+    """Return the name and description of each agent that has a file, by that file's path."""
     text = read_text(path, boundary, diagnostics)
     entries = parse_toml(text, diagnostics) if text is not None else None
     agents = entries.get("agents") if entries else None

@@ -7,22 +7,20 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
-from .locations import COMMAND_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
+from .locations import (
+    COMMAND_LOCATIONS,
+    Location,
+    PluginFolders,
+    list_files,
+    list_locations,
+    make_part_name,
+)
 from .prompt_template import PromptTemplate, load_template
-from .safe_read import Diagnostic, list_files
+from .safe_read import Diagnostic
 
 
 class CommandFile(Struct, frozen=True):
-    """A command and its file.
-
-    Arguments:
-        name: the file's name without its suffix, after the names of its plugin and its folders.
-        path: absolute path.
-        boundary: see `safe_read.read_text`.
-        is_personal: false if it belongs to the project.
-        place: the project folder it belongs to, "" for one of the user.
-        variables: see `Location`.
-    """
+    """A command and its file. For the last fields see `Location`."""
 
     name: str
     path: str
@@ -33,7 +31,6 @@ class CommandFile(Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """The frontmatter's description, else the first line."""
         return self.load_template().description
 
     def load_template(self) -> PromptTemplate:
@@ -46,41 +43,20 @@ def load_commands(
     user_home: str,
     plugins: Iterable[PluginFolders] = (),
     trusts_folder: bool = True,
+    diagnostics: list[Diagnostic] | None = None,
 ) -> dict[str, CommandFile]:
     """Return the commands of a project's folder, of the user and of plugins by name.
 
     A command in a subfolder is called `SUBFOLDER:NAME`. Of several with the same name, the nearest
     is used; in a folder that is not trusted, the user's own.
     """
-    return _load_commands(folder, user_home, plugins, [], trusts_folder=trusts_folder)
-
-
-def check_commands(
-    folder: str, *, user_home: str, plugins: Iterable[PluginFolders] = ()
-) -> list[Diagnostic]:
-    diagnostics: list[Diagnostic] = []
-    commands = _load_commands(folder, user_home, plugins, diagnostics)
-    for command in commands.values():
-        diagnostics += command.load_template().errors
-    return diagnostics
-
-
-def _load_commands(
-    folder: str,
-    user_home: str,
-    plugins: Iterable[PluginFolders],
-    diagnostics: list[Diagnostic],
-    *,
-    trusts_folder: bool = True,
-) -> dict[str, CommandFile]:
+    diagnostics = [] if diagnostics is None else diagnostics
     commands: dict[str, CommandFile] = {}
     locations = list_locations(
         COMMAND_LOCATIONS, "commands", folder, user_home, plugins, trusts_folder=trusts_folder
     )
     for location in locations:
-        for path in list_files(
-            location.folder, location.kind.suffix, diagnostics, boundary=location.boundary
-        ):
+        for path in list_files(location, diagnostics):
             name = _derive_name(path, location)
             file = CommandFile(
                 name,
@@ -94,8 +70,17 @@ def _load_commands(
     return commands
 
 
+def check_commands(
+    folder: str, *, user_home: str, plugins: Iterable[PluginFolders] = ()
+) -> list[Diagnostic]:
+    diagnostics: list[Diagnostic] = []
+    commands = load_commands(folder, user_home=user_home, plugins=plugins, diagnostics=diagnostics)
+    for command in commands.values():
+        diagnostics += command.load_template().errors
+    return diagnostics
+
+
 def _derive_name(path: str, location: Location) -> str:
-    """Return a command's name, which includes the folders between it and `location.folder`."""
     if path == location.folder:
         parts = [os.path.basename(path)]
     else:
@@ -104,10 +89,7 @@ def _derive_name(path: str, location: Location) -> str:
 
 
 def find_by_name(names: Collection[str], typed: str) -> str:
-    """Return the full name of a command typed without its folders or its plugin.
-
-    Returns "" if there is no such command, or more than one.
-    """
+    """Return the full name of a command typed without its folders or plugin; "" if unclear."""
     if typed in names:
         return typed
     matching = [name for name in names if name.rpartition(":")[2] == typed]

@@ -9,16 +9,14 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from ..._platform.git_folders import list_project_folders
 from ..._platform.open_beneath import find_real_path
 from ..._platform.patterns import compile_later
 from ..._projections.engine_text import wrap
-from .locations import list_project_folders
 from .safe_read import Diagnostic, FileDiagnostics, Severity, is_beneath, read_text
 
-MAX_TOTAL_BYTES = 32 << 10
-"""Bytes of all context files together."""
-MAX_IMPORT_DEPTH = 5
-"""Levels of files that import one another."""
+MAX_TOTAL_BYTES = 32 << 10  # bytes of all context files together
+MAX_IMPORT_DEPTH = 5  # levels of files that import one another
 # For one file and its imports. Each try looks at the disk, and a file may contain any number of
 # words that begin with "@".
 MAX_IMPORTS_TRIED = 1_000
@@ -34,17 +32,12 @@ _TITLE_BEFORE_TRUST = (
 
 
 class ContextFile(Struct, frozen=True):
-    """One context file, with its imports already filled in.
-
-    Arguments:
-        path: absolute. is_personal: true in the user's home.
-        omitted_bytes: bytes cut from the end because of MAX_TOTAL_BYTES.
-    """
+    """One context file, with its imports already filled in."""
 
     path: str
     text: str
-    is_personal: bool = False
-    omitted_bytes: int = 0
+    is_personal: bool = False  # in the user's home
+    omitted_bytes: int = 0  # cut from the end because of MAX_TOTAL_BYTES
 
 
 class ContextFiles(Struct, frozen=True):
@@ -55,7 +48,6 @@ class ContextFiles(Struct, frozen=True):
     trusts_folder: bool = True
 
     def to_prompt(self, *, include_personal: bool = True) -> str:
-        """Return the text for a system prompt, "" without files."""
         files = [file for file in self.files if include_personal or not file.is_personal]
         if not files:
             return ""
@@ -81,7 +73,7 @@ def load_context_files(
     take precedence, and a long project file does not push them out.
 
     Arguments:
-        folder: the project's folder. user_home: the user's home. "" leaves either out.
+        folder, user_home: "" leaves either out.
         max_bytes: for all files together; those of the lowest precedence are cut first.
         reads_local: read CLAUDE.local.md.
     """
@@ -115,7 +107,7 @@ def _find_files(folder: str, user_home: str) -> Iterator[tuple[str, str, bool]]:
             path = os.path.join(user_home, name)
             if os.path.lexists(path):
                 yield path, os.path.dirname(find_real_path(path)), True
-    folders = list_project_folders(folder)
+    folders = list_project_folders(folder) if folder else []
     for parent in reversed(folders):
         for path in _list_project_files(parent):
             if not _is_personal_file(path, parent, user_home):
@@ -136,7 +128,7 @@ def _list_project_files(folder: str) -> list[str]:
 
 
 def _is_personal_file(path: str, folder: str, user_home: str) -> bool:
-    """Return True for the user's CLAUDE.md when the home is a folder of the project."""
+    # The home may be a folder of the project.
     is_home = bool(user_home) and find_real_path(folder) == find_real_path(user_home)
     return is_home and path.endswith(".claude/CLAUDE.md")
 
@@ -147,19 +139,10 @@ def _find_existing(folder: str, *names: str) -> str:
 
 
 class _Imports(Struct):
-    """The state of one context file's imports.
-
-    Arguments:
-        boundary: real path of the folder that imports must stay in.
-        user_home: the folder that ~ means, "" to refuse ~.
-        seen: real paths of files that are loaded already; shared by all context files.
-        remaining: imports that may still be tried.
-    """
-
-    boundary: str
-    user_home: str
+    boundary: str  # real path of the folder that imports must stay in
+    user_home: str  # the folder that ~ means, "" to refuse ~
     diagnostics: FileDiagnostics
-    seen: set[str]
+    seen: set[str]  # real paths of loaded files, shared by all context files
     remaining: int = MAX_IMPORTS_TRIED
 
     def warn(self, path: str, line: int, text: str) -> None:
@@ -177,7 +160,6 @@ def _load(path: str, imports: _Imports) -> str:
 
 
 def _replace_imports(text: str, path: str, imports: _Imports, depth: int) -> str:
-    """Replace each `@path` outside code with the text of that file."""
     lines: list[str] = []
     fence = ""
     for number, line in enumerate(text.split("\n"), 1):
@@ -206,10 +188,7 @@ def _replace_in_line(line: str, number: int, path: str, imports: _Imports, depth
 
 
 def _find_code_spans(line: str) -> list[int]:
-    """Return the starts and ends of code spans, alternating.
-
-    A span runs from a run of backticks to the next run of the same length.
-    """
+    # Starts and ends of code, alternating. A span runs from backticks to the next run of as many.
     # A regular expression with a backreference would take quadratic time for unclosed runs.
     runs = list(_BACKTICKS.finditer(line))
     closing: dict[int, int] = {}
@@ -232,7 +211,6 @@ def _find_code_spans(line: str) -> list[int]:
 def _import_text(
     match: re.Match[str], number: int, path: str, imports: _Imports, depth: int
 ) -> str:
-    """Return the text that replaces an import, which is the import itself if it is not followed."""
     name = match[1].rstrip(".,;:!?)")
     rest = match[1][len(name) :]
     real = _resolve(name, path, imports)
@@ -263,7 +241,6 @@ def _import_text(
 
 
 def _resolve(name: str, path: str, imports: _Imports) -> str:
-    """Return the real path of an import, "" if no path can have the name."""
     if "\0" in name:
         return ""
     if name.startswith("~/") and imports.user_home:

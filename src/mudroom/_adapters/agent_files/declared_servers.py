@@ -5,7 +5,7 @@ Also has quick looks at the bytes of files, for the start of a session.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -17,8 +17,8 @@ from .locations import (
     SKILL_LOCATIONS,
     Location,
     find_locations,
+    list_files,
 )
-from .safe_read import list_files
 
 _KEYS = (b"mcpServers", b"mcp_servers", b"mcp-servers")
 # Without one of these, a command or skill neither runs a shell command nor allows a tool.
@@ -26,66 +26,30 @@ _RIGHTS = (b"!`", b"```!", b"!{", b"allowed-tools")
 
 
 class DeclaredServer(Struct, frozen=True):
-    """A server that only the runs of one agent use.
-
-    Arguments:
-        entry: its configuration, as in `.mcp.json`.
-        path: the agent file. dialect: the program that it is written for.
-        place: the project folder of the file, "" for a file of the user.
-    """
+    """A server that only the runs of one agent use, whose file declares it."""
 
     agent: str
     name: str
     entry: ServerEntry
     path: str
     dialect: str
-    place: str = ""
-
-
-def list_declared(
-    agent: str, servers: Mapping[str, ServerEntry | None], path: str, location: Location
-) -> Iterator[DeclaredServer]:
-    """Yield those servers of an agent that come with a configuration.
-
-    Arguments:
-        servers: see AgentDraft. path: the agent file.
-    """
-    for name, entry in servers.items():
-        if entry is not None:
-            yield DeclaredServer(agent, name, entry, path, location.kind.dialect, location.place)
+    place: str = ""  # the project folder of the file, "" for a file of the user
 
 
 def may_declare_servers(folder: str, user_home: str) -> bool:
-    """Return whether an agent file of a project or of the user seems to name MCP servers.
-
-    This only looks for the key in the bytes of the files.
-
-    Arguments:
-        folder: the project's folder. user_home: "" leaves it out.
-    """
+    """Look for MCP servers in the bytes of a project's and a user's agent files."""
     return _have_text(find_locations(AGENT_LOCATIONS, folder, user_home), _KEYS)
 
 
 def may_have_rights(folder: str, user_home: str) -> bool:
-    """Return whether a project's command or skill seems to run commands or allow tools.
-
-    Like `may_declare_servers`, this only looks at the bytes of the files.
-    """
+    """Look for shell commands and allowed tools in the bytes of a project's commands and skills."""
     locations = find_locations((*COMMAND_LOCATIONS, *SKILL_LOCATIONS), folder, user_home)
     return _have_text((each for each in locations if each.place), _RIGHTS)
 
 
 def _have_text(locations: Iterable[Location], texts: tuple[bytes, ...]) -> bool:
     return any(
-        _has_text(path, texts)
-        for location in locations
-        for path in list_files(
-            location.folder,
-            location.kind.suffix,
-            [],
-            boundary=location.boundary,
-            recursive=location.kind.is_recursive,
-        )
+        _has_text(path, texts) for location in locations for path in list_files(location, [])
     )
 
 

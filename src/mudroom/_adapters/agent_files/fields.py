@@ -23,32 +23,21 @@ from .frontmatter import Entry
 from .github_files import is_github_file, read_models, translate_tools
 from .safe_read import FileDiagnostics
 
-MAX_DESCRIPTION = 2_000
-"""Characters of a description, which the model of a parent reads."""
+MAX_DESCRIPTION = 2_000  # characters of a description, which the model of a parent reads
 
 
 class AgentDraft(Struct):
-    """An agent while the keys of its file are read.
-
-    Arguments:
-        known_tools: names of all tools.
-        fields: fields of Agent by name. budget_fields: fields of Budget by name.
-        tools: allowed patterns, None for all. denied_tools: excluding patterns.
-        skills: names of skills to load from the start.
-        servers: MCP servers by name, with a configuration if only the agent has the server.
-        is_main: true for an agent that talks with the user and is never a child.
-        unused_reason: why the file is not used, "" if it is.
-    """
+    """An agent while the keys of its file are read."""
 
     diagnostics: FileDiagnostics
     known_tools: Collection[str]
-    fields: dict[str, Any] = {}
-    tools: tuple[str, ...] | None = None
-    denied_tools: tuple[str, ...] = ()
-    budget_fields: dict[str, Any] = {}
-    skills: tuple[str, ...] = ()
-    servers: dict[str, ServerEntry | None] = {}
-    is_main: bool = False
+    fields: dict[str, Any] = {}  # of Agent
+    tools: tuple[str, ...] | None = None  # allowed patterns, None for all
+    denied_tools: tuple[str, ...] = ()  # excluding patterns
+    budget_fields: dict[str, Any] = {}  # of Budget
+    skills: tuple[str, ...] = ()  # loaded from the start
+    servers: dict[str, ServerEntry | None] = {}  # with an entry where only the agent has it
+    is_main: bool = False  # talks with the user and is never a child
     unused_reason: str = ""
 
     def build_agent(self) -> Agent:
@@ -65,11 +54,7 @@ class AgentDraft(Struct):
 def draft_agent(
     entries: Mapping[str, Entry], diagnostics: FileDiagnostics, known_tools: Collection[str]
 ) -> AgentDraft:
-    """Read the keys of a file.
-
-    An invalid value gets a warning. For a key that limits the agent it gets an error, so that the
-    file is not used.
-    """
+    """Read the keys of a file. A wrong limit is an error, so that the file is not used."""
     draft = AgentDraft(diagnostics, known_tools)
     for key, entry in entries.items():
         normal_key = key.replace("-", "_")
@@ -305,8 +290,6 @@ def _handle_kind(draft: AgentDraft, value: JsonValue, line: int) -> None:
 
 
 def _make_map_handler(handlers: Mapping[str, FieldHandler]) -> FieldHandler:
-    """Make a handler for a map whose keys have their own handlers."""
-
     def handle(draft: AgentDraft, value: JsonValue, line: int) -> None:
         for key, inner in _read_map(value).items():
             if key in handlers:
@@ -427,14 +410,8 @@ _GEMINI_MCP = compile_later(r"mcp_([^_]+)_(.+)")
 
 
 class ToolsField(Struct, frozen=True):
-    """The tools and agents that a file names.
-
-    Arguments:
-        tools: tool patterns. agents: names or patterns that `task` is limited to; None for all.
-    """
-
     tools: tuple[str, ...]
-    agents: tuple[str, ...] | None = None
+    agents: tuple[str, ...] | None = None  # those that `task` is limited to; None for all
 
 
 def parse_names(value: JsonValue) -> list[str]:
@@ -451,12 +428,9 @@ def parse_names(value: JsonValue) -> list[str]:
 def parse_allowed(
     value: JsonValue, known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> ToolsField:
-    """Parse allowed tools: a list, a text with commas, or a map of names to true and false.
+    """Parse a list, a text with commas, or a map of names to true and false. Raises ValueError.
 
-    Raises ValueError if the value cannot be understood.
-
-    Arguments:
-        known: names of the existing tools. Others are kept, with a warning.
+    Tools that do not exist are kept, with a warning.
     """
     if isinstance(value, dict):
         return _parse_map(value, known, diagnostics, line)
@@ -475,7 +449,6 @@ def parse_allowed(
 def parse_denied(
     value: JsonValue, known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> tuple[str, ...]:
-    """Turn denied tools and calls into excluding patterns; ValueError for unclear ones."""
     return tuple(
         f"!{_resolve_pattern(name, known, diagnostics, line)}"
         for name in translate_tools(parse_names(value), known, diagnostics, line)
@@ -485,8 +458,7 @@ def parse_denied(
 def parse_permission(value: JsonValue, diagnostics: FileDiagnostics, line: int) -> ToolsField:
     """Parse opencode's `permission`: a map of tools to allow, ask, deny, or to a map of calls.
 
-    Returns excluding patterns or, if "*" is denied, the allowed tools. Raises ValueError if it
-    cannot be understood.
+    Returns excluding patterns or, if "*" is denied, the allowed tools. Raises ValueError.
     """
     if value in _VERDICTS:
         value = {"*": value}
@@ -507,8 +479,8 @@ def parse_permission(value: JsonValue, diagnostics: FileDiagnostics, line: int) 
 
 
 def _read_allowed_agents(permission: Mapping[str, JsonValue]) -> tuple[str, ...] | None:
-    verdicts = _get_call_verdicts(permission.get("task"))
-    if verdicts is None:
+    verdicts = permission.get("task")
+    if not isinstance(verdicts, dict):
         return None
     if verdicts.get("*") == "deny":
         return tuple(
@@ -521,7 +493,7 @@ def _read_denied_calls(permission: Mapping[str, JsonValue]) -> Iterator[str]:
     """Yield excluding patterns for single calls of tools that are not denied completely."""
     for name, verdict in permission.items():
         tool = normalize_tool_name(name)
-        calls = _get_call_verdicts(verdict) or {}
+        calls = verdict if isinstance(verdict, dict) else {}
         if tool == "task" or calls.get("*") == "deny":
             continue
         yield from (
@@ -531,14 +503,8 @@ def _read_denied_calls(permission: Mapping[str, JsonValue]) -> Iterator[str]:
         )
 
 
-def _get_call_verdicts(value: JsonValue) -> Mapping[str, JsonValue] | None:
-    """Return the map of calls to verdicts, None if one verdict holds for all calls."""
-    return value if isinstance(value, dict) else None
-
-
 def _is_allowed(name: str, value: JsonValue, diagnostics: FileDiagnostics, line: int) -> bool:
-    """Return whether the agent gets a tool; ValueError for an unknown verdict."""
-    by_call = _get_call_verdicts(value)
+    by_call = value if isinstance(value, dict) else None
     verdicts = [value] if by_call is None else list(by_call.values())
     unknown = [verdict for verdict in verdicts if verdict not in _VERDICTS]
     if unknown:
@@ -646,7 +612,6 @@ def _check_name(name: str) -> str:
 
 
 def _check_entry(name: str, entry: JsonValue) -> ServerEntry | None:
-    """Return the configuration; None if there is only a name."""
     if entry is None or entry is True:
         return None
     if not isinstance(entry, dict):
@@ -657,7 +622,6 @@ def _check_entry(name: str, entry: JsonValue) -> ServerEntry | None:
 def add_server_patterns(
     tools: tuple[str, ...] | None, servers: Iterable[str]
 ) -> tuple[str, ...] | None:
-    """Return an agent's tool patterns, together with patterns for its servers."""
     if tools is None:
         return None
     included = [pattern for pattern in map(parse_tool_pattern, tools) if not pattern.is_excluded]

@@ -8,7 +8,7 @@ programs that these files are written for.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, json
@@ -21,26 +21,30 @@ if TYPE_CHECKING:
     from yaml import Event
 
 
-MAX_DEPTH = 20
-"""Levels of lists and maps."""
-MAX_CHARACTERS = 64 << 10
-"""Characters of frontmatter."""
+MAX_DEPTH = 20  # levels of lists and maps
+MAX_CHARACTERS = 64 << 10  # characters of frontmatter
 
 
 class Entry(Struct, frozen=True):
-    """A key's value, and its line in the file."""
-
     value: JsonValue
     line: int
 
 
-class Document(Struct, frozen=True):
-    """A file with frontmatter.
+def read_line(
+    entries: Mapping[str, Entry], key: str, diagnostics: FileDiagnostics
+) -> tuple[str, int]:
+    """Return a value as one line of text, and its line; "" if it is missing or not a text."""
+    entry = entries.get(key)
+    if entry is None:
+        return "", 1
+    if isinstance(entry.value, str):
+        return " ".join(entry.value.split()), entry.line
+    diagnostics.add_warning(entry.line, f"{key} is not a text")
+    return "", entry.line
 
-    Arguments:
-        entries: key -> value and line. body: the text below, stripped.
-        body_line: the line where the body begins.
-    """
+
+class Document(Struct, frozen=True):
+    """A file with frontmatter, and the text below it, stripped."""
 
     entries: dict[str, Entry]
     body: str
@@ -99,17 +103,13 @@ def _find_end(lines: Sequence[str], start: int) -> int | None:
 
 
 def _has_key_below(lines: Sequence[str], index: int) -> bool:
-    """Return whether the first text below is a line with a familiar key."""
     texts = (lines[below].strip() for below in range(index + 1, len(lines)))
     first = next((text for text in texts if text and not text.startswith("#")), "")
     return bool(_FIRST_KEY.fullmatch(first))
 
 
 def _warn_of_misplaced_keys(lines: Sequence[str], diagnostics: FileDiagnostics) -> None:
-    """Warn about keys that look like frontmatter but are not read as such.
-
-    They are in the first lines of the file, or below a fence that is not in a code block.
-    """
+    # They are in the first lines of the file, or below a fence that is not in a code block.
     first = next((index for index, line in enumerate(lines) if line.strip()), None)
     if first is None:
         return
@@ -131,11 +131,7 @@ def _warn_of_misplaced_keys(lines: Sequence[str], diagnostics: FileDiagnostics) 
 def parse_mapping(
     text: str, diagnostics: FileDiagnostics, *, first_line: int
 ) -> dict[str, Entry] | None:
-    """Parse a YAML mapping with text keys; None, with an error, for anything else.
-
-    Arguments:
-        first_line: line of the file where `text` begins.
-    """
+    """Parse a YAML mapping with text keys; None, with an error, for anything else."""
     import yaml
 
     if len(text) > MAX_CHARACTERS:
@@ -218,8 +214,7 @@ def _read_pairs(events: Iterator[Event], depth: int) -> Iterator[tuple[str, Json
 
 
 def _find_line(event: Event) -> int:
-    """Return the line of an event, from 0."""
-    # Events of a parsed text always have a mark; only the type allows None.
+    # From 0. Events of a parsed text always have a mark; only the type allows None.
     return event.start_mark.line if event.start_mark else 0
 
 
@@ -264,10 +259,7 @@ _RESERVED = "*@`%"
 
 
 def _quote_plain_texts(text: str) -> tuple[str, list[int]]:
-    """Quote values that are meant as plain text but are none in YAML.
-
-    Returns the text and the changed lines, from 0.
-    """
+    """Quote values that are not plain text in YAML but meant so; return the changed lines, too."""
     lines = text.split("\n")
     quoted: list[int] = []
     for number, line in enumerate(lines):
@@ -299,7 +291,6 @@ def parse_toml(text: str, diagnostics: FileDiagnostics) -> dict[str, Entry] | No
 
 
 def _describe_error(text: str, error: str) -> tuple[int, str]:
-    """Return the line of a parser error and a description."""
     line = re.search(r"at line (\d+)", error)
     # For an unclosed text the parser only says which character it expected.
     if not _OPEN_TEXT.match(error):

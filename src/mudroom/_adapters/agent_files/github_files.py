@@ -91,10 +91,7 @@ def _find_github_tools(name: str, known: Collection[str], path: str) -> tuple[st
 
 
 def read_models(names: Iterable[str]) -> str:
-    """Read names of models, such as "Claude Sonnet 4.5 (copilot)".
-
-    Several are tried in order, as models with commas between them are here.
-    """
+    """Read names of models, such as "Claude Sonnet 4.5 (copilot)", into one model string."""
     models = [
         name.strip().strip("'\"").removesuffix(" (copilot)").lower().replace(" ", "-")
         for name in names

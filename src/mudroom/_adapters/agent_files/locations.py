@@ -8,26 +8,19 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from ..._platform.git_folders import list_project_folders
 from ..._platform.open_beneath import find_real_path
-from .safe_read import is_beneath
+from .safe_read import Diagnostic, find_files, is_beneath
 
 
 class LocationKind(Struct, frozen=True):
-    """Where and how one program keeps its agents.
+    """Where and how one program keeps its agents."""
 
-    Arguments:
-        dialect: the program's name. suffix: how the file names end.
-        folder: path below a project folder or the user's home.
-        is_recursive: true if subfolders count, too.
-        user_folder: path below the user's home, if it differs from `folder`.
-        is_project_only: true if the user's home is not searched.
-    """
-
-    dialect: str
-    folder: str
+    dialect: str  # the program's name
+    folder: str  # below a project folder or the user's home
     suffix: str = ".md"
     is_recursive: bool = False
-    user_folder: str = ""
+    user_folder: str = ""  # below the user's home, if it differs from `folder`
     is_project_only: bool = False
 
 
@@ -75,23 +68,15 @@ SOURCES = ("user", "project", "local")
 
 
 class Places(NamedTuple):
-    """Where files are read; "" for a place that is left out.
-
-    Arguments:
-        reads_local: read the user's own files in the project, too.
-    """
+    """Where files are read; "" for a place that is left out."""
 
     folder: str
     user_home: str
-    reads_local: bool
+    reads_local: bool  # also the user's own files in the project
 
 
 def find_places(sources: bool | Collection[str], folder: str, user_home: str) -> Places:
-    """Find the places of sources; files of "local" are only read with those of "project".
-
-    Arguments:
-        sources: True for all, False for none.
-    """
+    """Find the places of sources; files of "local" are only read with those of "project"."""
     names = (SOURCES if sources else ()) if isinstance(sources, bool) else sources
     return Places(
         folder if "project" in names else "",
@@ -104,10 +89,9 @@ class Location(Struct, frozen=True):
     """An existing folder with agent files or skills.
 
     Arguments:
-        folder: absolute path; for a plugin it may be the path of a single file.
+        folder: for a plugin it may be the path of a single file.
         boundary: real path that the files must lie beneath, links resolved; "" for anywhere.
         is_personal: true in the user's home, false in the project.
-        plugin: name of the plugin that it belongs to, "" for none.
         plugin_place: the project folder whose settings turned the plugin on, "" for none.
         variables: values for `${NAME}` in the texts of the plugin's files.
     """
@@ -128,32 +112,11 @@ class Location(Struct, frozen=True):
         return self.folder.removesuffix(f"/{self.kind.folder}")
 
 
-def list_project_folders(folder: str) -> list[str]:
-    """Return the real paths from `folder` up to its git root, or only `folder` without one.
-
-    None for "".
-    """
-    if not folder:
-        return []
-    start = find_real_path(folder)
-    folders = [start]
-    while not os.path.exists(os.path.join(folders[-1], ".git")):
-        parent = os.path.dirname(folders[-1])
-        if parent == folders[-1]:
-            return [start]
-        folders.append(parent)
-    return folders
-
-
 def find_locations(
     kinds: tuple[LocationKind, ...], folder: str, user_home: str
 ) -> Iterator[Location]:
-    """Yield the existing folders, highest precedence first, each once.
-
-    Arguments:
-        folder: the project's folder. user_home: the user's home. "" leaves either out.
-    """
-    project = list_project_folders(folder)
+    """Yield the existing folders, highest precedence first, each once."""
+    project = list_project_folders(folder) if folder else []
     home = os.path.realpath(user_home) if user_home else ""
     seen = set[str]()
     for parent in project:
@@ -188,21 +151,12 @@ def _remember_folder(location: Location, seen: set[str]) -> bool:
 
 Component = Literal["agents", "skills", "commands", "output_styles"]
 
-_KINDS: dict[Component, LocationKind] = {
-    "agents": LocationKind("claude", "", is_recursive=True),
-    "skills": LocationKind("claude", "", "SKILL.md", is_recursive=True),
-    "commands": LocationKind("claude", "", is_recursive=True),
-    "output_styles": LocationKind("claude", "", is_recursive=True),
-}
-
 
 class PluginFolders(Protocol):
-    """A plugin's folders and files; all paths are real and beneath `root`."""
+    """A plugin's files, and folders that contain them; all paths are real and beneath `root`."""
 
     @property
-    def name(self) -> str:
-        """The prefix of the names of its parts."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def root(self) -> str: ...
@@ -223,24 +177,16 @@ class PluginFolders(Protocol):
         ...
 
     @property
-    def agents(self) -> tuple[str, ...]:
-        """Agent files, and folders that contain them."""
-        ...
+    def agents(self) -> tuple[str, ...]: ...
 
     @property
-    def skills(self) -> tuple[str, ...]:
-        """SKILL.md files, and folders that contain them."""
-        ...
+    def skills(self) -> tuple[str, ...]: ...
 
     @property
-    def commands(self) -> tuple[str, ...]:
-        """Command files, and folders that contain them."""
-        ...
+    def commands(self) -> tuple[str, ...]: ...
 
     @property
-    def output_styles(self) -> tuple[str, ...]:
-        """Output styles, and folders that contain them."""
-        ...
+    def output_styles(self) -> tuple[str, ...]: ...
 
 
 def list_locations(
@@ -255,9 +201,6 @@ def list_locations(
     """Return the existing folders for one kind of part, highest precedence first.
 
     A project's folders come first because they are nearest, those of plugins last.
-
-    Arguments:
-        folder: the project's folder. user_home: the user's home. "" leaves either out.
     """
     locations = [
         *find_locations(kinds, folder, user_home),
@@ -272,11 +215,12 @@ def list_locations(
 def _list_plugin_locations(
     plugins: Iterable[PluginFolders], component: Component
 ) -> Iterator[Location]:
-    """Yield a location for each path; its `folder` may be a file."""
+    suffix = "SKILL.md" if component == "skills" else ".md"
+    kind = LocationKind("claude", "", suffix, is_recursive=True)
     for plugin in plugins:
         for path in getattr(plugin, component):
             yield Location(
-                _KINDS[component],
+                kind,
                 path,
                 plugin.root,
                 plugin.is_personal,
@@ -286,6 +230,19 @@ def _list_plugin_locations(
             )
 
 
+def list_files(location: Location, diagnostics: list[Diagnostic]) -> Iterator[str]:
+    kind = location.kind
+    if os.path.isfile(location.folder):
+        yield location.folder
+    else:
+        yield from find_files(
+            location.folder,
+            kind.suffix,
+            diagnostics,
+            boundary=location.boundary,
+            recursive=kind.is_recursive,
+        )
+
+
 def make_part_name(location: Location, name: str) -> str:
-    """Prefix the name with the plugin's, if there is one."""
     return f"{location.plugin}:{name}" if location.plugin else name

@@ -12,13 +12,19 @@ from ..._core.agents import Agent
 from ..._core.json_values import clean_text
 from . import load_builtin_agent
 from .fields import fold_name
-from .frontmatter import Document, Entry, parse_document
-from .locations import STYLE_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
+from .frontmatter import Document, Entry, parse_document, read_line
+from .locations import (
+    STYLE_LOCATIONS,
+    Location,
+    PluginFolders,
+    list_files,
+    list_locations,
+    make_part_name,
+)
 from .prompt_template import fill_variables
-from .safe_read import Diagnostic, FileDiagnostics, list_files, make_name_clash, read_text
+from .safe_read import Diagnostic, FileDiagnostics, make_name_clash, read_text
 
-NO_STYLE = "default"
-"""The name that means no output style."""
+NO_STYLE = "default"  # the name that means no output style
 STYLE_FOLDER = "output-styles"
 # Each request of the root agent contains the whole style.
 MAX_CHARACTERS = 100_000
@@ -27,33 +33,22 @@ _KEYS = ("name", "description", "keep-coding-instructions", "force-for-plugin")
 
 
 class OutputStyle(Struct, frozen=True):
-    """One output style.
-
-    Arguments:
-        name: after the plugin's name, if it belongs to one.
-        text: what the root agent is told. path: absolute path of its file.
-        keeps_instructions: true if the built-in agent keeps its own sentence about answers.
-        is_personal: false if it belongs to the project.
-    """
+    """One output style; its text is told to the root agent."""
 
     name: str
     description: str
     text: str
     path: str
-    keeps_instructions: bool = False
-    is_personal: bool = False
+    keeps_instructions: bool = False  # the built-in agent keeps its own sentence about answers
+    is_personal: bool = False  # false if it belongs to the project
 
 
 class LoadedStyles(Struct, frozen=True):
-    """The usable output styles by name, and the diagnostics of their files.
-
-    Arguments:
-        untrusted: unused styles of a folder that is not trusted, by name.
-    """
+    """The usable output styles by name, and the diagnostics of their files."""
 
     by_name: dict[str, OutputStyle]
     diagnostics: tuple[Diagnostic, ...]
-    untrusted: Mapping[str, OutputStyle] = {}
+    untrusted: Mapping[str, OutputStyle] = {}  # not used
 
     def explain_untrusted(self, name: str) -> str:
         """Say how to use a style that is left out for lack of trust; "" for other names."""
@@ -73,14 +68,7 @@ def load_output_styles(
     plugins: Iterable[PluginFolders] = (),
     trusts_folder: bool = True,
 ) -> LoadedStyles:
-    """Load the output styles of a project's folder, of the user and of plugins.
-
-    Of several with the same name, the nearest is used.
-
-    Arguments:
-        user_home: "" leaves it out.
-        trusts_folder: false if the project's styles must not be used.
-    """
+    """Load the usable styles; of several with the same name, the nearest is used."""
     styles: dict[str, OutputStyle] = {}
     untrusted: dict[str, OutputStyle] = {}
     first_paths: dict[str, str] = {}
@@ -89,13 +77,7 @@ def load_output_styles(
         STYLE_LOCATIONS, "output_styles", folder, user_home, plugins, trusts_folder=trusts_folder
     )
     for location in locations:
-        for path in list_files(
-            location.folder,
-            ".md",
-            diagnostics,
-            boundary=location.boundary,
-            recursive=location.kind.is_recursive,
-        ):
+        for path in list_files(location, diagnostics):
             style, remarks = load_output_style(path, location)
             diagnostics += remarks
             if style is None:
@@ -115,11 +97,7 @@ def load_output_styles(
 def load_output_style(
     path: str, location: Location | None = None
 ) -> tuple[OutputStyle | None, list[Diagnostic]]:
-    """Load one file; the style is None if it cannot be used.
-
-    Arguments:
-        location: the folder it belongs to; None if it is loaded on its own.
-    """
+    """Load one file, on its own without a location; the style is None if it cannot be used."""
     location = location or Location(STYLE_LOCATIONS[0], os.path.dirname(path), "", False)
     diagnostics = FileDiagnostics(path)
     text = read_text(path, location.boundary, diagnostics)
@@ -147,12 +125,12 @@ def _read_style(
     if len(body) > MAX_CHARACTERS:
         problem = f"the style has {len(body):,} characters; {MAX_CHARACTERS:,} are the limit"
         diagnostics.add_error(document.body_line, problem)
-    name, line = _read_line(entries, "name", diagnostics)
+    name, line = read_line(entries, "name", diagnostics)
     name = name or os.path.splitext(os.path.basename(diagnostics.path))[0]
     name = clean_text(name)  # it is recorded
     if fold_name(name) == NO_STYLE:
         diagnostics.add_error(line, f"the name {name!r} means no style; choose another one")
-    description, _ = _read_line(entries, "description", diagnostics)
+    description, _ = read_line(entries, "description", diagnostics)
     return OutputStyle(
         name=make_part_name(location, name),
         description=description or body.partition("\n")[0].strip("# "),
@@ -163,21 +141,7 @@ def _read_style(
     )
 
 
-def _read_line(
-    entries: Mapping[str, Entry], key: str, diagnostics: FileDiagnostics
-) -> tuple[str, int]:
-    """Return a value as one line of text, and its line; "" if it is missing or not a text."""
-    entry = entries.get(key)
-    if entry is None:
-        return "", 1
-    if isinstance(entry.value, str):
-        return " ".join(entry.value.split()), entry.line
-    diagnostics.add_warning(entry.line, f"{key} is not a text")
-    return "", entry.line
-
-
 def _read_choice(entries: Mapping[str, Entry], key: str, diagnostics: FileDiagnostics) -> bool:
-    """Return a boolean value; false, perhaps with a warning, for anything else."""
     entry = entries.get(key)
     if entry is None or isinstance(entry.value, bool):
         return entry is not None and entry.value is True
@@ -186,10 +150,7 @@ def _read_choice(entries: Mapping[str, Entry], key: str, diagnostics: FileDiagno
 
 
 def find_style(styles: Mapping[str, OutputStyle], name: str) -> OutputStyle | None:
-    """Find a style by name, ignoring case, separators and its plugin's name.
-
-    Returns None if there is no such style, or more than one.
-    """
+    """Find a style, ignoring case, separators and its plugin's name; None unless it is just one."""
     if name in styles:
         return styles[name]
     wanted = fold_name(name)
@@ -205,7 +166,6 @@ def _fold_own_name(name: str) -> str:
 
 
 def apply_style(agent: Agent, style: OutputStyle) -> Agent:
-    """Return the agent with the style added to its instructions."""
     instructions = agent.instructions
     if not style.keeps_instructions:
         # The last line of the built-in agent's instructions says how to answer; the style replaces

@@ -25,17 +25,15 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
     """The text of a command or skill, and what its frontmatter says about a call.
 
     Arguments:
-        text: the text below the frontmatter. folder: the file's folder.
         first_number: the number of the first argument in `$N`: 1 or 0.
         appended: the form in which arguments are added at the end if there is no placeholder.
-        argument_names: in order.
         variables: see `Location`.
         allowed_tools: permission rules for what the call may do without asking.
         model: for this call, "" for the session's model.
-        forks: true if a child runs the call as a task. agent: this child, "" for the default one.
+        forks: a child runs the call as a task: `agent`, "" for the default one.
         is_callable: false if only models use it.
         gemini_path: the file's path if the text follows the Gemini CLI's rules, else "".
-        problem: why the text is empty. errors: problems with the file.
+        problem: why the text is empty.
     """
 
     text: str
@@ -56,17 +54,13 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
     errors: tuple[Diagnostic, ...] = ()
 
     def list_commands(self) -> tuple[str, ...]:
-        """Return the shell commands as the file has them."""
         if self.gemini_path:
-            return tuple(list_gemini_commands(self.text))
+            return tuple(text.strip() for text, is_command in _split(self.text) if is_command)
         pieces = _split_shell(self.text)
         return tuple(piece.command for piece in pieces if isinstance(piece, ShellText))
 
     def fill(self, arguments: str = "") -> list[str | ShellText]:
-        """Return the text with its arguments filled in, split into texts and shell commands.
-
-        Arguments without a placeholder are added at the end.
-        """
+        """Return the texts and shell commands, with the arguments filled in or added at the end."""
         if self.gemini_path:
             return fill_gemini_command(self.text, arguments, self.gemini_path)
         # Split before filling, so that an argument cannot add a shell command.
@@ -81,13 +75,10 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
 
 
 class _Filler:
-    """Fills placeholders with the arguments of one call."""
-
     def __init__(self, template: PromptTemplate, arguments: str) -> None:
         self.has_placeholder = False
         self._template = template
         self._arguments = arguments
-
         self._words = split_arguments(arguments)
         self._variables = list_variables(template.folder, template.variables)
         names = "|".join(sorted(map(re.escape, template.argument_names), key=len, reverse=True))
@@ -100,7 +91,6 @@ class _Filler:
         return self._pattern.sub(self._replace, text)
 
     def fill_command(self, piece: ShellText) -> ShellText:
-
         return fill_command(
             piece.command,
             piece.source,
@@ -142,16 +132,11 @@ _MAX_CACHED = 2_000
 
 
 def list_variables(folder: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the values for `${NAME}` in the text of a file, by name.
-
-    Arguments:
-        folder: the file's. variables: those of its plugin.
-    """
+    """Return the values for `${NAME}` in the text of a file, by name."""
     return {"SKILL_DIR": folder, "CLAUDE_SKILL_DIR": folder, **variables}
 
 
 def fill_variables(text: str, variables: Mapping[str, str]) -> str:
-    """Fill in `${NAME}` for each name that has a value."""
     for name, value in variables.items():
         text = text.replace(f"${{{name}}}", value)
     return text
@@ -160,15 +145,7 @@ def fill_variables(text: str, variables: Mapping[str, str]) -> str:
 def load_template(
     path: str, boundary: str, variables: Mapping[str, str] | None = None, *, is_command: bool
 ) -> PromptTemplate:
-    """Return a file's template, whose text is empty if the file cannot be read.
-
-    A file that has not changed is not read again.
-
-    Arguments:
-        boundary: see `safe_read.read_text`.
-        variables: see `Location`.
-        is_command: true for a command file, false for a skill.
-    """
+    """Return a file's template, cached if unchanged; its text is empty if it cannot be read."""
     try:
         state = os.stat(path)
     except OSError:
@@ -221,7 +198,6 @@ def _read_template(path: str, boundary: str, *, is_command: bool) -> PromptTempl
 
 
 def _read_gemini_template(text: str, folder: str, diagnostics: FileDiagnostics) -> PromptTemplate:
-
     prompt, description = read_gemini_command(text, diagnostics)
     errors = tuple(diagnostics.items)
     problem = ""
@@ -265,15 +241,11 @@ def _read_rules(entries: dict[str, Entry]) -> tuple[str, ...]:
 
 
 class ShellText(Struct, frozen=True):
-    """A shell command in a text; its output replaces `source`.
-
-    Arguments:
-        problem: why the command must not run, "" if it may.
-    """
+    """A shell command in a text; its output replaces `source`."""
 
     command: str
     source: str
-    problem: str = ""
+    problem: str = ""  # why the command must not run
 
 
 # Means itself in every part of a shell command.
@@ -300,7 +272,6 @@ def fill_command(
 
     Arguments:
         source: the command as the file has it.
-        find_value: returns the value for a placeholder.
         splits: whether a value outside quotation marks is several words.
     """
     import shlex  # for the rare call with a shell command
@@ -371,7 +342,6 @@ _FILE = compile_later(r"@\{([^{}\n]+)\}")
 
 
 def read_gemini_command(text: str, diagnostics: FileDiagnostics) -> tuple[str, str]:
-    """Return a file's prompt and description; if invalid, an empty prompt and an error."""
     entries = parse_toml(text, diagnostics)
     if entries is None:
         return "", ""
@@ -391,13 +361,10 @@ def read_gemini_command(text: str, diagnostics: FileDiagnostics) -> tuple[str, s
 
 
 def fill_gemini_command(prompt: str, arguments: str, path: str) -> list[str | ShellText]:
-    """Return a prompt with its arguments filled in, split into texts and shell commands.
+    """Return the texts and shell commands of a prompt, with the arguments filled in.
 
     In a shell command outside quotation marks, the arguments are one word. If there is no place for
     them, the line that the user typed is added at the end.
-
-    Arguments:
-        path: of the file.
     """
     pieces: list[str | ShellText] = []
     for text, is_command in _split(prompt):
@@ -411,11 +378,6 @@ def fill_gemini_command(prompt: str, arguments: str, path: str) -> list[str | Sh
         name = os.path.basename(path).removesuffix(".toml")
         pieces.append(f"\n\n/{name} {arguments}")
     return pieces
-
-
-def list_gemini_commands(prompt: str) -> list[str]:
-    """Return a prompt's shell commands as written, without arguments."""
-    return [text.strip() for text, is_command in _split(prompt) if is_command]
 
 
 def _split(prompt: str) -> Iterator[tuple[str, bool]]:

@@ -13,10 +13,8 @@ from ..._core.listings import count_noun
 from ..._platform.open_beneath import find_real_path, open_real_path
 from ..._platform.regular_files import read_regular_file
 
-MAX_FILES = 1_000
-"""Files listed below one folder."""
-# Levels of folders.
-MAX_DEPTH = 6
+MAX_FILES = 1_000  # files listed below one folder
+MAX_DEPTH = 6  # levels of folders
 
 
 def read_text(path: str, boundary: str, diagnostics: FileDiagnostics) -> str | None:
@@ -70,18 +68,15 @@ def find_files(
     """Yield the sorted paths of files that end with `suffix`, or of folders with such a name.
 
     Links to folders are not followed. Yields at most MAX_FILES files, MAX_DEPTH folders deep, and
-    adds the omitted files to `diagnostics`.
-
-    Arguments:
-        boundary: see `read_text`.
+    adds the omitted files to `diagnostics`. For the boundary see `read_text`.
     """
-    problems = FileDiagnostics(folder)
     real = find_real_path(folder)
-    folders = [("", 1)]
     if boundary and not is_beneath(real, boundary):
-        add = problems.add_warning if os.path.isdir(folder) else problems.add_error
-        add(1, f"a link that leads out of {boundary}; its files are not used")
-        folders.clear()
+        severity = Severity.WARNING if os.path.isdir(folder) else Severity.ERROR
+        text = f"a link that leads out of {boundary}; its files are not used"
+        diagnostics.append(Diagnostic(folder, 1, severity, text))
+        return
+    folders = [("", 1)]
     remaining = MAX_FILES
     while folders and remaining >= 0:
         parent, depth = folders.pop()
@@ -99,37 +94,16 @@ def find_files(
         if recursive and depth < MAX_DEPTH:
             folders.extend(reversed(subfolders))
         elif recursive and subfolders:
-            problem = FileDiagnostics(path)
-            problem.add_note(1, f"its folders are not searched: {MAX_DEPTH} levels are the limit")
-            diagnostics += problem.items
+            text = f"its folders are not searched: {MAX_DEPTH} levels are the limit"
+            diagnostics.append(Diagnostic(path, 1, Severity.NOTE, text))
     if remaining < 0:
-        problems.add_warning(1, f"more than {MAX_FILES:,} files; the others are not used")
-    diagnostics += problems.items
-
-
-def list_files(
-    path: str,
-    suffix: str,
-    diagnostics: list[Diagnostic],
-    *,
-    boundary: str = "",
-    recursive: bool = True,
-) -> Iterator[str]:
-    """Yield the path itself if it is a file, else the files in the folder; see `find_files`."""
-    if os.path.isfile(path):
-        yield path
-    else:
-        yield from find_files(path, suffix, diagnostics, boundary=boundary, recursive=recursive)
+        text = f"more than {MAX_FILES:,} files; the others are not used"
+        diagnostics.append(Diagnostic(folder, 1, Severity.WARNING, text))
 
 
 def _list_folder(
     folder: str, real: str, beneath: str, diagnostics: list[Diagnostic]
 ) -> list[tuple[str, bool]]:
-    """Return the sorted names in a folder, each with true for a folder.
-
-    Arguments:
-        real: the folder's path without links. beneath: see `read_regular_file`.
-    """
     try:
         descriptor = open_real_path(real, beneath, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -138,21 +112,17 @@ def _list_folder(
         finally:
             os.close(descriptor)
     except OSError as error:
-        problem = FileDiagnostics(folder)
-        problem.add_error(1, f"the folder cannot be listed: {error.strerror}")
-        diagnostics += problem.items
+        text = f"the folder cannot be listed: {error.strerror}"
+        diagnostics.append(Diagnostic(folder, 1, Severity.ERROR, text))
         return []
 
 
 class Severity(StrEnum):
     """What a diagnostic means for its file."""
 
-    ERROR = "error"
-    """The file is not used."""
-    WARNING = "warning"
-    """Part of the file is not used, or not as written."""
-    NOTE = "note"
-    """The line is valid, but has no effect here."""
+    ERROR = "error"  # the file is not used
+    WARNING = "warning"  # part of the file is not used, or not as written
+    NOTE = "note"  # the line is valid, but has no effect here
 
 
 class Diagnostic(Struct, frozen=True):
@@ -168,22 +138,17 @@ class Diagnostic(Struct, frozen=True):
 
 
 class FileDiagnostics:
-    """Collects the diagnostics of one file while it is read."""
-
     def __init__(self, path: str) -> None:
         self.path = path
         self.items: list[Diagnostic] = []
 
     def add_error(self, line: int, text: str) -> None:
-        """Say why the file is not used."""
         self.items.append(Diagnostic(self.path, line, Severity.ERROR, text))
 
     def add_warning(self, line: int, text: str) -> None:
-        """Say why part of the file is not used."""
         self.items.append(Diagnostic(self.path, line, Severity.WARNING, text))
 
     def add_note(self, line: int, text: str) -> None:
-        """Say that a line has no effect."""
         self.items.append(Diagnostic(self.path, line, Severity.NOTE, text))
 
     @property

@@ -15,25 +15,24 @@ from msgspec.structs import replace
 from ..._core.json_values import JsonValue
 from ..._platform.patterns import compile_later
 from ..._projections.engine_text import wrap
-from .frontmatter import Document, Entry, parse_document
-from .locations import SKILL_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
-from .prompt_template import PromptTemplate, list_variables, load_template
-from .safe_read import (
-    Diagnostic,
-    FileDiagnostics,
-    find_files,
+from .frontmatter import Document, Entry, parse_document, read_line
+from .locations import (
+    SKILL_LOCATIONS,
+    Location,
+    PluginFolders,
     list_files,
-    make_name_clash,
-    read_text,
+    list_locations,
+    make_part_name,
 )
+from .prompt_template import PromptTemplate, list_variables, load_template
+from .safe_read import Diagnostic, FileDiagnostics, find_files, make_name_clash, read_text
 
 # The limits up to MAX_COMPATIBILITY are those of the Agent Skills specification.
 NAME_PATTERN = compile_later(r"[a-z0-9]+(-[a-z0-9]+)*")
 MAX_NAME = 64
 MAX_DESCRIPTION = 1_024
 MAX_COMPATIBILITY = 500
-MAX_LISTED_FILES = 100
-"""How many of its files are listed when a skill is loaded."""
+MAX_LISTED_FILES = 100  # how many of its files are listed when a skill is loaded
 
 _KEYS = (
     "name description license compatibility metadata allowed-tools when_to_use argument-hint "
@@ -51,20 +50,13 @@ _COMMAND = compile_later(r"!`[^`]+`")
 
 
 class Skill(Struct, frozen=True):
-    """One skill.
-
-    Arguments:
-        description: when to use it. path: absolute path of its SKILL.md.
-        boundary: see `safe_read.read_text`. is_hidden: true if models do not see it.
-        is_personal: false if it belongs to the project.
-        place: the project folder that it belongs to, "" for a skill of the user.
-    """
+    """One skill; for the last fields see `Location`."""
 
     name: str
     description: str
-    path: str
+    path: str  # of its SKILL.md
     boundary: str = ""
-    is_hidden: bool = False
+    is_hidden: bool = False  # models do not see it
     is_personal: bool = False
     place: str = ""
     variables: Mapping[str, str] = {}
@@ -85,14 +77,10 @@ class Skill(Struct, frozen=True):
         return others
 
     def load_template(self) -> PromptTemplate:
-        """Load it for a call by the user."""
         return load_template(self.path, self.boundary, self.variables, is_command=False)
 
     def load_text(self, arguments: str = "") -> str:
-        """Return the text with its placeholders filled in, "" if it cannot be read.
-
-        Runs no command in the text.
-        """
+        # Commands in the text are not run.
         diagnostics = FileDiagnostics(self.path)
         text = read_text(self.path, self.boundary, diagnostics)
         if text is None:
@@ -121,8 +109,6 @@ class Skill(Struct, frozen=True):
 
 
 class LoadedSkills(Struct, frozen=True):
-    """The usable skills by name, and the diagnostics of their files."""
-
     by_name: dict[str, Skill]
     diagnostics: tuple[Diagnostic, ...]
 
@@ -134,32 +120,23 @@ def load_skills(
     plugins: Iterable[PluginFolders] = (),
     trusts_folder: bool = True,
 ) -> LoadedSkills:
-    """Load the skills of a project's folder, of the user and of plugins.
-
-    Arguments:
-        user_home: "" leaves it out.
-        trusts_folder: false if the user's skills take precedence over the project's.
-    """
     skills: dict[str, Skill] = {}
     diagnostics: list[Diagnostic] = []
     locations = list_locations(
         SKILL_LOCATIONS, "skills", folder, user_home, plugins, trusts_folder=trusts_folder
     )
     for location in locations:
-        suffix = location.kind.suffix
-        paths = list_files(location.folder, suffix, diagnostics, boundary=location.boundary)
-        for path in paths:
-            is_single_file = suffix == ".md" and _is_single_file(path, location)
+        for path in list_files(location, diagnostics):
+            is_single_file = location.kind.suffix == ".md" and _is_single_file(path, location)
             if os.path.basename(path) != "SKILL.md" and not is_single_file:
                 continue
             skill, remarks = load_skill(path, location.boundary)
             diagnostics += remarks
             if skill is None:
                 continue
-            name = make_part_name(location, skill.name)
             skill = replace(
                 skill,
-                name=name,
+                name=make_part_name(location, skill.name),
                 is_personal=location.is_personal,
                 place=location.place,
                 variables=location.variables,
@@ -172,7 +149,6 @@ def load_skills(
 
 
 def _is_single_file(path: str, location: Location) -> bool:
-    """Return whether the file itself is a skill, being directly in the folder."""
     return os.path.dirname(path) == location.folder and _derive_name(path).lower() != "readme"
 
 
@@ -183,7 +159,6 @@ def _derive_name(path: str) -> str:
 
 
 def load_skill(path: str, boundary: str = "") -> tuple[Skill | None, list[Diagnostic]]:
-    """Load one SKILL.md; the skill is None if it cannot be used."""
     diagnostics = FileDiagnostics(path)
     text = read_text(path, boundary, diagnostics)
     document = parse_document(text, diagnostics) if text is not None else None
@@ -206,7 +181,7 @@ def _read_skill(
     entries = document.entries
     _check_keys(entries, diagnostics)
     name = _read_name(path, entries, diagnostics)
-    description, line = _read_text(entries, "description", diagnostics)
+    description, line = read_line(entries, "description", diagnostics)
     if not description:
         diagnostics.add_warning(line, "no description: the first line of the text is used")
         description = _find_first_line(document.body)
@@ -218,7 +193,7 @@ def _read_skill(
             f"the description has {len(description):,} characters; "
             f"the first {MAX_DESCRIPTION:,} are used",
         )
-    when_to_use, _ = _read_text(entries, "when_to_use", diagnostics)
+    when_to_use, _ = read_line(entries, "when_to_use", diagnostics)
     if when_to_use:
         description = f"{description} {when_to_use}"
     if command := _COMMAND.search(document.body):
@@ -236,7 +211,7 @@ def _read_skill(
 
 def _read_name(path: str, entries: dict[str, Entry], diagnostics: FileDiagnostics) -> str:
     folder = _derive_name(path)
-    name, line = _read_text(entries, "name", diagnostics)
+    name, line = read_line(entries, "name", diagnostics)
     if not name:
         diagnostics.add_warning(line, f"no name; its folder's name {folder!r} is used")
         return folder
@@ -250,7 +225,6 @@ def _read_name(path: str, entries: dict[str, Entry], diagnostics: FileDiagnostic
 
 
 def _find_first_line(text: str) -> str:
-    """Return the first line of a Markdown text, without heading marks."""
     return text.strip().partition("\n")[0].strip("# ")
 
 
@@ -276,22 +250,7 @@ def _check_keys(entries: dict[str, Entry], diagnostics: FileDiagnostics) -> None
 
 
 def _is_text_map(value: JsonValue) -> bool:
-    if not isinstance(value, dict):
-        return False
-    return all(isinstance(text, str) for text in value.values())
-
-
-def _read_text(
-    entries: dict[str, Entry], key: str, diagnostics: FileDiagnostics
-) -> tuple[str, int]:
-    """Return a value as one line of text, and its line; "" if it is missing or not a text."""
-    entry = entries.get(key)
-    if entry is None:
-        return "", 1
-    if not isinstance(entry.value, str):
-        diagnostics.add_warning(entry.line, f"{key} is not a text")
-        return "", entry.line
-    return " ".join(entry.value.split()), entry.line
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
 
 def format_preloaded(skills: Iterable[Skill]) -> str:

@@ -25,19 +25,10 @@ _SECRET_NAME = compile_later(r"key|token|secret|passw|credential|auth", re.IGNOR
 
 
 class Finding(Struct, frozen=True):
-    """One remark about a configuration file.
-
-    Arguments:
-        where: the file's path.
-        text: what is not used, and why.
-        remedy: what to do, "" for nothing.
-        is_problem: whether something has no effect that its author expects to work.
-    """
-
-    where: str
+    where: str  # the file's path
     text: str
     remedy: str = ""
-    is_problem: bool = True
+    is_problem: bool = True  # something has no effect that its author expects to work
 
     def __str__(self) -> str:
         return f"{self.where}: {self.text}" + (f". {self.remedy}" if self.remedy else "")
@@ -59,7 +50,6 @@ def read_json(path: str, findings: list[Finding]) -> dict[str, Any]:
 
 
 def read_toml(path: str, findings: list[Finding]) -> dict[str, Any]:
-    """Read the table in a TOML file; {} as for `read_json`."""
     data = read_bytes(path, findings)
     if data is None:
         return {}
@@ -111,7 +101,6 @@ def _check_table(value: object, path: str, findings: list[Finding]) -> dict[str,
 
 
 def as_table(value: object) -> dict[str, Any]:
-    """Return a table of a file as it is, and anything else as an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
@@ -120,13 +109,7 @@ def _add_unreadable(path: str, reason: str, findings: list[Finding]) -> None:
 
 
 class EntryReader:
-    """Checked access to the fields of one entry, such as a server or a hook.
-
-    Arguments:
-        subject: what findings call the entry, such as "server git".
-
-    `is_usable` is False after a field of a wrong type.
-    """
+    """Checked access to the fields of one entry, called by its subject, such as "server git"."""
 
     def __init__(self, entry: object, path: str, subject: str, findings: list[Finding]) -> None:
         self.path = path
@@ -141,12 +124,10 @@ class EntryReader:
             self.reject("it is no table")
 
     def reject(self, reason: str, remedy: str = "Correct the entry.") -> None:
-        """Report that the entry is not used."""
         self.is_usable = False
         self._findings.append(Finding(self.path, f"{self.subject} is not used: {reason}", remedy))
 
     def add_note(self, text: str, remedy: str = "", *, is_problem: bool = False) -> None:
-        """Report something about a part of the entry."""
         self._findings.append(Finding(self.path, f"{self.subject}: {text}", remedy, is_problem))
 
     def read_text(self, *names: str) -> str:
@@ -179,11 +160,7 @@ class EntryReader:
         return values
 
     def read_seconds(self, *names: str, unit: float = 1.0) -> float | None:
-        """Read a time in seconds; None if it is not set.
-
-        Arguments:
-            unit: how many seconds one unit of the file has.
-        """
+        """Read a time in seconds; None if it is not set. `unit` is that of the file, in seconds."""
         value = self._read(names, (int, float), "a number")
         if value is None:
             return None
@@ -194,11 +171,9 @@ class EntryReader:
         return seconds
 
     def skip(self, *names: str) -> None:
-        """Mark fields as used that need no finding."""
         self._used.update(names)
 
     def report_unused(self) -> None:
-        """Report the fields that were not read."""
         unused = [name for name in self.entry if name not in self._used]
         if unused and self.is_usable:
             self.add_note(f"not used here: {', '.join(unused)}")

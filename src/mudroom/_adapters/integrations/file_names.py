@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from typing import Literal
 
+from ..._platform.git_folders import list_project_folders
+
 # The program whose tool names, and whose form of input and output, a hook expects.
 Dialect = Literal["claude", "codex", "gemini"]
 # Highest precedence first, each with its reader.
@@ -51,28 +53,12 @@ HOOK_FILES: tuple[tuple[str, Dialect], ...] = (
 )
 
 
-def list_places(folder: str) -> list[str]:
-    """List the real paths of `folder` and its parents up to the root of the repository.
-
-    Only `folder` if it is in no repository.
-    """
-    start = os.path.realpath(folder)
-    places = [start]
-    while not os.path.exists(os.path.join(places[-1], ".git")):
-        parent = os.path.dirname(places[-1])
-        if parent == places[-1]:
-            return [start]
-        places.append(parent)
-    return places
-
-
 def has_program_files(folder: str, user_home: str, own_file: str) -> bool:
-    """Tell if any file exists that can declare servers or hooks for a folder."""
     return any(map(os.path.lexists, _list_files(folder, user_home, own_file)))
 
 
 def _list_files(folder: str, user_home: str, own_file: str) -> Iterator[str]:
-    for place in list_places(folder):
+    for place in list_project_folders(folder):
         names = (*PROJECT_SERVERS, *HOOK_FILES)
         yield from (os.path.join(place, name) for name, _ in names)
     if user_home:

@@ -18,13 +18,7 @@ TRUST_FILE = "trusted-programs.json"
 
 
 def load_trusted_programs(home: str) -> dict[str, frozenset[str]]:
-    """Load the digests of the programs that the user trusts, by folder.
-
-    Raises UsageError if the file cannot be read, so that no program is started by mistake.
-
-    Arguments:
-        home: mudroom's state folder.
-    """
+    """Load digests by folder. Raises UsageError for a broken file, so that nothing is started."""
     path = Path(home, TRUST_FILE)
     try:
         return msgspec.json.decode(read_regular_file(path), type=dict[str, frozenset[str]])
@@ -40,11 +34,7 @@ def load_trusted_programs(home: str) -> dict[str, frozenset[str]]:
 
 
 def trust_programs(home: str, place: str, digests: Iterable[str]) -> None:
-    """Trust exactly these programs of a folder; an empty set removes the folder from the list.
-
-    Arguments:
-        place: the folder's real path.
-    """
+    """Trust exactly these programs of a real path; an empty set removes it from the list."""
     trusted = load_trusted_programs(home)
     trusted.pop(place, None)
     if chosen := frozenset(digests):
@@ -72,28 +62,19 @@ class PromptRights(Struct, frozen=True, kw_only=True):
 
     Shell commands in its text run when the user calls it; its `allowed-tools` let the model act
     without a question. Both come with the folder, so they need trust as its hooks do.
-
-    Arguments:
-        name: of the slash command, with the slash.
-        origin: path of the file.
-        place: folder that the file belongs to, or whose settings turned its plugin on.
-        commands: shell commands as the file has them, before arguments are filled in.
-        rules: permission rules from `allowed-tools`.
     """
 
-    name: str
-    origin: str
-    place: str
-    commands: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
+    name: str  # with the slash
+    origin: str  # path of the file
+    place: str  # folder that the file belongs to, or whose settings turned its plugin on
+    commands: tuple[str, ...] = ()  # before arguments are filled in
+    rules: tuple[str, ...] = ()  # permission rules
 
     @property
     def digest(self) -> str:
-        """Identifies exactly these rights; the trust in a folder refers to it."""
         return PROMPT_PREFIX + make_digest(self.origin, self.commands, self.rules)
 
     @property
     def shown(self) -> str:
-        """All commands and rules, for screens."""
         allowed = [f"allows: {', '.join(self.rules)}"] if self.rules else []
         return "\n".join([*(f"runs: {command}" for command in self.commands), *allowed])

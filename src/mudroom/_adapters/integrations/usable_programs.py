@@ -40,7 +40,6 @@ class ListedHook(Struct, frozen=True):
 
     @property
     def fires(self) -> bool:
-        """Whether mudroom runs hooks of this event and kind."""
         return not explain_never_fires(self.spec.event, self.spec.kind)
 
 
@@ -52,12 +51,7 @@ class ListedPrompt(Struct, frozen=True):
 
 
 class UsablePrograms(Struct, frozen=True):
-    """All servers, hooks and plugins that files declare, and which of them a session uses.
-
-    Arguments:
-        server_findings, hook_findings, plugin_findings: remarks about the files of each.
-        listed_prompts: slash commands and skills of the folder that have rights.
-    """
+    """All servers, hooks and plugins that files declare, and which of them a session uses."""
 
     listed_servers: tuple[ListedServer, ...] = ()
     listed_hooks: tuple[ListedHook, ...] = ()
@@ -74,17 +68,14 @@ class UsablePrograms(Struct, frozen=True):
 
     @property
     def servers(self) -> tuple[ServerSpec, ...]:
-        """The servers to use."""
         return tuple(item.spec for item in self.listed_servers if not item.reason)
 
     @property
     def hooks(self) -> tuple[HookSpec, ...]:
-        """The hooks to use."""
         return tuple(item.spec for item in self.listed_hooks if not item.reason)
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
-        """The plugins to use."""
         return tuple(item.plugin for item in self.listed_plugins if item.plugin)
 
     @property
@@ -143,14 +134,7 @@ class UsablePrograms(Struct, frozen=True):
     def add_prompts(
         self, prompts: Iterable[PromptRights], home: str, *, trusts_all: bool = False
     ) -> UsablePrograms:
-        """Add the rights of the folder's slash commands and skills.
-
-        Each file is judged on its own: editing one command does not stop the folder's hooks.
-
-        Arguments:
-            home: mudroom's state folder, with the list of trusted programs.
-            trusts_all: trust them without the list.
-        """
+        # Each file is judged on its own: editing one command does not stop the folder's hooks.
         rights = tuple(prompts)
         trusted = load_trusted_programs(home) if rights and not trusts_all else {}
         listed = tuple(
@@ -170,11 +154,7 @@ class UsablePrograms(Struct, frozen=True):
         return tuple(program for program in programs if program.place)
 
     def remember_trust(self, home: str) -> None:
-        """Trust the folder's present programs in later sessions, too.
-
-        Arguments:
-            home: mudroom's state folder.
-        """
+        """Trust the folder's present programs in later sessions, too."""
         for place, digests in _group_by_place(self.programs_of_folder).items():
             trust_programs(home, place, digests)
 
@@ -183,14 +163,12 @@ class UsablePrograms(Struct, frozen=True):
         """A line on what is not trusted, and one on problems in files, if there are any."""
         lines: list[str] = []
         # A slash command says so itself when it is called; here it would be noise.
-        untrusted = [each for each in self.untrusted if not isinstance(each, PromptRights)]
-        if untrusted:
+        if untrusted := [each for each in self.untrusted if not isinstance(each, PromptRights)]:
             lines.append(
                 f"not used: {describe_count(untrusted)} of this folder, which are not trusted."
                 " See them: mudroom trust. Use them: mudroom trust add, or --trust for one run."
             )
-        problems = [finding for finding in self.findings if finding.is_problem]
-        if problems:
+        if problems := [finding for finding in self.findings if finding.is_problem]:
             more = f" ({count_noun(len(problems) - 1, 'more problem')}: mudroom doctor)"
             lines.append(f"{problems[0]}{more if len(problems) > 1 else ''}")
         return tuple(lines)
@@ -268,7 +246,6 @@ def _select_running(hooks: Iterable[HookSpec]) -> list[HookSpec]:
 
 
 def _group_by_place(programs: Iterable[Program]) -> dict[str, set[str]]:
-    """Collect the digests of programs that need trust, by their folder."""
     digests: dict[str, set[str]] = {}
     for program in programs:
         if program.place:
@@ -286,7 +263,6 @@ def describe_count(programs: Iterable[Program]) -> str:
 
 
 def describe_program(program: Program) -> str:
-    """Name a server or slash command; a hook by its event and matcher."""
     if isinstance(program, PromptRights):
         return f"slash command {program.name}"
     if isinstance(program, ServerSpec):
@@ -297,7 +273,7 @@ def describe_program(program: Program) -> str:
 
 
 def _list_trusted_places(home: str, programs: Iterable[Program]) -> set[str]:
-    """List the folders whose present servers and hooks are those that the user has trusted."""
+    # Places whose present servers and hooks are exactly the ones that the user has trusted.
     digests = _group_by_place(programs)
     trusted = load_trusted_programs(home) if digests and home else {}
     return {
@@ -333,8 +309,7 @@ def _judge_hooks(hooks: Iterable[HookSpec], trusted: set[str] | None) -> Iterato
     """Judge the hooks; of identical ones, only the first is used."""
     used: dict[str, HookSpec] = {}
     for hook in hooks:
-        never = explain_never_fires(hook.event, hook.kind)
-        if never:
+        if never := explain_never_fires(hook.event, hook.kind):
             yield ListedHook(hook, never)
         elif _is_untrusted(hook, trusted):
             yield ListedHook(hook, NOT_TRUSTED)

@@ -81,7 +81,6 @@ class MarkedConversation(WireConversation):
         super()._replace_entries(entries)
 
     def is_markable(self, entry: dict[str, Any]) -> bool:
-        """Return whether the last block of an encoded message may have a mark."""
         return entry["content"][-1]["type"] not in _UNMARKABLE_BLOCKS
 
     def _make_start(self, max_tokens: int | None) -> bytes:
@@ -90,7 +89,7 @@ class MarkedConversation(WireConversation):
         return start.replace(_MARK_JSON, _HOUR_MARK_JSON) if self._keeps_hour else start
 
     def _choose_hour(self) -> bool:
-        """Return whether entries written for an hour would have cost less so far."""
+        # Whether entries written for an hour would have cost less so far.
         now = self._model.http.clock.monotonic()
         wait = now - self._asked_at
         if _SHORT_LIFE < wait < _LONG_LIFE:

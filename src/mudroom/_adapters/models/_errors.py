@@ -67,12 +67,7 @@ _MAX_DELAY = 30.0
 
 
 class ProviderHints(Struct, frozen=True):
-    """How error messages refer to a provider.
-
-    Arguments:
-        provider: its name.
-        key_env, url_env: environment variables of its key and base URL; "" if there are none.
-    """
+    """How error messages refer to a provider and to its environment variables."""
 
     provider: str = "the provider"
     key_env: str = ""
@@ -85,12 +80,10 @@ class RequestFailure(Exception):
     Arguments:
         status: HTTP status, 0 if no response arrived.
         error: the error to raise when the request is not retried.
-        is_retryable: whether another attempt may succeed.
         is_repairable: a request without the refused part may succeed.
         is_load: the provider has too many requests, so that other runs should wait, too.
         retry_after: seconds the provider asked to wait, 0 if it did not ask.
-        allows_few_tries: true if another attempt seldom helps, so that only a few follow.
-        body: the error as the provider sent it.
+        allows_few_tries: another attempt seldom helps, so only a few follow.
     """
 
     def __init__(
@@ -131,8 +124,7 @@ def classify_status(
     Arguments:
         status: the HTTP status, or the one an error inside a stream would have.
         text: the provider's error text, already redacted.
-        headers: response headers by lower-case name.
-        body: the error as the provider sent it.
+        headers: by lower-case name.
         now: seconds since 1970, for waits given as a date.
     """
     from .refusals.classifier import Meaning, read_refusal  # only a failure needs it
@@ -170,51 +162,36 @@ def classify_status(
 def classify_exception(
     hints: ProviderHints, url: str, error: Exception, read_timeout: float
 ) -> RequestFailure:
-    """Classify a broken connection.
-
-    Arguments:
-        read_timeout: seconds without data after which a read is aborted.
-    """
     where = strip_url(url)
-    if isinstance(error, InvalidRequest):
-        invalid = ModelRefused(
-            f"cannot send the request to {where!r}: {error}", remedy=_make_url_remedy(hints)
-        )
-        return RequestFailure(0, invalid)
-    if isinstance(error, UntrustedServer):
-        untrusted = ModelUnavailable(
-            f"no trusted connection to {hints.provider}: {error}",
-            where=where,
-            remedy="If the certificate is your own, set SSL_CERT_FILE to its path.",
-        )
-        return RequestFailure(0, untrusted)
-    if isinstance(error, SilentServer):
-        message = f"{hints.provider} sent no data for {read_timeout:g} s"
-        silent = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
-        return RequestFailure(0, silent, is_retryable=True, allows_few_tries=True)
-    if isinstance(error, TooManyOpenFiles):
-        full = ModelUnavailable(
-            f"cannot open a connection to {hints.provider}: {error}",
-            where=where,
-            remedy="Raise the limit with `ulimit -n`, or run fewer children at once.",
-        )
-        return RequestFailure(0, full, is_retryable=True, allows_few_tries=True)
-    if isinstance(error, CannotConnect):
-        unreachable = ModelUnavailable(
-            f"cannot reach {hints.provider}: {error}",
-            where=where,
-            remedy=f"Check that the server runs and the network is up. {_make_url_remedy(hints)}",
-        )
-        return RequestFailure(0, unreachable, is_retryable=True, allows_few_tries=True)
-    if isinstance(error, MalformedResponse):
-        return build_protocol_failure(hints, url, str(error), is_unreadable=True)
-    message = f"the connection to {hints.provider} was lost: {error}"
-    lost = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
-    return RequestFailure(0, lost, is_retryable=True)
+    remedy = _TRY_LATER
+    match error:
+        case InvalidRequest():
+            message = f"cannot send the request to {where!r}: {error}"
+            return RequestFailure(0, ModelRefused(message, remedy=_make_url_remedy(hints)))
+        case MalformedResponse():
+            return build_protocol_failure(hints, url, str(error), is_unreadable=True)
+        case UntrustedServer():
+            message = f"no trusted connection to {hints.provider}: {error}"
+            remedy = "If the certificate is your own, set SSL_CERT_FILE to its path."
+        case SilentServer():
+            message = f"{hints.provider} sent no data for {read_timeout:g} s"
+        case TooManyOpenFiles():
+            message = f"cannot open a connection to {hints.provider}: {error}"
+            remedy = "Raise the limit with `ulimit -n`, or run fewer children at once."
+        case CannotConnect():
+            message = f"cannot reach {hints.provider}: {error}"
+            remedy = f"Check that the server runs and the network is up. {_make_url_remedy(hints)}"
+        case _:
+            message = f"the connection to {hints.provider} was lost: {error}"
+    return RequestFailure(
+        0,
+        ModelUnavailable(message, where=where, remedy=remedy),
+        is_retryable=not isinstance(error, UntrustedServer),
+        allows_few_tries=isinstance(error, SilentServer | TooManyOpenFiles | CannotConnect),
+    )
 
 
 def build_final_error(failure: RequestFailure, attempts: int) -> ModelError:
-    """Build the error to raise after the last of `attempts` attempts."""
     error = failure.error
     suffix = f", tried {attempts} times" if attempts > 1 else ""
     # Some ask for a short wait although a day's quota is used up, where waiting does not help.
@@ -226,23 +203,14 @@ def build_final_error(failure: RequestFailure, attempts: int) -> ModelError:
 def build_protocol_failure(
     hints: ProviderHints, url: str, reason: str, *, is_unreadable: bool = False
 ) -> RequestFailure:
-    """Build the failure of an endpoint that answers, but not in the expected protocol.
-
-    Arguments:
-        is_unreadable: true if data arrived damaged, so that another attempt may succeed.
-    """
+    """Build the failure of an endpoint that answers, but not in the expected protocol."""
     message = f"the endpoint does not speak the protocol of {hints.provider}: {reason}"
     error = ModelGarbled(message, where=strip_url(url), remedy=_make_url_remedy(hints))
     return RequestFailure(0, error, is_retryable=is_unreadable, allows_few_tries=True)
 
 
 def choose_delay(attempt: int, jitter: float) -> float:
-    """Choose the seconds to wait before the next attempt.
-
-    Arguments:
-        attempt: number of attempts so far.
-        jitter: a random number from 0 to 1.
-    """
+    """Choose the seconds to wait after so many attempts; `jitter` is a number from 0 to 1."""
     longest = min(_MAX_DELAY, _FIRST_DELAY * 2 ** (attempt - 1))
     # A random third keeps the retries of many runs apart. It is no more than a third, so that
     # each delay is still longer than the one before.
@@ -264,7 +232,6 @@ def extract_error_text(body: bytes, secrets: tuple[str, ...] = ()) -> str:
 
 
 def find_secrets(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Collect the values of request headers that must not be shown."""
     values = (
         value.split()[-1]
         for name, value in headers.items()
@@ -281,7 +248,6 @@ def redact(text: str, secrets: tuple[str, ...]) -> str:
 
 
 def strip_url(url: str) -> str:
-    """Strip query, user name and password from a URL."""
     parsed = urlsplit(url)
     return f"{parsed.scheme}://{parsed.netloc.rpartition('@')[2]}{parsed.path}"
 
@@ -314,7 +280,7 @@ def find_error_message(body: object) -> str:
 
 
 def _add_inner_message(message: str, metadata: object) -> str:
-    """Add the inner provider's message to a gateway's, as OpenRouter reports it."""
+    # Gateways such as OpenRouter report the inner provider's message there.
     raw = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
     if not isinstance(raw, str) or not raw:
         return message
@@ -380,8 +346,7 @@ def make_name_error(
     """Build the error for a model string without a known provider.
 
     Arguments:
-        name: the string up to its first separator.
-        rest: the separator and the model; "" if the string has no separator.
+        name, rest: the string before and from its first separator; `rest` is "" without one.
         names: strings that select a model by themselves, such as "sonnet" and "anthropic".
         prefixes: provider -> prefixes of its models that need no provider, such as "gpt-".
     """

@@ -63,20 +63,12 @@ WINDOW_IS_FULL = "the answer reached the end of the context window"
 
 
 class StreamCut(Exception):
-    """The stream ended before the message was complete."""
-
     def __init__(self) -> None:
         super().__init__("the stream ended before the message did")
 
 
 class StreamError(Exception):
-    """An error the provider reported inside a stream.
-
-    Arguments:
-        status: the HTTP status it would have had as a response.
-        text: the provider's error text.
-        body: the error as JSON.
-    """
+    """An error inside a stream, with the HTTP status it would have had as a response."""
 
     def __init__(self, status: int, text: str, body: bytes = b"") -> None:
         super().__init__(text)
@@ -86,7 +78,6 @@ class StreamError(Exception):
 
 
 def make_stream_error(error: object) -> StreamError:
-    """Make a StreamError from the decoded error of a stream."""
     from .refusals.classifier import find_status  # only a failure needs it
 
     text = find_error_message(error) or "the provider sent an error"
@@ -105,14 +96,9 @@ _STREAM_ERRORS = (
 
 
 class Remedy(Struct, frozen=True):
-    """What to do about a failed request: send another body, or use the answer in the failure.
+    """What to do about a failed request: send another body, or use the answer in the failure."""
 
-    Arguments:
-        change: how the next body differs, for the retry notice.
-        answer: the answer found in the failure, None if there is none.
-    """
-
-    change: str = ""
+    change: str = ""  # how the next body differs, for the retry notice
     answer: AssistantMessage | None = None
 
 
@@ -127,9 +113,7 @@ class StreamReader(Protocol):
         """True once the message is complete and no more data is needed."""
         ...
 
-    def feed(self, data: bytes) -> Sequence[StreamChunk]:
-        """Read the data of one event and return its visible chunks."""
-        ...
+    def feed(self, data: bytes) -> Sequence[StreamChunk]: ...
 
     def finish(self) -> AssistantMessage:
         """Return the whole message. Raises StreamCut if incomplete, ModelGarbled if unusable."""
@@ -140,10 +124,8 @@ class HttpClient:
     """HTTP connections to one provider, for one event loop, with one rate limiter.
 
     Arguments:
-        hints: how error messages refer to the provider.
-        limiter: the provider's rate limiter; None gives the client its own.
+        limiter: shared with the provider's other clients; None gives the client its own.
         read_timeout: seconds without data after which a stream counts as broken.
-        max_tries: maximum attempts per request.
         jitter: returns a random number from 0 to 1, for the delay between attempts.
     """
 
@@ -229,7 +211,6 @@ class HttpClient:
             await pool.close()
 
     def open_pool(self) -> ConnectionPool:
-        """Return the connection pool, opened at the first call."""
         if self._pool is None:
             self._pool = ConnectionPool(read_timeout=self.read_timeout)
         return self._pool
@@ -246,11 +227,7 @@ class HttpClient:
 
 
 class _Exchange:
-    """One request and its response. Call `close` at the end.
-
-    Attributes:
-        is_complete: true once the whole response was read.
-    """
+    """One request and its response. Call `close` at the end."""
 
     def __init__(
         self, client: HttpClient, url: str, headers: Mapping[str, str], reader: StreamReader
@@ -312,7 +289,6 @@ class _Exchange:
         return True
 
     def finish(self) -> AssistantMessage:
-        """Return the whole message and close. Raises StreamCut, ModelGarbled."""
         self.close()
         return self._reader.finish()
 
@@ -391,10 +367,7 @@ _DATA = compile_later(rb"\ndata: ?([^\n]*)")
 
 
 class SseParser:
-    """Parses server-sent events.
-
-    Comments and all fields except `data` are ignored. Lines may end in LF, CRLF or CR.
-    """
+    """Parses server-sent events; comments and all fields except `data` are ignored."""
 
     def __init__(self) -> None:
         # The start of an event whose blank line has not arrived.
@@ -404,7 +377,6 @@ class SseParser:
         self._is_start = True
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the data of the events completed by this chunk."""
         if self._pending_cr:
             chunk = self._pending_cr + chunk
             self._pending_cr = b""
@@ -440,16 +412,12 @@ class SseParser:
 
 
 class LineParser:
-    """Splits a stream of JSON values, one per line."""
-
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines completed by this chunk."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         return [line for line in lines if line.strip()]
 
     def flush(self) -> list[bytes]:
-        """Return the last line if its line end is missing; it may be incomplete."""
         return [self._rest] if self._rest.strip() else []

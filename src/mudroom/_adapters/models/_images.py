@@ -20,15 +20,24 @@ log = logging.getLogger("mudroom")
 
 
 def has_images(message: UserMessage) -> bool:
-    for block in message.content:
-        if isinstance(block, ImageBlock) or (isinstance(block, ToolResultBlock) and block.images):
-            return True
-    return False
+    return any(
+        isinstance(block, ImageBlock) or (isinstance(block, ToolResultBlock) and block.images)
+        for block in message.content
+    )
 
 
-def replace_images(message: UserMessage) -> UserMessage:
-    """Replace each image in a message by its placeholder."""
-    return UserMessage(tuple(_replace_image(block) for block in message.content))
+def replace_unsent_images(message: UserMessage, model: str, unsent: set[str]) -> UserMessage:
+    """Replace images by placeholders, and log that, unless `unsent` says that it was logged."""
+    if not has_images(message):
+        return message
+    if "images" not in unsent:
+        unsent.add("images")
+        log.warning(
+            "%s: images are sent as a text with their type and size, because it is not known that "
+            "the model takes images. If it does, use --takes-images.",
+            model,
+        )
+    return UserMessage(tuple(map(_replace_image, message.content)))
 
 
 def _replace_image(block: UserBlock) -> UserBlock:
@@ -37,21 +46,6 @@ def _replace_image(block: UserBlock) -> UserBlock:
     if isinstance(block, ToolResultBlock) and block.images:
         return replace(block, text=append_placeholders(block.text, block.images), images=())
     return block
-
-
-def warn_unsent_images(model: str, unsent: set[str]) -> None:
-    """Log, once, that a model gets placeholders instead of images.
-
-    Arguments:
-        unsent: what has been logged already; "images" is added.
-    """
-    if "images" not in unsent:
-        unsent.add("images")
-        log.warning(
-            "%s: images are sent as a text with their type and size, because it is not known that "
-            "the model takes images. If it does, use --takes-images.",
-            model,
-        )
 
 
 def make_image_label(result: ToolResultBlock) -> str:

@@ -19,7 +19,6 @@ _KEY_ENDS = compile_later(r'"[ \t\r\n]*:')
 
 
 def encode(value: object) -> bytes:
-    """Encode a value as compact JSON, cleaning its strings if necessary."""
     try:
         data = _ENCODER.encode(value)
     except UnicodeEncodeError:

@@ -34,19 +34,16 @@ follows the provider's refusals and acceptances:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ..._core.ports import Clock, RateLimited, RequestSlot
 from ..._platform.wake_queue import WakeQueue
 
-# Seconds; the longest a request may wait for a closed limiter.
-MAX_WAIT = 300.0
-# Up to this many requests in flight, no burst is held back.
-_ALWAYS_ALLOWED_UNANSWERED = 8
+MAX_WAIT = 300.0  # seconds; the longest a request may wait for a closed limiter
+_ALWAYS_ALLOWED_UNANSWERED = 8  # up to this many requests in flight, no burst is held back
 # Length of a burst hold, as a multiple of the fastest response time so far.
 _BURST_HOLD_FACTOR = 0.6
-# Seconds.
-_MAX_BURST_HOLD = 1.0
+_MAX_BURST_HOLD = 1.0  # seconds
 # Seconds; stands in for the fastest response time until a response has arrived.
 _ASSUMED_RESPONSE_TIME = 0.5
 # Seconds between two steps near the rate that was last refused.
@@ -66,8 +63,7 @@ _TOKENS_LEFT = (
 )
 # Bytes of request body per token. Most text has four, so this estimates high.
 _BYTES_PER_TOKEN = 3
-# Longer numbers in a header are not believed.
-_MAX_DIGITS = 12
+_MAX_DIGITS = 12  # longer numbers in a header are not believed
 
 
 class AdaptiveRateLimiter:
@@ -99,10 +95,7 @@ class AdaptiveRateLimiter:
         return None if self._rate or self._queue.locked() else self._take_slot()
 
     async def acquire(self) -> RequestSlot:
-        """Wait until a request may be sent and return its slot.
-
-        Each slot must be passed to `release` once. Raises RateLimited.
-        """
+        """Wait until a request may be sent. Pass its slot to `release`. Raises RateLimited."""
         if slot := self.acquire_now():
             return slot
         await self._wait_for_burst()
@@ -123,7 +116,6 @@ class AdaptiveRateLimiter:
         return RequestSlot(now, self._unanswered)
 
     def record_accepted(self, slot: RequestSlot, room: int | None = None) -> None:
-        """Record that the provider accepted a request, which may raise the rate."""
         now = self._clock.monotonic()
         self.release(slot)
         if room is not None:
@@ -204,7 +196,6 @@ class AdaptiveRateLimiter:
                 self._wakes.wake(waiter)
 
     def _compute_hold(self) -> float:
-        """Return the seconds to hold the burst back; 0 or less means not at all."""
         if self._rate or not self._is_burst:
             return 0.0
         now = self._clock.monotonic()
@@ -214,34 +205,25 @@ class AdaptiveRateLimiter:
         return self._burst_held_since + hold - now
 
     def _compute_wait(self) -> float:
-        """Return the seconds until the next request may be sent; 0 or less means now."""
         if not self._rate:
             return 0.0
         return max(self._closed_until, self._next_send_at) - self._clock.monotonic()
 
 
 def read_room(headers: Mapping[str, str], request_size: int) -> int | None:
-    """Read how many more requests the provider accepts at once, None if it does not say.
-
-    Arguments:
-        headers: response headers by lower-case name.
-        request_size: bytes of the request's body; later requests are assumed to be as long.
-    """
-    requests = [
-        number
-        for name in _REQUESTS_LEFT
-        if (number := _parse_number(headers.get(name))) is not None
-    ]
+    """Read how many more requests of this size the provider accepts at once, None if unknown."""
+    requests = _read_numbers(headers, _REQUESTS_LEFT)
     if not requests:
         return None
-    tokens = [
-        number for name in _TOKENS_LEFT if (number := _parse_number(headers.get(name))) is not None
-    ]
     tokens_per_request = request_size // _BYTES_PER_TOKEN + 1
+    tokens = _read_numbers(headers, _TOKENS_LEFT)
     return min([*requests, *(number // tokens_per_request for number in tokens)])
 
 
-def _parse_number(value: str | None) -> int | None:
-    if value and value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS:
-        return int(value)
-    return None
+def _read_numbers(headers: Mapping[str, str], names: Iterable[str]) -> list[int]:
+    texts = [headers.get(name, "") for name in names]
+    return [
+        int(text)
+        for text in texts
+        if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+    ]

@@ -17,12 +17,7 @@ ILLEGAL_CHARACTERS = compile_later(r"[^A-Za-z0-9_-]")
 
 
 def fit_call_id(call_id: str, form: str, length: int) -> str:
-    """Make a call id acceptable to a provider: unchanged if it matches, else its hash.
-
-    Arguments:
-        form: regular expression for ids the provider accepts.
-        length: characters of the hash, at most 64.
-    """
+    """Make a call id acceptable to a provider: unchanged if it has the form, else a hash of it."""
     if re.fullmatch(form, call_id):
         return call_id
     from hashlib import sha256  # slow to import
@@ -31,14 +26,7 @@ def fit_call_id(call_id: str, form: str, length: int) -> str:
 
 
 class ToolNames:
-    """Maps a conversation's tool names to their names on the wire, and back.
-
-    Arguments:
-        names: the offered tools in order. Names that collide on the wire get a number.
-
-    Example:
-        ToolNames(["self.emitvalue"]).to_wire("self.emitvalue")  # "self_emitvalue"
-    """
+    """Maps tool names to their names on the wire, where some collide and get a number, and back."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._to_wire: dict[str, str] = {}
@@ -50,11 +38,10 @@ class ToolNames:
             self._from_wire[wire_name] = name
 
     def to_wire(self, name: str) -> str:
-        """Return the name to send. Works for names that were not offered, as in old messages."""
+        # Works for names that were not offered, too, as in old messages.
         return self._to_wire.get(name) or _make_legal(name)
 
     def from_wire(self, name: str) -> str:
-        """Return the tool a received name means; an unknown name stays unchanged."""
         return self._from_wire.get(name, name)
 
     def _choose_free_name(self, name: str) -> str:

@@ -28,10 +28,11 @@ from ..._core.messages import (
     resolve_stop_reason,
 )
 from ..._core.ports import RequestConfig, RetryNotice, StreamChunk
+from ..._core.tools import Tool
 from ...errors import ModelRefused
 from ._errors import NO_TOOLS_REMEDY, RequestFailure, strip_url
 from ._http import HttpClient, Remedy, StreamReader
-from ._images import has_images, replace_images, warn_unsent_images
+from ._images import replace_unsent_images
 from ._json import clean, encode
 from ._tool_names import ToolNames
 from ._written_calls import WRITTEN_CALL, find_written_call
@@ -53,18 +54,13 @@ _MAX_REFUSED_ANSWERS = 3
 
 
 class RequestPrefix(Struct, frozen=True):
-    """The bytes each request of a conversation starts with, and its tool names on the wire.
-
-    Arguments:
-        facts: what was known about the model when the bytes were made.
-        limited: the bytes with another output limit, for the last limit that was asked for.
-            Children ask for the same one turn after turn.
-    """
+    """The bytes each request of a conversation starts with, and its tool names on the wire."""
 
     data: bytes
     names: ToolNames
     config: RequestConfig
-    facts: ModelFacts
+    facts: ModelFacts  # what was known when the bytes were made
+    # The bytes with the output limit asked for last. Children ask for the same one every turn.
     limited: dict[int, bytes] = field(default_factory=dict[int, bytes])
 
 
@@ -72,30 +68,20 @@ class WireModel(ABC):
     """A model that mudroom talks to over HTTP itself.
 
     Arguments:
-        model: the name the server knows it by.
-        http: connections and rate limiter of the provider.
         key: sent in a header; "" sends none, as local servers expect.
         base_url: the URL up to the wire's own path.
-        headers: additional headers.
         name: the model string; by default "wire:model".
-        takes_images: true if the model accepts images; otherwise it gets placeholders.
-        takes_tools: false if the server says the model takes no tools; a request with tools then
-            fails before it is sent.
+        takes_images: false sends placeholders.
+        takes_tools: false makes a request with tools fail before it is sent.
         context_window: in tokens, as reported by the server; 0 if unknown.
-
-    Attributes:
-        WIRE: name of the wire.
-        BASE_URL: address of the provider that defines the wire.
-        TOOLS_OFF: the JSON field that forbids tool calls.
-        PROVIDER_TOOLS: tools the provider runs, by name, in the form of the wire.
-        HAS_SYSTEM_MESSAGE: true if the system prompt is sent as the first message.
     """
 
     WIRE: str
-    BASE_URL: str
-    TOOLS_OFF: bytes
+    BASE_URL: str  # of the provider that defines the wire
+    TOOLS_OFF: bytes  # the JSON field that forbids tool calls
+    # Tools the provider runs, by name, in the form of the wire.
     PROVIDER_TOOLS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
-    HAS_SYSTEM_MESSAGE = False
+    HAS_SYSTEM_MESSAGE = False  # true where the system prompt is sent as the first message
 
     def __init__(
         self,
@@ -166,7 +152,6 @@ class WireModel(ABC):
         return prefix
 
     def fit_config(self, config: RequestConfig) -> RequestConfig:
-        """Simplify the tools' schemas if the server cannot handle them."""
         if "pattern" not in self.facts.refused:
             return config
         from .refusals.repairs import remove_patterns  # only a refusal needs it
@@ -184,11 +169,9 @@ class WireModel(ABC):
 
     @property
     def provider_tools(self) -> tuple[str, ...]:
-        """Names of the tools the provider runs for this model."""
         return tuple(name for name in self.PROVIDER_TOOLS if name in self.facts.provider_tools)
 
     def get_effort(self, config: RequestConfig) -> str | None:
-        """Return the requested effort, None if the model has no such setting."""
         takes_effort = self.facts.takes_effort and "effort" not in self.facts.refused
         return config.effort if takes_effort else None
 
@@ -199,13 +182,11 @@ class WireModel(ABC):
         return {CACHE_KEY: sha256(config.cache_key.encode()).hexdigest()[:32]}
 
     def encode_provider_tools(self, config: RequestConfig) -> list[dict[str, Any]]:
-        """Encode the requested tools that the provider runs."""
         names = [name for name in config.provider_tools if name in self.provider_tools]
         return [dict(self.PROVIDER_TOOLS[name]) for name in names]
 
     @property
     def context_window(self) -> int:
-        """Tokens of prompt and answer together, 0 if unknown."""
         return self.facts.context_window or self.facts.usual_window
 
     @property
@@ -215,7 +196,6 @@ class WireModel(ABC):
 
     @cached_property
     def host(self) -> str:
-        """The server, with its port if the URL has one."""
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
     @cached_property
@@ -229,11 +209,9 @@ class WireModel(ABC):
         return self.WIRE if is_own else f"{self.WIRE}:{self.host}"
 
     def normalize_model(self, model: str) -> str:
-        """Return the model's name as used in the URL and body."""
         return model
 
     def build_auth_headers(self, key: str) -> dict[str, str]:
-        """Build the headers that carry the key."""
         return {"Authorization": f"Bearer {key}"} if key else {}
 
     def check_config(self, config: RequestConfig) -> None:
@@ -246,12 +224,10 @@ class WireModel(ABC):
             )
 
     def read_refused_answer(self, body: bytes, names: ToolNames) -> AssistantMessage | None:
-        """Return the answer contained in a provider's error, None if there is none."""
         return None
 
     @abstractmethod
-    def build_url(self, base_url: str) -> str:
-        """Build the request URL."""
+    def build_url(self, base_url: str) -> str: ...
 
     @abstractmethod
     def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
@@ -266,16 +242,11 @@ class WireModel(ABC):
         return entry
 
     def join_entry(self, last: bytes | bytearray, entry: dict[str, Any]) -> dict[str, Any] | None:
-        """Merge two messages the server does not accept in a row; None if it accepts them.
-
-        Arguments:
-            last: the preceding message, encoded.
-        """
+        """Merge two messages the server does not accept in a row; None if it accepts them."""
         return None
 
     @abstractmethod
-    def make_reader(self, names: ToolNames) -> StreamReader:
-        """Return a reader for one answer."""
+    def make_reader(self, names: ToolNames) -> StreamReader: ...
 
 
 class WireConversation:
@@ -291,15 +262,13 @@ class WireConversation:
         self._was_told_of_text = False
 
     def append(self, message: Message) -> None:
-        """Append a message; a message without sendable content is ignored."""
         if isinstance(message, AssistantMessage):
             is_refused = message.provider_stop_reason == REFUSED_CALLS
             self._refused_count = self._refused_count + 1 if is_refused else 0
             self._was_told_of_text = message.provider_stop_reason == WRITTEN_CALL
             message = self._remove_unoffered_blocks(message)
-        elif not self._model.takes_images and has_images(message):
-            warn_unsent_images(self._model.name, self._model.unsent)
-            message = replace_images(message)
+        elif not self._model.takes_images:
+            message = replace_unsent_images(message, self._model.name, self._model.unsent)
         for entry in self._model.encode_message(message, self._prefix.names):
             self.append_entry(entry)
 
@@ -457,7 +426,7 @@ class WireConversation:
         return msgspec.json.decode(b"[%b]" % self._messages)
 
     def _replace_entries(self, entries: list[dict[str, Any]]) -> None:
-        """Replace all messages, each adapted to what the server is now known to accept."""
+        # Each is adapted to what the server is now known to accept.
         self._messages.clear()
         self._last_start = 0
         for entry in entries:
@@ -465,7 +434,6 @@ class WireConversation:
 
 
 def get_sampling(config: RequestConfig, facts: ModelFacts) -> dict[str, float]:
-    """Return `temperature` and `top_p`, each only if set and accepted by the model."""
     requested = {name: getattr(config, name) for name in _SAMPLING}
     sampling = {
         name: value
@@ -480,11 +448,7 @@ def get_sampling(config: RequestConfig, facts: ModelFacts) -> dict[str, float]:
 def warn_unsent_sampling(
     model: str, config: RequestConfig, facts: ModelFacts, unsent: set[str]
 ) -> None:
-    """Log, once each, the sampling settings that are set but not sent.
-
-    Arguments:
-        unsent: what has been logged already; more is added.
-    """
+    """Log the sampling settings that are set but not sent, except those logged (`unsent`)."""
     requested = {name for name in _SAMPLING if getattr(config, name) is not None}
     for name in sorted(requested - get_sampling(config, facts).keys() - unsent):
         unsent.add(name)
@@ -497,16 +461,19 @@ def describe_stop(
     content: Iterable[AssistantBlock],
     default: StopReason = StopReason.OTHER,
 ) -> dict[str, Any]:
-    """Make the fields of an AssistantMessage that say why the model stopped.
-
-    Arguments:
-        own_reason: the provider's stop reason.
-        reasons: the meaning of each known reason.
-        default: the meaning of all others.
-    """
     reason = resolve_stop_reason(reasons.get(own_reason, default), content)
     is_complete = reason in (StopReason.END, StopReason.CALLS)
     return {"stop_reason": reason, "provider_stop_reason": "" if is_complete else own_reason}
+
+
+def encode_function(tool: Tool, names: ToolNames) -> dict[str, Any]:
+    """Encode a tool as Chat Completions and Ollama expect it."""
+    function = {
+        "name": names.to_wire(tool.name),
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    return {"type": "function", "function": function}
 
 
 def join_message_text(message: Message) -> str:

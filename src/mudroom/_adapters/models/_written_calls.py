@@ -38,12 +38,9 @@ _ENDS = (">", "}", "]", ")", "```")
 
 
 def find_written_call(answer: AssistantMessage, tools: Collection[str]) -> str:
-    """Find the tool that an answer calls in text; "" for none.
+    """Find the tool, by its name on the wire, that an answer calls in text; "" for none.
 
     Markup inside a code block, or followed by prose, is an answer about calls.
-
-    Arguments:
-        tools: names of the offered tools on the wire.
     """
     text = answer.text.strip()
     if answer.stop_reason is not StopReason.END or not text.endswith(_ENDS):

@@ -80,10 +80,7 @@ class _Delta(Struct):
 
 
 class _Event(Struct):
-    """All events in one struct, which decodes quickly; `type` says which fields are set.
-
-    Unknown types and fields are ignored.
-    """
+    """All events in one struct, which decodes quickly; `type` says which fields are set."""
 
     type: str = ""
     index: int | None = None
@@ -110,11 +107,7 @@ _STOP_REASONS = {
 
 
 class _PartialBlock:
-    """A block still being received.
-
-    Arguments:
-        raw: the complete start of a web search block, else empty.
-    """
+    """A block still being received; `raw` is the whole start of a web search, else empty."""
 
     def __init__(self, start: _BlockStart, raw: dict[str, Any]) -> None:
         self._start = start
@@ -124,7 +117,6 @@ class _PartialBlock:
         self._signature = start.signature
 
     def add(self, delta: _Delta) -> StreamChunk | None:
-        """Add a delta; return the chunk to show, if there is one."""
         match delta.type:
             case "text_delta":
                 chunk = StreamChunk("text", delta.text)
@@ -142,11 +134,6 @@ class _PartialBlock:
         return chunk if chunk.text else None
 
     def finish(self, names: ToolNames, previous: AssistantBlock | None) -> AssistantBlock | None:
-        """Return the complete block; None for empty text and unknown blocks.
-
-        Arguments:
-            previous: the block before it.
-        """
         text = "".join(self._texts)
         start = self._start
         match start.type:
@@ -178,11 +165,7 @@ class _PartialBlock:
 
 
 class AnthropicReader:
-    """Reads a streamed Messages answer, which is complete after `message_stop`.
-
-    Arguments:
-        wire: the wire to report; it identifies the server.
-    """
+    """Reads a streamed Messages answer, which is complete after `message_stop`."""
 
     def __init__(self, model: str, names: ToolNames, wire: str = WIRE) -> None:
         self._model = model
@@ -328,13 +311,10 @@ def _to_usage(counts: Mapping[str, int]) -> Usage:
 # older models.
 _API_VERSION = "2023-06-01"
 _PAUSE = "pause_turn"
-# Times that an answer is continued.
-_MAX_PAUSES = 8
+_MAX_PAUSES = 8  # times that an answer is continued
 
 
 class AnthropicModel(WireModel):
-    """A model behind the Messages API."""
-
     WIRE = WIRE
     BASE_URL = "https://api.anthropic.com"
     TOOLS_OFF = b'"tool_choice":{"type":"none"}'
@@ -344,7 +324,7 @@ class AnthropicModel(WireModel):
     )
 
     def build_url(self, base_url: str) -> str:
-        """Build the request URL; a base URL may or may not end in /v1."""
+        # A base URL may or may not end in /v1.
         return base_url.removesuffix("/v1") + "/v1/messages"
 
     def build_auth_headers(self, key: str) -> dict[str, str]:
@@ -388,27 +368,22 @@ class AnthropicModel(WireModel):
 
 
 class AnthropicConversation(MarkedConversation):
-    """A conversation that continues answers the API pauses for a long search."""
-
     _paused: AssistantMessage | None = None
     _paused_at = 0
     _pauses = 0
     _ends_before_pause = (0, 0)
 
     def append(self, message: Message) -> None:
-        if self._paused:
-            self._forget_pause()
+        self._forget_pause()
         super().append(message)
 
     def request_answer(
         self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        if self._paused:
-            self._forget_pause()
+        self._forget_pause()
         return super().request_answer(tools=tools, max_tokens=max_tokens)
 
     def _check_answer(self, answer: AssistantMessage) -> AssistantMessage | None:
-        """Continue an answer that the API paused for a long search, by sending it back as it is."""
         pauses = self._pauses
         if before := self._paused:
             content = (*before.content, *answer.content)
@@ -434,10 +409,11 @@ class AnthropicConversation(MarkedConversation):
 
     def _forget_pause(self) -> None:
         """Remove the sent part of a paused answer: the whole answer will be appended."""
-        del self._messages[self._paused_at :]
-        self._last_end, self._answered_end = self._ends_before_pause
-        self._paused = None
-        self._pauses = 0
+        if self._paused:
+            del self._messages[self._paused_at :]
+            self._last_end, self._answered_end = self._ends_before_pause
+            self._paused = None
+            self._pauses = 0
 
 
 def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
@@ -467,8 +443,7 @@ def _encode_assistant_message(
 ) -> list[dict[str, Any]]:
     """Encode an answer without the thinking and searches of other servers.
 
-    Arguments:
-        is_paused: the API continues the answer, with the search that has no result yet.
+    The API continues a paused answer, with the search that has no result yet.
     """
     is_own = message.wire == wire
     searches = _decode_searches(message, with_open=is_paused) if is_own else {}
@@ -499,11 +474,7 @@ def _encode_citations(citations: str) -> dict[str, Any]:
 def _decode_searches(
     message: AssistantMessage, *, with_open: bool
 ) -> dict[ProviderBlock, dict[str, Any]]:
-    """Decode search blocks as the API sent them.
-
-    The API refuses an interrupted search, which has no result, so it is left out unless
-    `with_open` is true.
-    """
+    # An interrupted search has no result, so the API takes it back only to continue it.
     blocks: dict[ProviderBlock, dict[str, Any]] = {
         block: msgspec.json.decode(block.data)
         for block in message.content

@@ -15,23 +15,15 @@ from ...errors import ModelError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-# How long new conversations avoid a model that failed.
-_AVOID_SECONDS = 60.0
+_AVOID_SECONDS = 60.0  # how long new conversations avoid a model that failed
 
 
 class FallbackModel:
-    """A Model made of several models.
+    """A Model made of several models, in order of preference.
 
     A conversation uses the first model until it fails for good: it refuses, cannot be reached, or
     the last retry fails. The next model then gets the same messages, and its wire leaves out what
     it does not understand. If the last model fails, its error is raised.
-
-    Arguments:
-        models: the models in order of preference.
-        monotonic: returns the time in seconds.
-
-    Example:
-        Session(model="anthropic:sonnet,openai:gpt-6.1-sol")
     """
 
     def __init__(self, models: Sequence[Model], monotonic: Callable[[], float]) -> None:
@@ -45,12 +37,10 @@ class FallbackModel:
 
     @property
     def context_window(self) -> int:
-        """Context window of the first model in tokens, 0 if unknown."""
         return getattr(self.models[0], "context_window", 0)
 
     @property
     def provider_tools(self) -> tuple[str, ...]:
-        """Names of the tools the first model's provider runs."""
         return getattr(self.models[0], "provider_tools", ())
 
     async def close(self) -> None:
@@ -85,7 +75,6 @@ class FallbackConversation:
     async def request_answer(
         self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        """Request the next answer. Raises ModelError of the last model."""
         while True:
             name = self._model.models[self._index].name
             try:

@@ -74,8 +74,6 @@ class _Source(Struct):
 
 
 class _Grounding(Struct, rename="camel", omit_defaults=True):
-    """The queries of web searches, and the pages the answer uses."""
-
     web_search_queries: list[str] | None = None
     grounding_chunks: list[_Source] | None = None
 
@@ -131,12 +129,7 @@ _STOP_REASONS = {
 
 
 class GoogleReader:
-    """Reads a streamed answer, which is complete after a finish reason or a blocked prompt.
-
-    Arguments:
-        model: the model name to report when the server sends none.
-        wire: the wire to report; it identifies the server.
-    """
+    """Reads a streamed answer, which is complete after a finish reason or a blocked prompt."""
 
     def __init__(self, model: str, names: ToolNames, wire: str = WIRE) -> None:
         self._model = model
@@ -221,7 +214,6 @@ class GoogleReader:
         return StreamChunk("call", text)
 
     def _add_search(self, step: dict[str, Any], part: _Part) -> StreamChunk:
-        """Add a search or its result; return the line shown to the user."""
         kind = "toolCall" if part.tool_call else "toolResponse"
         data: dict[str, Any] = {kind: step}
         if part.thought_signature:
@@ -247,7 +239,6 @@ class GoogleReader:
         self._queries += [query for query in queries if query.strip() and query not in known]
 
     def _insert_sources(self) -> list[AssistantBlock]:
-        """Insert queries and pages after the last search, or at the end."""
         if not self._queries and not self._sources:
             return self._blocks
         pages = [source.web for source in self._sources if source.web]
@@ -256,6 +247,7 @@ class GoogleReader:
         if not steps:
             text = f"searched the web: {'; '.join(self._queries)}\n{text}"
         data = msgspec.to_builtins(_Grounding(self._queries, self._sources))
+        # After the last search, or at the end.
         place = steps[-1] if steps else len(self._blocks)
         sources = make_provider_block(GROUNDING, data, text)
         return [*self._blocks[:place], sources, *self._blocks[place:]]
@@ -307,8 +299,6 @@ _SAMPLING_NAMES = {"temperature": "temperature", "top_p": "topP"}
 
 
 class GoogleModel(WireModel):
-    """A model behind generateContent."""
-
     WIRE = WIRE
     BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
     TOOLS_OFF = b'"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}'
@@ -321,7 +311,7 @@ class GoogleModel(WireModel):
         return f"{base_url}/models/{quote(self.model)}:streamGenerateContent?alt=sse"
 
     def build_auth_headers(self, key: str) -> dict[str, str]:
-        """Send the key in a header: URLs end up in logs."""
+        # In a header, because URLs end up in logs.
         return {"x-goog-api-key": key} if key else {}
 
     def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
@@ -406,7 +396,7 @@ class _GoogleConversation(WireConversation):
 
 
 def _find_unanswered_searches(message: AssistantMessage) -> set[ProviderBlock]:
-    """Find searches without a result, which were interrupted."""
+    # A search without a result was interrupted.
     calls: dict[str, ProviderBlock] = {}
     for block in message.content:
         if isinstance(block, ProviderBlock):

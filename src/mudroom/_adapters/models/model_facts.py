@@ -8,8 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 _SAMPLING = frozenset({"temperature", "top_p"})
-# Tokens; a shorter answer would be useless.
-MIN_OUTPUT = 256
+MIN_OUTPUT = 256  # tokens; a shorter answer would be useless
 # Gemini 3 refuses a call that another model made without a signature, but accepts this value in
 # its place.
 NO_SIGNATURE = "skip_thought_signature_validator"
@@ -19,13 +18,10 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     """What a model accepts at a host.
 
     Arguments:
-        serves_responses: the host serves OpenAI's Responses API.
         limit_field: name of the output limit in Chat Completions; "" sends none.
         refused: fields that must not be sent.
         takes_one_sampling: `temperature` and `top_p` must not be sent together.
-        takes_chat_tools: Chat Completions accepts tools for the model.
         tool_effort: `reasoning_effort` that Chat Completions needs with tools; "" sends none.
-        takes_effort: requests may say how thoroughly the model thinks.
         encrypts_reasoning: the Responses API returns encrypted reasoning on request.
         takes_unsigned_calls: Gemini accepts calls without a thought signature.
         max_call_id: longest call id in Chat Completions; 0 if unknown.
@@ -35,8 +31,6 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
         absent_reasoning: `reasoning_content` for answers with calls that have none of their own,
             such as another model's; None sends no such field.
         tells_price: the host states the price of an answer on request.
-        takes_images: the model accepts images.
-        provider_tools: tools the provider runs for the model, such as "web_search".
         marks_cache: the host caches a prompt of Chat Completions only up to parts marked with
             `cache_control`.
         keeps_cache_hour: the host keeps cache entries for an hour on request.
@@ -87,17 +81,11 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
 
 
 class _Row(Struct, frozen=True):
-    """Facts about the models and hosts that match.
+    """Facts about the models and hosts that match the regular expressions."""
 
-    Arguments:
-        name_part: text the model's name must contain; a quick test before `pattern`.
-        pattern: regular expression searched in the name.
-        host: regular expression searched in the address without its scheme.
-    """
-
-    name_part: str
+    name_part: str  # text the model's name must contain: a quick test before `pattern`
     pattern: str
-    host: str
+    host: str  # searched in the address without its scheme
     facts: dict[str, Any]
 
 
@@ -262,12 +250,10 @@ _learnt: dict[tuple[str, str], ModelFacts] = {}
 
 
 def remember_facts(model: str, base_url: str, facts: ModelFacts) -> None:
-    """Make `find_facts` return these facts for the rest of the process."""
     _learnt[model, _strip_scheme(base_url)] = facts
 
 
 def forget_learnt_facts() -> None:
-    """Forget what refusals taught, for all models."""
     _learnt.clear()
 
 

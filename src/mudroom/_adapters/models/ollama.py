@@ -21,7 +21,6 @@ from ..._core.messages import (
     get_sendable_arguments,
 )
 from ..._core.ports import RequestConfig, StreamChunk
-from ..._core.tools import Tool
 from ...errors import ModelGarbled
 from ._http import StreamCut, make_stream_error
 from ._images import make_image_label
@@ -32,6 +31,7 @@ from ._wire import (
     WireConversation,
     WireModel,
     describe_stop,
+    encode_function,
     format_result_text,
     get_sampling,
     join_message_text,
@@ -40,8 +40,6 @@ from .openai._chat_stream import build_tool_call
 
 
 class OllamaModel(WireModel):
-    """A model behind `/api/chat`."""
-
     WIRE = "ollama"
     BASE_URL = "http://127.0.0.1:11434"
     TOOLS_OFF = b""
@@ -97,18 +95,9 @@ class _OllamaConversation(WireConversation):
         prefix = self._prefix
         if prefix is not self._tools_prefix:
             sent = self._model.fit_config(prefix.config).tools
-            self._tools = encode([_encode_tool(tool, prefix.names) for tool in sent])
+            self._tools = encode([encode_function(tool, prefix.names) for tool in sent])
             self._tools_prefix = prefix
         return b'],"tools":%b}' % self._tools
-
-
-def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
-    function = {
-        "name": names.to_wire(tool.name),
-        "description": tool.description,
-        "parameters": tool.parameters,
-    }
-    return {"type": "function", "function": function}
 
 
 def _encode_user_message(message: UserMessage, names: ToolNames) -> list[dict[str, Any]]:
@@ -145,10 +134,7 @@ def _encode_result(result: ToolResultBlock, names: ToolNames) -> dict[str, Any]:
 def _encode_assistant_message(
     message: AssistantMessage, names: ToolNames, wire: str
 ) -> list[dict[str, Any]]:
-    """Encode an answer; nothing if nothing in it can be sent.
-
-    Thinking goes back only to the server it came from.
-    """
+    """Encode an answer; its thinking goes back only to the server it came from."""
     text = join_message_text(message)
     calls = [_encode_call(call, names) for call in message.tool_calls]
     if not text and not calls:
@@ -198,12 +184,7 @@ _STOP_REASONS = {"stop": StopReason.END, "length": StopReason.LENGTH}
 
 
 class OllamaReader:
-    """Reads a streamed answer, which is complete after a line with `done`.
-
-    Arguments:
-        model: the model name to report when the server sends none.
-        wire: the wire to report; it identifies the server.
-    """
+    """Reads a streamed answer, which is complete after a line with `done`."""
 
     def __init__(self, model: str, names: ToolNames, wire: str) -> None:
         self._model = model

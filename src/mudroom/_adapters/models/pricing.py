@@ -32,8 +32,7 @@ _PROVIDER_IDS = {
     "moonshotai": "moonshotai",
 }
 
-# In the state folder.
-PRICE_FILE = "prices.json"
+PRICE_FILE = "prices.json"  # in the state folder
 # Tables that the file keeps; each update of the package `genai-prices` adds one.
 _MAX_TABLES = 8
 # Tokens of a request from which a price is computed. Fewer would be lost in rounding.
@@ -93,12 +92,9 @@ def calculate_cost(model: str, usage: Usage, *, uses_table: bool = True) -> floa
 
 
 def find_price_limit(model: str) -> int:
-    """Return the input tokens of a request from which the price of a model changes.
+    """Return the input tokens of a request from which the known price of a model changes.
 
     Returns 0 if the price may change with the time, and `sys.maxsize` if it never changes.
-
-    Arguments:
-        model: a model string with a known price.
     """
     import genai_prices
 
@@ -116,11 +112,7 @@ def find_price_limit(model: str) -> int:
 
 @cache
 def get_context_window(model: str) -> int | None:
-    """Return the tokens that a model's context can hold, None if unknown.
-
-    Arguments:
-        model: a model string, "provider:model"; of several with commas, the first counts.
-    """
+    """Return the context window of a model in tokens; of several with commas, the first counts."""
     provider, name = _split(model)
     if provider in _FREE_PROVIDERS or not name:
         return None
@@ -135,28 +127,20 @@ def get_context_window(model: str) -> int | None:
 
 
 class ModelPrice(Struct, frozen=True, kw_only=True):
-    """Prices of one model in US dollars.
-
-    Arguments:
-        input, output, cache_read, cache_write, cache_hour: of one token; `cache_hour` is the
-            price of writing it to the cache for an hour.
-        search: of one web search, None if it is not known.
-        max_input: input tokens of a request up to which these prices hold.
-    """
+    """Prices of one token, and of one web search, in US dollars."""
 
     input: float
     output: float
     cache_read: float
     cache_write: float
-    cache_hour: float
-    search: float | None
-    max_input: int
+    cache_hour: float  # of writing a token to the cache for an hour
+    search: float | None  # None if it is not known
+    max_input: int  # tokens of a request up to which these prices hold
 
     def holds_for(self, usage: Usage) -> bool:
         return usage.input_tokens < self.max_input
 
     def calculate(self, usage: Usage) -> float | None:
-        """Return the price of a request, None if it has searches without a price."""
         if usage.searches and self.search is None:
             return None
         uncached = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
@@ -177,22 +161,16 @@ _Models = dict[str, ModelPrice | None]
 class _Content(Struct):
     """The file: prices by table, because installations with other tables may share the folder.
 
-    Attributes:
-        tables: the tables of prices in use, the one that was added last at the end; the key is a
-            table's size and time.
-        windows: by table, the context windows of the models in it that the table knows, in tokens.
+    A table's key is its size and time; the one added last is at the end.
     """
 
     tables: dict[str, _Models] = field(default_factory=dict[str, _Models])
+    # By table, the context windows in tokens that it knows.
     windows: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
 
 
 class PriceFile:
-    """Computes prices. The table is loaded only for models that the file does not have yet.
-
-    Arguments:
-        home: mudroom's state folder; "" keeps nothing.
-    """
+    """Computes prices. The table is loaded only for models that the file does not have yet."""
 
     def __init__(self, home: str) -> None:
         self.path = Path(home, PRICE_FILE)
@@ -201,11 +179,7 @@ class PriceFile:
         self._windows: dict[str, int] = {}
 
     def find_window(self, model: str) -> int:
-        """Return the context window of a model in tokens; 0 if only loading the table could tell.
-
-        Arguments:
-            model: a model string, "provider:model"; of several with commas, the first counts.
-        """
+        """Return a context window in tokens; 0 if only loading the table could tell."""
         if "genai_prices.data" in sys.modules:
             return get_context_window(model) or 0
         self._load()
@@ -228,7 +202,6 @@ class PriceFile:
         return price.calculate(usage) if price else None
 
     def _load(self) -> _Models:
-        """Return the prices in the file, which is read once."""
         if self._models is None:
             content = self._read()
             table = _describe_table()
@@ -244,10 +217,7 @@ class PriceFile:
         return _Content()
 
     def _learn(self, model: str, usage: Usage) -> float | None:
-        """Add the price of a model to the file; return that of a request.
-
-        Writes nothing if the file cannot be written.
-        """
+        """Add the price of a model to the file, if it can be written; return that of a request."""
         price = _compute_price(model)
         # Another process may have added models meanwhile. If both write, one is added later.
         content = self._read()
@@ -288,7 +258,6 @@ def _compute_price(model: str) -> ModelPrice | None:
 
 
 def _describe_table() -> str:
-    """Return the size and the time of the table of prices, without loading it."""
     spec = find_spec("genai_prices")
     for folder in (spec and spec.submodule_search_locations) or ():
         with suppress(OSError):

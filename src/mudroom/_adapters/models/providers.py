@@ -11,21 +11,15 @@ from .model_facts import find_facts
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """One provider.
+    """A row of the table. Of the environment variables of one kind, the first one set is used.
 
     Arguments:
-        name: name in "provider:model".
-        aliases: other names for it.
         wire: "anthropic", "openai" (Chat Completions), "openai-responses", "openai-auto" (one of
             these two, by the address), "ollama" ("openai" if the address ends in /v1), "google",
             "library" (pydantic-ai), "offline" or "scripted".
-        base_url: its default address; "" if the wire knows it.
-        key_vars: environment variables for its key; the first one set is used.
-        token_vars: environment variables for a bearer token instead of a key.
-        url_vars: environment variables for its base URL.
-        model_vars: environment variables for its default model.
-        header_vars: environment variables for additional headers.
-        default_model: model used when none is named; "" if there is no sensible one.
+        base_url: "" if the wire knows it.
+        token_vars: variables for a bearer token instead of a key.
+        default_model: "" if there is no sensible one.
         shortcuts: short model names that work without the provider's name.
         model_prefixes: model names with one of these prefixes belong to this provider.
         describes_models: it tells which of its models take tools; asked before the first request.
@@ -245,11 +239,7 @@ def find_model(name: str) -> tuple[str, str] | None:
 
 
 def parse_model_name(name: str) -> tuple[str, str]:
-    """Split a model string into provider and model, as `find_model` does.
-
-    Raises UnknownName with the nearest names, and UsageError for a provider without a default
-    model.
-    """
+    """Split a model string as `find_model` does. Raises UsageError, such as UnknownName."""
     if found := find_model(name):
         provider, model = found
         if not model:
@@ -264,7 +254,6 @@ def parse_model_name(name: str) -> tuple[str, str]:
 
 
 def _split_name(name: str) -> tuple[str, str, str]:
-    """Split a model string at its first ":" or "/"."""
     separators = [position for mark in ":/" if (position := name.find(mark)) >= 0]
     end = min(separators, default=len(name))
     return name[:end], name[end : end + 1], name[end + 1 :].strip()
@@ -274,9 +263,6 @@ def find_own_server(environ: Mapping[str, str], name: str | None) -> Provider | 
     """Find the provider for which the user set a server address but no model.
 
     Such a server decides the default model. None if the address is the provider's own.
-
-    Arguments:
-        name: the default model string, None if there is none.
     """
     if name is None:
         local = (provider for provider in _TABLE if provider.is_local)
@@ -307,11 +293,7 @@ def choose_default_model(environ: Mapping[str, str]) -> str | None:
 
 
 def list_usable_models(environ: Mapping[str, str]) -> list[str]:
-    """List model strings that work in this environment.
-
-    These are the default model of each provider whose key or address is set, and the shortcuts of
-    those providers.
-    """
+    """List the default models and shortcuts of the providers whose key or address is set."""
     usable = [
         provider for provider in _TABLE if has_key(provider, environ) or _has_url(provider, environ)
     ]
@@ -322,7 +304,6 @@ def list_usable_models(environ: Mapping[str, str]) -> list[str]:
 
 
 def takes_images(provider: Provider, model: str) -> bool:
-    """Return whether a model is known to take images; no local model is."""
     return not provider.is_local and find_facts(model).takes_images
 
 
@@ -344,15 +325,11 @@ def find_key_variable(provider: Provider, environ: Mapping[str, str]) -> str:
 
 
 def get_url_variable(provider: Provider) -> str:
-    """Return the variable to set for the provider's address; "" for none."""
     return "OLLAMA_HOST" if provider.name == "ollama" else next(iter(provider.url_vars), "")
 
 
 def get_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
-    """Return the provider's address.
-
-    OLLAMA_HOST follows Ollama's own notation: a host, a host and port, or a URL without `/v1`.
-    """
+    # OLLAMA_HOST follows Ollama's own notation: a host, a host and port, or a URL without `/v1`.
     url = _find_first_value(environ, provider.url_vars)
     if provider.name == "ollama" and url and not _find_first_value(environ, ("OLLAMA_BASE_URL",)):
         return _parse_ollama_host(url)
@@ -360,7 +337,6 @@ def get_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
 
 
 def find_server(environ: Mapping[str, str], name: str) -> tuple[str, int] | None:
-    """Return the host and port that requests to a model go to, None if they are not known."""
     from urllib.parse import urlsplit  # for traces alone
 
     try:
@@ -373,13 +349,11 @@ def find_server(environ: Mapping[str, str], name: str) -> tuple[str, int] | None
 
 
 def get_ollama_window(environ: Mapping[str, str]) -> int:
-    """Return the context window in tokens for Ollama models that set none themselves."""
     text = _find_first_value(environ, ("OLLAMA_CONTEXT_LENGTH",))
     return int(text) if text.isdecimal() and int(text) else _OLLAMA_WINDOW
 
 
 def get_headers(provider: Provider, environ: Mapping[str, str]) -> dict[str, str]:
-    """Build a provider's bearer token and extra headers, from lines of "Name: value"."""
     token = _find_first_value(environ, provider.token_vars)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     for line in _find_first_value(environ, provider.header_vars).splitlines():
@@ -449,5 +423,4 @@ def list_address_variables() -> list[str]:
 
 
 def list_header_variables() -> list[str]:
-    """List the variables with providers' additional headers, which may hold secrets."""
     return [name for provider in _TABLE for name in provider.header_vars]

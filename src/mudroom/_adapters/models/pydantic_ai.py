@@ -35,7 +35,7 @@ from ._errors import (
     extract_error_text,
 )
 from ._http import StreamCut
-from ._images import has_images, replace_images, warn_unsent_images
+from ._images import replace_unsent_images
 from ._json import clean, encode, parse_arguments
 from ._rate_limit import MAX_WAIT, AdaptiveRateLimiter
 from ._tool_names import ToolNames
@@ -59,11 +59,10 @@ class PydanticAIModel:
     Arguments:
         model: "provider:model" in pydantic-ai's notation, or a model object of pydantic-ai, which
             the caller closes.
-        clock: for the waits between attempts.
         jitter: returns a random number from 0 to 1, for the delay between attempts.
-        takes_images: true if the model accepts images; otherwise it gets placeholders.
-        hints: how error messages refer to the provider; None derives that from the model.
-        limiter: the provider's rate limiter; None gives the model its own.
+        takes_images: false sends placeholders.
+        hints: None derives them from the model.
+        limiter: shared with the provider's other models; None gives the model its own.
     """
 
     def __init__(
@@ -87,10 +86,7 @@ class PydanticAIModel:
         self.unsent: set[str] = set()
 
     def start_conversation(self, config: RequestConfig) -> PydanticAIConversation:
-        """Start a conversation.
-
-        Raises UsageError when pydantic-ai, or a package it needs for the provider, is missing.
-        """
+        """Raise UsageError when pydantic-ai, or a package it needs for the provider, is missing."""
         if isinstance(self._model, str):
             self._model = _create_backend(self._model)
             self._owns_model = True
@@ -99,7 +95,6 @@ class PydanticAIModel:
         return PydanticAIConversation(self, self._model, config)
 
     async def close(self) -> None:
-        """Close the connections that pydantic-ai opened."""
         if self._owns_model and not isinstance(self._model, str):
             # pydantic-ai has no `close`: leaving a model's last context closes its connections.
             async with self._model:
@@ -120,9 +115,8 @@ class PydanticAIConversation:
 
     def append(self, message: Message) -> None:
         if isinstance(message, UserMessage):
-            if not self._model.takes_images and has_images(message):
-                warn_unsent_images(self._model.name, self._model.unsent)
-                message = replace_images(message)
+            if not self._model.takes_images:
+                message = replace_unsent_images(message, self._model.name, self._model.unsent)
             converted = to_model_request(message, self._names)
         else:
             own_provider = self._backend.system if message.wire == self._wire else None
@@ -133,10 +127,6 @@ class PydanticAIConversation:
     async def request_answer(
         self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncGenerator[StreamChunk | RetryNotice | AssistantMessage, None]:
-        """Request the next answer.
-
-        Raises ModelError; UsageError when pydantic-ai lacks a package for the provider.
-        """
         model = self._model
         attempt = 0
         while True:
@@ -261,7 +251,6 @@ def _create_backend(model: str) -> Backend:
 
 
 def _suggest_region(model: str, error: Exception) -> str:
-    """Return the remedy for an AWS model without a region, "" for other errors."""
     if not model.startswith("bedrock:") or "region" not in str(error):
         return ""
     return "Set AWS_DEFAULT_REGION to the region of the model, for example to us-east-1."
@@ -366,12 +355,7 @@ def _to_binary_content(image: ImageBlock) -> pm.BinaryContent:
 def to_model_response(
     message: AssistantMessage, names: ToolNames, own_provider: str | None
 ) -> pm.ModelResponse:
-    """Convert an answer to pydantic-ai's types.
-
-    Arguments:
-        own_provider: the provider if it made the answer, else None. Thinking and signatures go
-            back only to the provider that made them.
-    """
+    """Convert an answer; thinking and signatures go back only to the provider that made them."""
     from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
 
     parts: list[pm.ModelResponsePart] = []
@@ -399,7 +383,6 @@ def to_model_response(
 
 
 def convert_event(event: pm.ModelResponseStreamEvent) -> StreamChunk | None:
-    """Convert an event of pydantic-ai to the chunk it shows; None for most events."""
     field = "part" if event.event_kind == "part_start" else "delta"
     part: Any = getattr(event, field, None)
     kind: str = getattr(part, "part_kind", "") or getattr(part, "part_delta_kind", "")
@@ -414,7 +397,6 @@ def convert_event(event: pm.ModelResponseStreamEvent) -> StreamChunk | None:
 
 
 def convert_answer(response: pm.ModelResponse, names: ToolNames, wire: str) -> AssistantMessage:
-    """Convert a whole answer to mudroom's types. Raises StreamCut if it is incomplete."""
     if response.state != "complete":
         raise StreamCut
     content = tuple(_convert_parts(response.parts, names))

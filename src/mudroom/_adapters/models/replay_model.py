@@ -67,7 +67,6 @@ class ReplayModel:
         """Do nothing; there are no connections."""
 
     async def load(self) -> list[RecordedConversation]:
-        """Return the conversations not used yet, reading them at the first call."""
         source = self._source
         recorded = await source() if callable(source) else source
         if self._unclaimed is None:
@@ -76,10 +75,6 @@ class ReplayModel:
         return self._unclaimed
 
     async def claim_conversation(self, messages: Sequence[Message]) -> RecordedConversation:
-        """Take the recorded conversation that starts with these messages.
-
-        Raises ModelRefused when there is none left.
-        """
         unclaimed = await self.load()
         for recorded in unclaimed:
             is_long_enough = len(recorded.messages) >= len(messages)
@@ -91,8 +86,6 @@ class ReplayModel:
 
 
 class ReplayConversation:
-    """One conversation with a ReplayModel."""
-
     def __init__(self, model: ReplayModel) -> None:
         self._model = model
         self._messages: list[Message] = []
@@ -132,7 +125,6 @@ class ReplayConversation:
         return RecordedFailure(f"the record of run {run_id} ends here")
 
     async def _repeat_failure(self, run_id: str, failure: RecordedFailure) -> Exception:
-        """Stop the run as it was stopped, or return the error of the call."""
         if failure.stop and self._model.stop_run:
             await self._model.stop_run(run_id)
         if failure.stop == "TIMEOUT":
@@ -166,15 +158,10 @@ def _keep_name(match: re.Match[str]) -> str:
 def build_difference_error(
     where: str, recorded: Sequence[Message], messages: Sequence[Message]
 ) -> ModelRefused:
-    """Build the error that shows the first message that differs from the record."""
     missing = [None] * (len(messages) - len(recorded))
-    expected = None
-    actual = None
-    for old, new in zip([*recorded, *missing], messages, strict=False):
-        if old is None or not is_same(old, new):
-            expected = old
-            actual = new
-            break
+    pairs = zip([*recorded, *missing], messages, strict=False)
+    differing = ((old, new) for old, new in pairs if old is None or not is_same(old, new))
+    expected, actual = next(differing, (None, None))
     lines = unified_diff(
         _to_comparable_text(expected).splitlines(),
         _to_comparable_text(actual).splitlines(),

@@ -121,8 +121,6 @@ class ScriptedModel:
 
 
 class ScriptedConversation:
-    """One conversation with a scripted model."""
-
     def __init__(self, model: ScriptedModel, config: RequestConfig) -> None:
         self._model = model
         self._config = config
@@ -134,7 +132,6 @@ class ScriptedConversation:
     async def request_answer(
         self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        """Yield the next answer, in chunks and then whole."""
         model = self._model
         tool_names = tuple(tool.name for tool in self._config.tools) if tools else ()
         number = len(model.requests) + 1

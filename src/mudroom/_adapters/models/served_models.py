@@ -15,12 +15,7 @@ _TIMEOUT = 2.0
 
 
 class ServedModel(Struct, frozen=True):
-    """A model as its server describes it.
-
-    Arguments:
-        context_window: in tokens, 0 if the server does not say.
-        takes_images, takes_tools: None if the server does not say.
-    """
+    """A model as its server describes it; 0 and None mean that the server does not say."""
 
     name: str
     context_window: int = 0
@@ -86,11 +81,7 @@ def list_served_models(base_url: str, key: str) -> list[ServedModel]:
     """Ask a server for its models; empty if it does not answer as expected.
 
     Reads `max_model_len` of vLLM, `architecture` of servers like OpenRouter, and `/props` of
-    llama.cpp, which serves one model.
-
-    Arguments:
-        base_url: the URL before `/models`.
-        key: sent as bearer token; "" sends none.
+    llama.cpp, which serves one model. The key "" sends none.
     """
     base_url = base_url.rstrip("/")
     listed = _get_json(f"{base_url}/models", key, _ModelList)
@@ -101,7 +92,7 @@ def list_served_models(base_url: str, key: str) -> list[ServedModel]:
             model.id,
             model.max_model_len or 0,
             _find_image_input(model.architecture),
-            _find_tools(model.supported_parameters),
+            "tools" in model.supported_parameters if model.supported_parameters else None,
         )
         for model in listed.data
     ]
@@ -117,11 +108,6 @@ def ask_gateway(base_url: str, key: str, wanted: str) -> list[ServedModel]:
     """Ask a gateway such as OpenRouter what a model takes; empty if it does not say.
 
     Its list of all models is asked only if the one about this model does not answer: it is long.
-
-    Arguments:
-        base_url: the URL before `/models`.
-        key: sent as bearer token; "" sends none.
-        wanted: name of the model.
     """
     base_url = base_url.rstrip("/")
     name = quote(wanted.partition(":")[0])
@@ -134,10 +120,6 @@ def ask_gateway(base_url: str, key: str, wanted: str) -> list[ServedModel]:
     return [ServedModel(wanted, takes_tools=takes_tools)]
 
 
-def _find_tools(parameters: list[str] | None) -> bool | None:
-    return "tools" in parameters if parameters else None
-
-
 def _find_image_input(architecture: _Architecture | None) -> bool | None:
     if architecture is None or architecture.input_modalities is None:
         return None
@@ -147,14 +129,7 @@ def _find_image_input(architecture: _Architecture | None) -> bool | None:
 def list_ollama_models(
     base_url: str, key: str, wanted: str, default_window: int
 ) -> list[ServedModel]:
-    """Ask Ollama for its models; empty if it does not answer as expected.
-
-    Arguments:
-        base_url: the URL before `/api`.
-        key: sent as bearer token; "" sends none.
-        wanted: the only model whose details are asked for, or the first one if it is missing.
-        default_window: window for models that set none, unless their own is smaller.
-    """
+    """Ask Ollama for its models, and for the details of `wanted` or else of the first one."""
     listed = _get_json(f"{base_url}/api/tags", key, _TagList)
     names = [model.name for model in listed.models] if listed else []
     if f"{wanted}:latest" in names:

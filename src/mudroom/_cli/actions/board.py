@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..._adapters.agent_files.locations import list_project_folders
 from ..._adapters.boards.board import TaskBoard
 from ..._adapters.boards.file import get_board_path
 from ..._adapters.boards.lesson_files import export_tasks, import_tasks
 from ..._core.listings import count_noun
+from ..._platform.git_folders import list_project_folders
 from ..._projections.board_lines import (
     count_tasks,
     format_details,

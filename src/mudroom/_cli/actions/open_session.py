@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ..._adapters.integrations.file_names import list_places
 from ..._adapters.integrations.mcp_servers.spec import ServerSpec
 from ..._adapters.integrations.tracing.spec import Tracing
 from ..._adapters.models.providers import choose_default_model
 from ..._core.agents import Agent
 from ..._core.budgets import Budget
 from ..._core.notices import Notice
+from ..._platform.git_folders import list_project_folders
 from ..._session.config import Settings
 from ..._session.options import SessionOptions, gather_options
 from ..._session.session import Session
@@ -118,7 +118,7 @@ def _choose_output_style(settings: Settings, cwd: str, notices: list[str]) -> tu
         return settings.output_style, settings.get_persistent_origin("output_style")
     user_home = os.environ.get("HOME", "")
     home = os.path.realpath(user_home) if user_home else ""
-    folders = [*list_places(cwd), *([home] if home else [])]
+    folders = [*list_project_folders(cwd), *([home] if home else [])]
     paths = [os.path.join(folder, name) for folder in folders for name in CLAUDE_FILES]
     for path in dict.fromkeys(filter(os.path.isfile, paths)):
         is_personal = os.path.dirname(os.path.dirname(path)) == home

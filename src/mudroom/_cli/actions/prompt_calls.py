@@ -239,11 +239,11 @@ async def run_forked(
 
 def _find_forbidding(session: Session) -> str:
     """Return the settings file that forbids shell commands in files, "" for none."""
-    from ..._adapters.integrations.file_names import list_places
     from ..._adapters.integrations.plugins.load import load_plugin_settings
+    from ..._platform.git_folders import list_project_folders
 
     user_home = os.environ.get("HOME", "")
-    return load_plugin_settings(list_places(session.cwd), user_home, []).forbids_commands
+    return load_plugin_settings(list_project_folders(session.cwd), user_home, []).forbids_commands
 
 
 async def _require_permission(

@@ -65,18 +65,9 @@ COMMAND_SECONDS = 600.0
 
 
 class EventRule(Struct, frozen=True):
-    """The rule of an event.
-
-    Arguments:
-        subject: field of the input that matchers are compared with, "" for none.
-        blocks: true if exit code 2 and the decision "block" affect the run.
-        adds_output: true if plain output is text for the model.
-        seconds: time limit.
-    """
-
-    subject: str = ""
-    blocks: bool = False
-    adds_output: bool = False
+    subject: str = ""  # field of the input that matchers are compared with
+    blocks: bool = False  # exit code 2 and the decision "block" affect the run
+    adds_output: bool = False  # plain output is text for the model
     seconds: float = COMMAND_SECONDS
 
 
@@ -114,20 +105,13 @@ _MAX_LENGTH = 2_000
 
 
 class Matcher(Struct, frozen=True):
-    """A matcher from a settings file.
-
-    Arguments:
-        names: exact names; None if the matcher is a regular expression or selects everything.
-        pattern: the regular expression.
-        problem: why the matcher cannot be used and so selects nothing, or "".
-    """
+    """A matcher from a settings file: exact names, a regular expression, or neither for all."""
 
     names: frozenset[str] | None = None
     pattern: re.Pattern[str] | None = None
-    problem: str = ""
+    problem: str = ""  # why it cannot be used and so selects nothing
 
     def matches(self, name: str) -> bool:
-        """Return whether the matcher selects a tool, agent, source or reason."""
         if self.problem:
             return False
         candidates = {name, _OTHER_NAMES.get(name, name)}
@@ -158,7 +142,7 @@ def parse_matcher(text: str) -> Matcher:
 
 
 def _translate(text: str) -> str:
-    """Translate an expression from JavaScript's syntax to Python's."""
+    # From JavaScript's syntax to Python's.
     text = re.sub(r"\(\?<(?![=!])", "(?P<", text)
     text = re.sub(r"\\k<(\w+)>", r"(?P=\1)", text)
     # In JavaScript, `$` does not match before a final line feed.

@@ -30,22 +30,15 @@ from .spec import HookSpec
 
 log = logging.getLogger("mudroom")
 
-# Hook programs running at once in a session.
-MAX_PROCESSES = 32
+MAX_PROCESSES = 32  # hook programs running at once in a session
 
-MatchesCondition = Callable[[str], bool]
-"""Returns whether a tool call matches a permission rule."""
+MatchesCondition = Callable[[str], bool]  # returns whether a tool call matches a permission rule
 
 
 class HookSet:
-    """The hooks of a session.
+    """The hooks of a session: those from settings files, and the caller's functions by event.
 
-    Arguments:
-        specs: hooks from settings files, in order.
-        callbacks: the caller's functions by event.
-        folder: working folder of programs.
-        environ: variables of programs.
-        call_tool: calls a tool of an MCP server; None if no session is open.
+    `folder` and `environ` are those of programs; `call_tool` is None if no session is open.
     """
 
     def __init__(
@@ -84,11 +77,8 @@ class HookSet:
     ) -> HookOutcome:
         """Run the hooks of an event and return their merged outcome.
 
-        Arguments:
-            fields: the input.
-            matches_condition: None for an event without a tool, where hooks with a condition never
-                run.
-            seconds: a time limit below that of the event.
+        Without `matches_condition`, as for an event without a tool, hooks with a condition never
+        run. `seconds` is a time limit below that of the event.
         """
         subject = str(fields.get(RULES[event].subject, ""))
         specs = self._select(event, subject, matches_condition)
@@ -109,11 +99,7 @@ class HookSet:
         return merge_outcomes(outcomes)
 
     def take_acted(self, run_id: str) -> bool:
-        """Return whether hooks have run for a run since the last call.
-
-        Arguments:
-            run_id: id of a child, "" for the root run.
-        """
+        """Return whether hooks have run for a child, or the root run (""), since the last call."""
         has_acted = run_id in self._acted_for
         self._acted_for.discard(run_id)
         return has_acted
@@ -163,7 +149,6 @@ class HookSet:
         return HookOutcome()
 
     def _keep(self, task: asyncio.Task[HookOutcome]) -> None:
-        """Let a hook go on in the background, until the session ends."""
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
@@ -236,11 +221,8 @@ class HookSet:
             return HookOutcome(failure=ending.failure), ending.failure
         stdout = ending.stdout.decode("utf-8", "replace")
         stderr = ending.stderr.decode("utf-8", "replace")
-        if spec.dialect == "gemini":
-            convert = partial(from_gemini_output, spec, fields)
-            outcome = read_ending(spec.event, ending.code, stdout, stderr, convert)
-        else:
-            outcome = read_ending(spec.event, ending.code, stdout, stderr)
+        convert = partial(from_gemini_output, spec, fields) if spec.dialect == "gemini" else dict
+        outcome = read_ending(spec.event, ending.code, stdout, stderr, convert)
         return outcome, f"exit code {ending.code}"
 
     async def _run_callback(
@@ -286,7 +268,7 @@ def is_selected(spec: HookSpec, subject: str) -> bool:
     matcher = parse_matcher(spec.matcher)
     if matcher.matches(subject):
         return True
-    return spec.dialect == "gemini" and matcher.matches(get_gemini_name(subject))
+    return spec.dialect == "gemini" and matcher.matches(_TOOLS.get(subject, subject))
 
 
 async def _gather(runs: Sequence[Any]) -> list[HookOutcome]:
@@ -299,12 +281,10 @@ async def _gather(runs: Sequence[Any]) -> list[HookOutcome]:
 
 
 def find_problem(spec: HookSpec) -> str:
-    """Explain why a hook never runs here, "" if it does."""
     return explain_never_fires(spec.event, spec.kind) or parse_matcher(spec.matcher).problem
 
 
 def _make_environ(environ: Mapping[str, str], folder: str) -> dict[str, str]:
-    """Make the variables for programs from those of this process and of the session."""
     known = {**os.environ, **environ}
     # These configure the exporter of this process, not that of another program.
     own = {name: value for name, value in known.items() if not name.startswith("OTEL_")}
@@ -325,26 +305,17 @@ _TOOLS = {
 }
 
 
-def get_gemini_name(tool: str) -> str:
-    """Return the Gemini CLI's name for a tool of Claude Code; an unknown name stays unchanged."""
-    return _TOOLS.get(tool, tool)
-
-
 def to_gemini_input(spec: HookSpec, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename a hook's input to the terms of the Gemini CLI."""
     named = {**fields, "hook_event_name": spec.file_event or spec.event}
     if "tool_name" in fields:
-        named["tool_name"] = get_gemini_name(fields["tool_name"])
+        named["tool_name"] = _TOOLS.get(fields["tool_name"], fields["tool_name"])
     return named
 
 
 def from_gemini_output(
     spec: HookSpec, fields: Mapping[str, Any], output: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Convert an output in the Gemini CLI's form to Claude Code's.
-
-    The former's `tool_input` contains only the arguments that change.
-    """
+    # The Gemini CLI's `tool_input` contains only the arguments that change.
     own = output.get("hookSpecificOutput")
     if not isinstance(own, dict):
         return dict(output)
@@ -358,8 +329,7 @@ def from_gemini_output(
     return {**output, "hookSpecificOutput": specific}
 
 
-# Bytes of one output that are kept; the program may write more.
-MAX_OUTPUT = 8 << 20
+MAX_OUTPUT = 8 << 20  # bytes of one output that are kept; the program may write more
 _CHUNK = 1 << 16
 # Bytes in which the announcement of a program in the background must end.
 _MAX_ANNOUNCEMENT = 4096
@@ -372,32 +342,19 @@ _KILL_SECONDS = 1.0
 
 
 class ProgramEnding(Struct, frozen=True):
-    """How a program ended.
-
-    Arguments:
-        code: exit code, negative for a signal; None if it did not end by itself.
-        failure: why there is no exit code.
-    """
-
-    code: int | None = None
+    code: int | None = None  # negative for a signal; None if it did not end by itself
     stdout: bytes = b""
     stderr: bytes = b""
-    failure: str = ""
+    failure: str = ""  # why there is no exit code
 
 
 class Announcement:
-    """The first line of a program that goes on in the background: `{"async": true}`.
-
-    Attributes:
-        is_read: true if it is known whether the program announces that.
-        size: bytes of the line, 0 without an announcement.
-        seconds: time that the program wants from then on; 0 for the limit that it has.
-    """
+    """The first line of a program that goes on in the background: `{"async": true}`."""
 
     def __init__(self) -> None:
-        self.is_read = False
-        self.size = 0
-        self.seconds = 0.0
+        self.is_read = False  # whether the program announces that is known
+        self.size = 0  # bytes of the line
+        self.seconds = 0.0  # what the program wants from then on; 0 for the limit that it has
 
     def read(self, output: bytearray) -> bool:
         """Read it in the output so far. Return whether it is there."""
@@ -421,11 +378,7 @@ class Announcement:
 
 
 class HookProgram:
-    """Runs a program in a thread; `stop` may be called from another one.
-
-    Arguments:
-        on_async: called in that thread if the program announces that it goes on in the background.
-    """
+    """Runs a program in a thread, and tells if it goes on in the background; others may stop it."""
 
     def __init__(
         self,
@@ -442,15 +395,9 @@ class HookProgram:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Have the program and the processes of its group killed."""
         self._stopped.set()
 
     def run(self, data: bytes, seconds: float) -> ProgramEnding:
-        """Run the program to its end, blocking the thread.
-
-        Arguments:
-            data: its standard input.
-        """
         if self._stopped.is_set():
             return ProgramEnding(failure="it was stopped")
         try:
@@ -533,11 +480,9 @@ class _Pipes:
 
     @property
     def is_open(self) -> bool:
-        """True until both outputs have ended."""
         return any(stream and not stream.closed for stream in self.outputs)
 
     def transfer(self, seconds: float) -> None:
-        """Transfer what can be transferred, waiting for that up to `seconds`."""
         if not self._selector.get_map():
             # The program is most likely about to end: `wait` looks after half a millisecond.
             with suppress(subprocess.TimeoutExpired):
@@ -588,7 +533,6 @@ class _Pipes:
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a program and all processes of its group, and wait for its end."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, cast, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...._platform.git_folders import list_project_folders
 from ....errors import suggest_names
 from ..config_files import EntryReader, Finding, make_digest, read_json, read_toml
-from ..file_names import CURSOR_HOOKS, HOOK_FILES, Dialect, list_places
+from ..file_names import CURSOR_HOOKS, HOOK_FILES, Dialect
 from ..mcp_servers.spec import Scope
 from .events import CODEX_EVENTS, GEMINI_EVENTS, OTHER_EVENTS, RULES, parse_matcher
 from .spec import HookKind, HookSpec
@@ -32,7 +33,6 @@ class LoadedHooks(NamedTuple):
     places_off: frozenset[str] = frozenset()
 
     def are_off(self, place: str) -> bool:
-        """Return whether the hooks of a folder are turned off."""
         return bool({"", place} & self.places_off)
 
 
@@ -46,16 +46,11 @@ class HookFile(Struct, frozen=True):
 
 
 def load_hooks(folder: str, *, user_home: str) -> LoadedHooks:
-    """Load the hooks from the user's files and those of a folder, without running any.
-
-    Arguments:
-        folder: the session's folder; its parents up to the root of the repository are read as well.
-        user_home: the user's home folder, "" for none.
-    """
+    """Load the hooks of the user, of a folder, and of its parents in the repository."""
     findings: list[Finding] = []
     hooks: list[HookSpec] = []
     places_off = set[str]()
-    for files in _list_files(list_places(folder), user_home):
+    for files in _list_files(list_project_folders(folder), user_home):
         of_place: list[HookSpec] = []
         off = ""
         for file in files:
@@ -76,7 +71,6 @@ def load_hooks(folder: str, *, user_home: str) -> LoadedHooks:
 
 
 def _list_files(places: list[str], user_home: str) -> Iterator[list[HookFile]]:
-    """Yield the user's files, then those of each folder."""
     home = os.path.realpath(user_home) if user_home else ""
     if home:
         yield [
@@ -98,11 +92,8 @@ def _list_files(places: list[str], user_home: str) -> Iterator[list[HookFile]]:
 def _read_table(file: HookFile, findings: list[Finding]) -> dict[str, Any]:
     if file.path.endswith(CURSOR_HOOKS):
         if read_json(file.path, findings).get("hooks"):
-            findings.append(
-                Finding(
-                    file.path, "hooks of Cursor are not used", "Copy them to .claude/settings.json."
-                )
-            )
+            remedy = "Copy them to .claude/settings.json."
+            findings.append(Finding(file.path, "hooks of Cursor are not used", remedy))
         return {}
     unreadable: list[Finding] = []
     read = read_toml if file.path.endswith(".toml") else read_json
@@ -114,9 +105,8 @@ def _read_table(file: HookFile, findings: list[Finding]) -> dict[str, Any]:
     config = EntryReader(table.get("hooksConfig") or {}, file.path, "hooksConfig", [])
     is_off = features.read_flag("hooks") is False or config.read_flag("enabled") is False
     if is_off and table.get("hooks"):
-        findings.append(
-            Finding(file.path, "the hooks of this file are turned off in it", is_problem=False)
-        )
+        text = "the hooks of this file are turned off in it"
+        findings.append(Finding(file.path, text, is_problem=False))
         return {}
     return table
 
@@ -124,14 +114,12 @@ def _read_table(file: HookFile, findings: list[Finding]) -> dict[str, Any]:
 def read_hooks(
     file: HookFile, table: dict[str, Any], findings: list[Finding]
 ) -> Iterator[HookSpec]:
-    """Yield the hooks in a file, given its content as a table."""
     events = table.get("hooks")
     if not events:
         return
     if not isinstance(events, dict):
-        findings.append(
-            Finding(file.path, "hooks is not used: it is no table", "Correct the file.")
-        )
+        text = "hooks is not used: it is no table"
+        findings.append(Finding(file.path, text, "Correct the file."))
         return
     config = EntryReader(table.get("hooksConfig") or {}, file.path, "hooksConfig", [])
     off = config.read_texts("disabled") if file.dialect == "gemini" else ()
@@ -161,13 +149,8 @@ def _check_event(file: HookFile, name: str, findings: list[Finding]) -> str:
     if name in known:
         return name
     expected = tuple(GEMINI_EVENTS) if file.dialect == "gemini" else known
-    findings.append(
-        Finding(
-            file.path,
-            f"unknown event {name}; its hooks are not used",
-            suggest_names(name, expected, otherwise="Correct the name of the event."),
-        )
-    )
+    remedy = suggest_names(name, expected, otherwise="Correct the name of the event.")
+    findings.append(Finding(file.path, f"unknown event {name}; its hooks are not used", remedy))
     return ""
 
 
@@ -185,8 +168,7 @@ def _read_group(
         return
     reader.report_unused()
     for handler in cast("list[Any]", handlers):
-        hook = _read_handler(file, event, matcher, handler, findings)
-        if hook:
+        if hook := _read_handler(file, event, matcher, handler, findings):
             yield hook
 
 
@@ -254,7 +236,6 @@ def _find_file_event(file: HookFile, event: str) -> str:
 
 
 def _describe(reader: EntryReader, arguments: tuple[str, ...]) -> str:
-    """Describe a hook by its command, address, tool or prompt, as in the file."""
     command = str(reader.entry.get("command") or "")
     if command and reader.entry.get("args") is not None:
         return shlex.join([command, *arguments])

@@ -10,11 +10,9 @@ from msgspec import UNSET, Struct
 
 from .events import RULES
 
-# Exit code of a program that blocks, as in Claude Code.
-BLOCKED = 2
+BLOCKED = 2  # exit code of a program that blocks, as in Claude Code
 NO_REASON = "the hook gave no reason"
-# Characters of error output shown in a message.
-_SHOWN_CHARACTERS = 500
+_SHOWN_CHARACTERS = 500  # characters of error output shown in a message
 
 Decision = Literal["", "allow", "ask", "defer", "deny"]
 # Of several hooks' decisions, the one furthest right counts.
@@ -30,29 +28,17 @@ _OLD_DECISIONS: dict[str, Decision] = {
 
 
 class HookOutcome(Struct, frozen=True, kw_only=True):
-    """The outcome of one hook, or of all hooks of an event.
+    """The outcome of one hook, or of all hooks of an event."""
 
-    Arguments:
-        decision: "deny" also if a hook blocks an event without a tool.
-        reason: reason for the decision; that for a denial is shown to the model.
-        origin: file of the hook that decided.
-        updated_input: complete input of a tool that replaces the original; None keeps it.
-        updated_output: response of a tool that replaces its own; UNSET keeps it.
-        context: text for the model.
-        stop: why the run must stop, "" if it continues.
-        message: text for the user.
-        failure: why the hook failed, "" if it worked.
-    """
-
-    decision: Decision = ""
-    reason: str = ""
-    origin: str = ""
-    updated_input: dict[str, Any] | None = None
-    updated_output: Any = UNSET
-    context: str = ""
-    stop: str = ""
-    message: str = ""
-    failure: str = ""
+    decision: Decision = ""  # "deny" also if a hook blocks an event without a tool
+    reason: str = ""  # that for a denial is shown to the model
+    origin: str = ""  # file of the hook that decided
+    updated_input: dict[str, Any] | None = None  # the whole input of a tool; None keeps its own
+    updated_output: Any = UNSET  # the response of a tool; UNSET keeps its own
+    context: str = ""  # text for the model
+    stop: str = ""  # why the run must stop
+    message: str = ""  # text for the user
+    failure: str = ""  # why the hook failed
 
 
 def read_ending(
@@ -62,11 +48,7 @@ def read_ending(
     stderr: str,
     convert: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
 ) -> HookOutcome:
-    """Read the outcome of a program that has ended by itself.
-
-    Arguments:
-        convert: converts an output object of another dialect to Claude Code's.
-    """
+    """Read the outcome of a program; `convert` turns other dialects into Claude Code's."""
     reason = stderr.strip()
     if code == BLOCKED:
         return _read_block(event, reason)
@@ -89,7 +71,6 @@ def read_ending(
 
 
 def _read_block(event: str, reason: str) -> HookOutcome:
-    """Read the outcome of exit code 2."""
     if RULES[event].blocks:
         return HookOutcome(decision="deny", reason=reason or NO_REASON)
     if event in ("PostToolUse", "PostToolUseFailure"):
@@ -128,7 +109,6 @@ def read_output(event: str, output: object) -> HookOutcome:
 
 
 def _read_specific(event: str, own: Mapping[str, Any], outcome: HookOutcome) -> HookOutcome:
-    """Read the fields that only one event has."""
     replace = msgspec.structs.replace
     if event == "PreToolUse":
         decision = own.get("permissionDecision", outcome.decision)

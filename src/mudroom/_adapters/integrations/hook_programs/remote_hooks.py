@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from ...._platform.http1.pool import ConnectionPool, Response
 
 
-# Bytes of an answer that are read.
-_MAX_ANSWER = 8 << 20
+_MAX_ANSWER = 8 << 20  # bytes of an answer that are read
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -81,14 +80,7 @@ _SHOWN_CHARACTERS = 500
 async def call_hook_tool(
     spec: HookSpec, fields: Mapping[str, Any], seconds: float, call: CallServerTool | None
 ) -> tuple[HookOutcome, str]:
-    """Call the tool of a hook; return its outcome, and how it ended for the log.
-
-    The text of the result is treated like the output of a program.
-
-    Arguments:
-        fields: the input of the hook.
-        call: None if no session is open.
-    """
+    """Call the tool of a hook and read its text like a program's output; also say how it ended."""
     if call is None:
         return _fail("its MCP server is used in a session only")
     server, tool = str(spec.options.get("server", "")), str(spec.options.get("tool", ""))

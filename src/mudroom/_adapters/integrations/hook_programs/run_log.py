@@ -13,39 +13,27 @@ from msgspec import Struct
 from ...._platform.private_files import make_private_folder, replace_private_file
 from .spec import HookSpec
 
-# From this size on, the older half of the log is removed.
-_MAX_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20  # from this size on, the older half of the log is removed
 
 _SHOWN_RUNS = 5
 
 
 class HookRun(Struct, frozen=True, omit_defaults=True):
-    """A run of a hook, or the start or end of a child reported to hooks.
+    """A run of a hook, or the start or end of a child reported to hooks."""
 
-    Arguments:
-        at: seconds since 1970.
-        agent: run id of the child, "" for the root run.
-        hook: the command or address; "" for the start or end of a child.
-        ending: exit code, status, or why there is none.
-    """
-
-    at: float
+    at: float  # seconds since 1970
     session: str
     event: str
     origin: str = ""
-    hook: str = ""
-    agent: str = ""
+    hook: str = ""  # the command or address; "" for the start or end of a child
+    agent: str = ""  # run id of the child, "" for the root run
     agent_type: str = ""
     seconds: float = 0.0
-    ending: str = ""
+    ending: str = ""  # exit code, status, or why there is none
 
 
 class RunLog:
-    """The log in the state folder. It is not an error if it cannot be written.
-
-    Arguments:
-        home: mudroom's state folder.
-    """
+    """The log in the state folder. It is not an error if it cannot be written."""
 
     def __init__(self, home: str) -> None:
         self._path = Path(home, "hook-runs.jsonl")
@@ -103,5 +91,4 @@ class RunLog:
 
 
 def make_run_key(spec: HookSpec) -> tuple[str, str, str]:
-    """Make the key of a hook in `RunLog.find_last_runs`."""
     return spec.event, spec.origin, spec.shown

@@ -47,12 +47,7 @@ from .tool_shapes import (
 
 
 class TranscriptFiles:
-    """The transcript files of a session.
-
-    Arguments:
-        folder: folder for the session's files, which are removed with it.
-        journal: the session's journal.
-    """
+    """The transcript files of a session, in a folder that is removed with it."""
 
     def __init__(self, session: str, folder: str, journal: Journal) -> None:
         self._fold = ClaudeTranscripts(session)
@@ -67,7 +62,6 @@ class TranscriptFiles:
             self._new.append(event)
 
     async def load(self) -> None:
-        """Start with the events of earlier processes."""
         self._new[:0] = [event async for event in self._journal.read(0)]
 
     def write(self, run_id: str) -> tuple[str, str]:
@@ -103,35 +97,19 @@ log = logging.getLogger("mudroom")
 # How often in a row hooks may make a run continue after its final answer. Without a limit, a hook
 # that always blocks would keep the run going for ever.
 MAX_BLOCKS = 8
-# Time limit of a hook at the end of a cancelled run.
-_ENDING_SECONDS = 1.5
+_ENDING_SECONDS = 1.5  # time limit of a hook at the end of a cancelled run
 
 
 class SessionFacts(Struct, frozen=True, kw_only=True):
-    """Facts for the input of hooks.
-
-    Arguments:
-        model: model string of the root agent.
-        mode: permission mode of the session.
-        can_ask: true if there is an approver to ask.
-    """
-
     session: str
     folder: str
     spill_folder: str
-    model: str
+    model: str  # model string of the root agent
     mode: Mode
-    can_ask: bool
+    can_ask: bool  # there is an approver
 
 
 class SessionHooks(Hooks):
-    """Hooks of a session.
-
-    Arguments:
-        matches_rule: evaluates the conditions of hooks.
-        transcripts: transcript files, brought up to date before hooks run.
-    """
-
     def __init__(
         self,
         hooks: HookSet,
@@ -154,7 +132,6 @@ class SessionHooks(Hooks):
         self._notifying: set[asyncio.Task[HookOutcome]] = set()
 
     async def on_session_start(self, source: str) -> None:
-        """Start the hooks of SessionStart; the first prompt waits for them."""
         if source in ("resume", "fork"):
             await self.transcripts.load()
         if source == "resume" and self._hooks.has("SubagentStop"):
@@ -204,7 +181,6 @@ class SessionHooks(Hooks):
         return "\n\n".join(filter(None, texts))
 
     async def on_message(self, brief: Brief, text: str) -> MessageHookDecision | None:
-        """Run the hooks of UserPromptSubmit for a message during a run."""
         outcome = await self._fire("UserPromptSubmit", brief, prompt=text)
         self._check_stop(outcome)
         if outcome.decision == "deny":
@@ -288,7 +264,6 @@ class SessionHooks(Hooks):
         return self._cut_context(f"[hook {event}] {text}")
 
     async def explain_changes(self, brief: Brief) -> str:
-        """Return the reason if any hooks have run for the run."""
         run_id = brief.run_id if brief.depth else ""
         return HOOKS_UNWATCHED if self._hooks.take_acted(run_id) else ""
 
@@ -346,7 +321,6 @@ class SessionHooks(Hooks):
     async def after_tool(
         self, brief: Brief, call: ToolCallBlock, result: ToolResult
     ) -> ToolResult | None:
-        """Run the hooks of PostToolUse, or of PostToolUseFailure."""
         started_at = self._started_at.pop((brief.run_id, call.id), None)
         event = "PostToolUseFailure" if result.error else "PostToolUse"
         if not self._hooks.has(event):
@@ -394,14 +368,7 @@ class SessionHooks(Hooks):
         seconds: float | None = None,
         **further: Any,
     ) -> HookOutcome:
-        """Run the hooks of an event. If it has none, the outcome decides nothing.
-
-        Arguments:
-            brief: None for an event of the session.
-            call: the tool call that conditions of hooks are about.
-            seconds: a time limit below that of the event.
-            further: fields of the input besides those of all events.
-        """
+        """Run the hooks of an event, whose brief is None for one of the session."""
         if not self._hooks.has(event):
             return HookOutcome()
         fields = self._make_fields(event, brief) | further
@@ -435,7 +402,6 @@ class SessionHooks(Hooks):
         )
 
     def _make_fields(self, event: str, brief: Brief | None) -> dict[str, Any]:
-        """Make the fields common to the input of all events."""
         facts = self._facts
         run_id = brief.run_id if brief else ""
         fields: dict[str, Any] = {
@@ -493,16 +459,7 @@ def open_session_hooks(
     journal: Journal,
     call_tool: CallServerTool | None,
 ) -> SessionHooks:
-    """Create the hooks of a session.
-
-    Arguments:
-        functions: the caller's functions by event.
-        environ: variables of programs.
-        home: mudroom's state folder.
-        call_tool: calls a tool of one of the session's MCP servers; None if it has none.
-
-    Raises UnknownName for an event that never fires here.
-    """
+    """Raise UnknownName for an event of the caller's functions that never fires here."""
     callbacks: dict[str, list[HookCallback]] = {}
     for event, entries in functions.items():
         if event not in RULES:

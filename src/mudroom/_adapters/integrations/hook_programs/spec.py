@@ -17,19 +17,16 @@ class HookSpec(Struct, frozen=True, kw_only=True):
     """The configuration of a hook, modelled on Claude Code's settings files.
 
     Arguments:
-        event: name of the event, such as `PreToolUse`.
         matcher: selects by tool, agent, source or reason, depending on the event; "" for all.
         origin: path of the file.
         command: a line for the shell, or the program if `args` is given.
         args: arguments of the program, which then runs without a shell; None for a shell line.
-        url: address of a hook of kind http.
         allowed_variables: environment variables that headers may contain.
         env: variables the program gets in addition to the usual ones.
         condition: a permission rule such as `Bash(git *)` that a call must match.
         timeout: seconds, None for the event's limit.
-        once: true if it runs only the first time in a session.
-        in_background: true if the run does not wait for its result.
-        blocks_on_failure: true if a failure of the hook itself blocks.
+        once: it runs only the first time in a session.
+        blocks_on_failure: a failure of the hook itself blocks.
         dialect: the program whose tool names and forms of input and output it expects.
         options: further fields of the kinds mcp_tool, prompt and agent, as in the file.
         file_event: name of the event in the file, if the dialect has another one.

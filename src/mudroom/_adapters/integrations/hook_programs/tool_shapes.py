@@ -20,8 +20,6 @@ _LINE_NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)
 
 
 class ToolInput(msgspec.Struct, frozen=True):
-    """A tool call in the terms of hooks."""
-
     name: str
     arguments: dict[str, Any]
 
@@ -35,11 +33,7 @@ def to_hook_input(call: ToolCallBlock, folder: str) -> ToolInput:
 def from_hook_input(
     call: ToolCallBlock, sent: ToolInput, changed: dict[str, Any]
 ) -> dict[str, Any]:
-    """Translate a hook's arguments into our own terms, keeping an unchanged path as it was.
-
-    Arguments:
-        sent: the call as the hook saw it.
-    """
+    """Translate a hook's arguments into our own terms, keeping an unchanged path as it was."""
     arguments = to_own_arguments(call.name, changed)
     path = get_path_argument(call.name)
     if path in call.arguments and arguments.get(path) == sent.arguments.get(path):
@@ -48,7 +42,6 @@ def from_hook_input(
 
 
 def to_hook_response(sent: ToolInput, result: ToolResult) -> dict[str, Any]:
-    """Translate a call's result into the terms of hooks."""
     arguments = sent.arguments
     text = result.text
     match sent.name:
@@ -87,7 +80,6 @@ def to_hook_response(sent: ToolInput, result: ToolResult) -> dict[str, Any]:
 
 
 def read_hook_response(output: object) -> str:
-    """Read the text of a response with which a hook replaces the tool's."""
     if isinstance(output, str):
         return output
     if isinstance(output, dict):

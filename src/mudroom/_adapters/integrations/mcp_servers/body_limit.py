@@ -21,8 +21,6 @@ _TOO_LARGE = f"it sent an answer of more than {MAX_LINE >> 20} MiB"
 # A StreamError makes the package fail this one request. Any other exception from a body would end
 # the connection, together with the requests of all other runs.
 class AnswerFault(httpx2.RemoteProtocolError, httpx2.StreamError):
-    """The body of an answer cannot be read."""
-
     def __init__(self, reason: str) -> None:
         text = f"{reason}; the call may have had an effect"
         httpx2.RemoteProtocolError.__init__(self, text)
@@ -63,11 +61,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 def limit_bodies(
     note_fault: Callable[[str], object] = lambda _: None,
 ) -> Callable[[httpx2.Response], Awaitable[None]]:
-    """Make a response hook for a client, which makes reading too large a body fail.
-
-    Arguments:
-        note_fault: called with the reason, which the package does not always pass on.
-    """
+    """Make a response hook that fails too large bodies; the package does not always pass on why."""
 
     async def limit(response: httpx2.Response) -> None:
         is_compressed = response.headers.get("content-encoding", "identity") != "identity"

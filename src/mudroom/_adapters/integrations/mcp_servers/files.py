@@ -29,17 +29,12 @@ _ONLY_SERVERS = (".mcp.json", "/mcp.json")
 
 
 class ServerEntry(Struct, frozen=True):
-    """A server as written in a file.
-
-    Arguments:
-        format: the program whose format the file has.
-        place, agent: see ServerSpec.
-    """
+    """A server as written in a file; for `place` and `agent` see ServerSpec."""
 
     name: str
     entry: Any
     path: str
-    format: str
+    format: str  # the program whose format the file has
     scope: Scope
     place: str = ""
     agent: str = ""
@@ -48,12 +43,7 @@ class ServerEntry(Struct, frozen=True):
 def list_entries(
     places: list[str], user_home: str, own_file: str, findings: list[Finding]
 ) -> Iterator[ServerEntry]:
-    """Yield the servers in all files, highest precedence first.
-
-    Arguments:
-        places: folders of the project, nearest first.
-        own_file: mudroom's own file, in the format of `.mcp.json`; "" for none.
-    """
+    """Yield the servers in all files, highest precedence first; `own_file` is like `.mcp.json`."""
     user_files = [(os.path.join(user_home, name), form) for name, form in USER_SERVERS if user_home]
     state_path = os.path.join(user_home, CLAUDE_STATE) if user_home else ""
     state = _read_state(state_path, findings) if user_home else _ClaudeState()
@@ -76,12 +66,7 @@ def list_entries(
 def _list_project_entries(
     place: str, taken: set[str], disabled: dict[str, str], findings: list[Finding]
 ) -> Iterator[ServerEntry]:
-    """Yield the servers in the files of one folder.
-
-    Arguments:
-        taken: paths of the user's own files, which are read elsewhere.
-        disabled: servers of `.mcp.json` that are turned off, with the file that says so.
-    """
+    # The user's own files (`taken`) are read elsewhere.
     for name, form in PROJECT_SERVERS:
         path = os.path.join(place, name)
         if path in taken:
@@ -128,10 +113,8 @@ def _select_opencode(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     is_version_2 = "servers" in table and not {"type", "command", "url"} & servers.keys()
     if is_version_2:
         yield from servers.items()
-        return
-    for name, entry in table.items():
-        if isinstance(entry, dict):
-            yield name, entry
+    else:
+        yield from ((name, entry) for name, entry in table.items() if isinstance(entry, dict))
 
 
 class _ClaudeState(Struct, rename={"mcp_servers": "mcpServers"}):
@@ -146,7 +129,6 @@ class _ClaudeState(Struct, rename={"mcp_servers": "mcpServers"}):
     def read_project(
         self, places: list[str], path: str, findings: list[Finding]
     ) -> Iterator[tuple[str, Any]]:
-        """Yield the servers the user added for this project only."""
         for place in places:
             project = self.get_project(place)
             off = _as_names(project.get("disabledMcpServers"))
@@ -294,7 +276,6 @@ def read_codex(reader: EntryReader) -> Fields:
 
 
 def read_codex_variables(reader: EntryReader, fields: Fields, environ: Mapping[str, str]) -> None:
-    """Add the variables and headers a Codex server takes from the environment."""
     reader.skip("env_vars")
     forwarded: object = reader.entry.get("env_vars")
     for item in cast("list[object]", forwarded) if isinstance(forwarded, list) else []:
@@ -315,7 +296,7 @@ def read_codex_variables(reader: EntryReader, fields: Fields, environ: Mapping[s
 def read_opencode(reader: EntryReader) -> Fields:
     command = reader.read_texts("command")
     timeout = reader.entry.get("timeout")
-    start, call = None, None
+    call = None
     if isinstance(timeout, dict):
         times = EntryReader(reader.read_table("timeout"), reader.path, reader.subject, [])
         start = times.read_seconds("startup", unit=_MILLISECOND)
@@ -350,7 +331,6 @@ FORMATS: dict[str, Callable[[EntryReader], Fields]] = {
 
 
 def describe_server(fields: Mapping[str, Any]) -> str:
-    """Describe a server as in the file, by its command and variables or its address."""
     if fields["transport"] == "stdio":
         command = shlex.join([fields["command"], *fields["args"]])
         # The values of variables may be secrets.

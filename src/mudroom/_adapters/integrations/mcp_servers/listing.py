@@ -18,16 +18,11 @@ from .spec import ServerSpec
 
 
 class ListedTool(Struct, frozen=True):
-    """A tool of a server.
-
-    Arguments:
-        parameters: JSON Schema of the arguments, as sent by the server.
-        is_read_only, is_idempotent: the server's own claims, which count only if it is trusted.
-    """
+    """A tool of a server, whose claims about it count only if the server is trusted."""
 
     name: str
     description: str
-    parameters: dict[str, Any]
+    parameters: dict[str, Any]  # JSON Schema, as sent by the server
     is_read_only: bool = False
     is_idempotent: bool = False
 
@@ -42,40 +37,24 @@ class ListedPrompt(Struct, frozen=True):
 
 
 class ListedResource(Struct, frozen=True):
-    """A resource of a server, or a template for the addresses of several."""
-
     uri: str
     title: str = ""
     is_template: bool = False
 
 
 class Listing(Struct, frozen=True):
-    """Everything a server offers: tools, instructions, prompts and resources.
-
-    Arguments:
-        server: name and version of the program, "" if it does not say.
-        protocol: revision of the protocol in use.
-        fault: why tools are left out, or "".
-        fresh_seconds: how long the list of tools is valid; None if the server does not say.
-    """
-
     tools: tuple[ListedTool, ...] = ()
     instructions: str = ""
-    server: str = ""
-    protocol: str = ""
-    fault: str = ""
+    server: str = ""  # name and version of the program
+    protocol: str = ""  # revision in use
+    fault: str = ""  # why tools are left out
     prompts: tuple[ListedPrompt, ...] = ()
     resources: tuple[ListedResource, ...] = ()
-    fresh_seconds: float | None = None
+    fresh_seconds: float | None = None  # how long `tools` is valid; None if the server does not say
 
 
 class Content(Struct, frozen=True):
-    """One part of a call's result.
-
-    Arguments:
-        text: text for the model, "" for bytes.
-        data: bytes of an image, audio, or embedded file.
-    """
+    """One part of a call's result: a text for the model, or bytes."""
 
     text: str = ""
     media_type: str = ""
@@ -83,22 +62,18 @@ class Content(Struct, frozen=True):
 
 
 class ServerResult(Struct, frozen=True):
-    """The result of a call as the server sent it."""
-
     content: tuple[Content, ...] = ()
     structured: Any = None
     is_error: bool = False
 
 
-# Characters of a schema quoted in an error about arguments.
-_MAX_QUOTED_SCHEMA = 4_000
+_MAX_QUOTED_SCHEMA = 4_000  # characters of a schema quoted in an error about arguments
 
 RunCall = Callable[[ToolContext, ListedTool, dict[str, Any]], Awaitable[ToolResult]]
 """Calls a tool of a server."""
 
 
 def select_listed(spec: ServerSpec, tools: Iterable[ListedTool]) -> list[ListedTool]:
-    """Select the tools of a server that its configuration does not exclude."""
     return [
         tool
         for tool in tools
@@ -109,13 +84,7 @@ def select_listed(spec: ServerSpec, tools: Iterable[ListedTool]) -> list[ListedT
 def make_tool(
     spec: ServerSpec, listed: ListedTool, run_call: RunCall, *, is_changed: bool = False
 ) -> Tool:
-    """Make a mudroom tool of a server's tool.
-
-    Annotations count only if the user trusts the server; otherwise any tool may have any effect.
-
-    Arguments:
-        is_changed: true if the server has changed the tool and no user has seen the change.
-    """
+    """Make a tool, which may have any effect unless the user trusts the server's annotations."""
     name = make_server_tool_name(spec.name, listed.name)
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
@@ -143,10 +112,7 @@ def make_tool(
 
 
 def check_arguments(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
-    """Raise ValueError, quoting the schema, if arguments do not fit it.
-
-    An invalid schema checks nothing.
-    """
+    """Raise ValueError, quoting the schema, for wrong arguments. A wrong schema checks nothing."""
     encoded = msgspec.json.encode(schema)
     validate = _make_validator(encoded)
     if validate is None:

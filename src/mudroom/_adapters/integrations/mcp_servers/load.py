@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, cast
 
 from msgspec import Struct
 
+from ...._platform.git_folders import list_project_folders
 from ...._platform.patterns import compile_later
 from ...._platform.regular_files import read_regular_file
 from ..config_files import EntryReader, Finding, make_digest
-from ..file_names import list_places
 from .files import FORMATS, Fields, ServerEntry, describe_server, list_entries, read_codex_variables
 from .spec import ServerSpec
 
@@ -38,21 +38,13 @@ def load_servers(
     own_file: str = "",
     agent_servers: Iterable[ServerEntry] = (),
 ) -> LoadedServers:
-    """Load the servers from the user's files and those of a folder, without starting any.
+    """Load the servers of a folder, its parents in the repository, and the user; start none.
 
     The order is: local, project (nearest folder first), user, agents. `usable_programs` then
-        selects
-    the trusted ones, and one for each name.
-
-    Arguments:
-        folder: the session's folder; its parents up to the root of the repository are read as well.
-        user_home: the user's home folder, "" for none.
-        environ: values for the variables in the files.
-        own_file: the user's mudroom file, in the format of `.mcp.json`.
-        agent_servers: servers declared in agent files.
+    selects the trusted ones, and one for each name.
     """
     findings: list[Finding] = []
-    places = list_places(folder)
+    places = list_project_folders(folder)
     user_home = os.path.realpath(user_home) if user_home else ""
     servers: list[ServerSpec] = []
     of_files = list_entries(places, user_home, own_file, findings)
@@ -60,8 +52,7 @@ def load_servers(
         expander = Expander(
             environ, entry.place or places[0], user_home, os.path.dirname(entry.path)
         )
-        server = _parse_server(entry, expander, findings)
-        if server:
+        if server := _parse_server(entry, expander, findings):
             servers.append(server)
     return LoadedServers(servers, findings)
 
@@ -69,13 +60,7 @@ def load_servers(
 def parse_servers(
     entries: Mapping[str, Any], *, origin: str, folder: str, environ: Mapping[str, str]
 ) -> LoadedServers:
-    """Parse the servers of an option in the format of `.mcp.json`: name -> entry.
-
-    Arguments:
-        origin: name of the option.
-        folder: the session's folder.
-        environ: values for the variables in the entries.
-    """
+    """Parse the servers of an option (`origin`) in the format of `.mcp.json`: name -> entry."""
     findings: list[Finding] = []
     expander = Expander(environ, folder, environ.get("HOME", ""), folder)
     parsed = [
@@ -89,7 +74,8 @@ def _parse_server(
     source: ServerEntry, expander: Expander, findings: list[Finding]
 ) -> ServerSpec | None:
     """Parse a server; None if it is turned off, or unusable and reported in a finding."""
-    reader = EntryReader(source.entry, source.path, _describe_source(source), findings)
+    subject = f"server {source.name}" + (f" of agent {source.agent}" if source.agent else "")
+    reader = EntryReader(source.entry, source.path, subject, findings)
     is_off = reader.read_flag("disabled") or reader.read_flag("enabled") is False
     if reader.is_usable and is_off:
         reader.add_note("it is turned off in the file")
@@ -126,10 +112,6 @@ def _parse_server(
     )
 
 
-def _describe_source(source: ServerEntry) -> str:
-    return f"server {source.name}" + (f" of agent {source.agent}" if source.agent else "")
-
-
 def _expand(fields: Fields, source: ServerEntry, expander: Expander) -> None:
     for key in _EXPANDED:
         if fields.get(key):
@@ -148,7 +130,6 @@ def _drop_claims(source: ServerEntry, fields: Fields, reader: EntryReader) -> No
 
 
 def _check(source: ServerEntry, fields: Fields, expander: Expander, reader: EntryReader) -> None:
-    """Report what a server lacks."""
     if not reader.is_usable:
         return
     if not source.name.strip():
@@ -174,7 +155,6 @@ def _check(source: ServerEntry, fields: Fields, expander: Expander, reader: Entr
 
 
 def _read_env_file(path: str, reader: EntryReader) -> dict[str, str]:
-    """Read variables from lines such as `NAME=value`."""
     try:
         text = read_regular_file(path).decode("utf-8-sig")
     except (OSError, ValueError) as error:
@@ -202,25 +182,14 @@ _OPENCODE = compile_later(rf"\{{(env|file):([^}}]++)(?:\}}|{_OPEN})")
 
 
 class Expander(Struct):
-    """Replaces variables in the texts of one server.
-
-    Arguments:
-        place: folder of the project, for `${workspaceFolder}`.
-        user_home: the user's home folder.
-        base: folder of the file.
-        unset: collects variables without a value, which stay in the text.
-        inputs: collects inputs that an editor would ask for.
-    """
-
     environ: Mapping[str, str]
-    place: str
+    place: str  # folder of the project
     user_home: str
-    base: str
-    unset: list[str] = []
-    inputs: list[str] = []
+    base: str  # folder of the file
+    unset: list[str] = []  # variables without a value, which stay in the text
+    inputs: list[str] = []  # what an editor would ask for
 
     def expand(self, program: str, text: str) -> str:
-        """Replace the variables in a text, as a program writes them."""
         if program not in EXPANSIONS:
             return text
         pattern, replace = EXPANSIONS[program]
@@ -290,7 +259,6 @@ EXPANSIONS: dict[str, tuple[re.Pattern[str], Callable[[Expander, re.Match[str]],
 
 
 def expand_all(value: object, expand: Callable[[str], str]) -> object:
-    """Replace the variables in a text, or in all texts of a tuple or table."""
     if isinstance(value, str):
         return expand(value)
     if isinstance(value, tuple):

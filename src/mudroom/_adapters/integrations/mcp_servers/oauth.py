@@ -38,8 +38,7 @@ NO_PORT = "http://127.0.0.1/callback"
 _REQUEST_SECONDS = 60.0
 # The error of a server if a call needs more rights (RFC 6750).
 _LACKING = "insufficient_scope"
-# A time in the past, for tokens the server no longer accepts.
-_EXPIRED = 1.0
+_EXPIRED = 1.0  # a time in the past, for tokens the server no longer accepts
 
 ShowAddress = Callable[[str], Awaitable[None]]
 WaitForCode = Callable[[], Awaitable[AuthorizationCodeResult]]
@@ -88,11 +87,9 @@ class _Storage:
         self.file.store(replace(stored, lacks_rights=True, needed_scope=needed))
 
     def forget_lacking_rights(self) -> None:
-        """Forget the missing rights, since a login has asked for them."""
         self.file.store(replace(self.load(), lacks_rights=False, needed_scope=""))
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return the configured client, else the registered one."""
         settings = self._spec.oauth
         if client_id := settings.get("client_id"):
             secret = settings.get("client_secret")
@@ -115,13 +112,7 @@ class _Storage:
 
 
 class LoginProvider(OAuthClientProvider):
-    """The package's OAuth plus what it lacks: expiry across sessions, and one refresh for all.
-
-    Arguments:
-        file: the server's login.
-        redirect: the address the browser returns to.
-        show_address, wait_for_code: ask the user to log in; None raises LoginNeeded.
-    """
+    """The package's OAuth plus what it lacks: expiry across sessions, and one refresh for all."""
 
     def __init__(
         self,
@@ -263,9 +254,9 @@ class LoginProvider(OAuthClientProvider):
         return response
 
     async def _prepare_refresh(self, refused: OAuthToken | None = None) -> bool:
-        """Lock the tokens if they must be refreshed, unless another session has just done so.
+        """Lock the tokens if they must be refreshed, and return whether that follows.
 
-        Return whether a refresh follows.
+        Another session may just have done so.
         """
         if not self._initialized:
             await self._initialize()
@@ -283,10 +274,7 @@ class LoginProvider(OAuthClientProvider):
 
 
 def find_lacking_scope(response: httpx2.Response) -> str | None:
-    """Return the rights a refused request lacks, "" if the server does not name them.
-
-    None if the request was refused for another reason, or not at all.
-    """
+    """Return the rights a request lacks, "" if they have no name; None if it was not refused so."""
     if response.status_code != 403:
         return None
     if extract_field_from_www_auth(response, "error") != _LACKING:
@@ -295,7 +283,6 @@ def find_lacking_scope(response: httpx2.Response) -> str | None:
 
 
 def make_rights_error(spec: ServerSpec, scope: str) -> LoginNeeded:
-    """Make the error for a call that needs more rights than the login has."""
     rights = f": {scope}" if scope else ""
     return LoginNeeded(
         f"server {spec.name} wants a login with more rights{rights}",
@@ -305,11 +292,7 @@ def make_rights_error(spec: ServerSpec, scope: str) -> LoginNeeded:
 
 
 def make_login_remedy(server: str, scope: str | None) -> str:
-    """Word the command that logs in, and what helps if the server did not name the scope.
-
-    Arguments:
-        scope: the scope a call lacked, "" if the server did not name it, None if it lacked none.
-    """
+    """Word the command that logs in, and what helps if the server did not name the scope ("")."""
     remedy = f"Run: mudroom mcp login {server}"
     if scope != "":
         return remedy
@@ -317,14 +300,8 @@ def make_login_remedy(server: str, scope: str | None) -> str:
 
 
 def put_scope_first(challenge: str, scope: str) -> str:
-    """Put a challenge that names other rights in front of a WWW-Authenticate header.
-
-    The package reads the first `scope=` in the header, even one inside a quoted text, so the header
-    itself can stay unchanged.
-
-    Arguments:
-        challenge: the server's header, "" if it sent none.
-    """
+    # The package reads the first `scope=` in the header, even one inside a quoted text, so the
+    # server's own challenge can stay unchanged.
     first = f'Bearer scope="{scope}"'
     return f"{first}, {challenge}" if challenge else first
 
@@ -336,11 +313,7 @@ def _dump(value: Any) -> dict[str, Any] | None:  # noqa: ANN401  a model of the 
 def choose_secret_method(
     metadata: Mapping[str, Any] | None,
 ) -> Literal["client_secret_basic", "client_secret_post"]:
-    """Choose how a configured client sends its secret: in a header, if that is allowed.
-
-    Arguments:
-        metadata: metadata of the login server (RFC 8414), None if unknown.
-    """
+    """Choose how a client sends its secret: in a header, if that is allowed (RFC 8414)."""
     allowed: list[str] = (metadata or {}).get("token_endpoint_auth_methods_supported") or []
     is_body_only = "client_secret_post" in allowed and "client_secret_basic" not in allowed
     return "client_secret_post" if is_body_only else "client_secret_basic"
@@ -353,10 +326,7 @@ async def log_in(
     show_address: ShowAddress,
     wait_for_code: WaitForCode,
 ) -> bool:
-    """Log in to a server. Return False if it wants no login.
-
-    Raises LoginNeeded with the reason if the login failed.
-    """
+    """Log in to a server. Return False if it wants no login. Raises LoginNeeded with the reason."""
     provider = LoginProvider(
         spec, file, redirect=redirect, show_address=show_address, wait_for_code=wait_for_code
     )

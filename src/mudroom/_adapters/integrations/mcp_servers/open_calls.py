@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal
 
@@ -53,7 +54,6 @@ class OpenCall:
                 self.extend()
 
     def describe_timeout(self) -> str:
-        """Say which limit was reached."""
         if self._loop.time() >= self._last:
             return f"the call took more than {self._seconds:g} s"
         return f"it sent nothing for {self._idle_seconds:g} s"
@@ -73,8 +73,6 @@ async def decline(form: InputForm) -> ApprovalDecision:
 
 
 class InputReply(Struct, frozen=True):
-    """The answer to a server's question."""
-
     action: Literal["accept", "decline", "cancel"]
     values: dict[str, Any] | None = None
 
@@ -84,32 +82,25 @@ class Questions:
 
     A modern server asks within its answer to a call. An older one sends a separate request, which
     does not say which call it is for, and is attributed to the latest open call.
-
-    Arguments:
-        server: name of the server.
     """
 
     def __init__(self, server: str) -> None:
         self._server = server
         self._open: list[OpenQuestions] = []
 
-    def begin(self, ask: AskUser, pause: Callable[[bool], object]) -> OpenQuestions:
-        """Start accepting questions for a call.
-
-        Arguments:
-            pause: True stops the time limits of the call, False resumes them.
-        """
-        call = OpenQuestions(self, ask, pause)
+    @contextmanager
+    def accept(self, ask: AskUser, pause: Callable[[bool], object]) -> Generator[None]:
+        """Accept questions during a call, whose time limits `pause` stops and resumes."""
+        call = OpenQuestions(ask, pause)
         self._open.append(call)
-        call.token = _CALL.set(call)
-        return call
-
-    def end(self, call: OpenQuestions) -> None:
-        """Stop accepting questions for a call, and withdraw the open ones."""
-        self._open.remove(call)
-        _CALL.reset(call.token)
-        for task in call.tasks:
-            task.cancel()
+        token = _CALL.set(call)
+        try:
+            yield
+        finally:
+            self._open.remove(call)
+            _CALL.reset(token)
+            for task in call.tasks:
+                task.cancel()
 
     async def answer(self, form: InputForm) -> InputReply:
         if fault := find_fault(form):
@@ -153,18 +144,10 @@ class Questions:
 
 
 class OpenQuestions:
-    def __init__(self, owner: Questions, ask: AskUser, pause: Callable[[bool], object]) -> None:
+    def __init__(self, ask: AskUser, pause: Callable[[bool], object]) -> None:
         self.ask = ask
         self.pause = pause
         self.tasks: set[asyncio.Future[ApprovalDecision]] = set()
-        self.token: Any = None
-        self._owner = owner
-
-    def __enter__(self) -> OpenQuestions:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._owner.end(self)
 
 
 # The call made by the current task, for servers that ask within their answer.

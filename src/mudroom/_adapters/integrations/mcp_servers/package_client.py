@@ -40,8 +40,7 @@ _CONNECT_SECONDS = 30.0
 _READ_SECONDS = 3_600.0
 """Seconds without a byte of an open response; the limits of calls are those of the connection."""
 _LOST_CODES = (mcp_types.CONNECTION_CLOSED,)
-_LOST_SESSION = "Session terminated"
-"""Text of the package for HTTP 404 in a session."""
+_LOST_SESSION = "Session terminated"  # text of the package for HTTP 404 in a session
 _UNREADABLE_EVENT = "SSE stream failed"
 """How the text of the package begins for an event that is too long or malformed."""
 _SESSION_HEADER = "mcp-session-id"
@@ -55,22 +54,10 @@ logging.getLogger("mcp").addHandler(logging.NullHandler())  # else Python prints
 
 
 class HttpTransport:
-    """Messages of one server by streamable HTTP.
-
-    Arguments:
-        headers: of every request.
-        logins: folder of the stored logins.
-
-    Attributes:
-        fault: the refusal of the server, which the package does not tell; "" for none.
-        has_lost_session: whether the server has answered that it does not know the session.
-        needs_login: whether the last answer of the server asks for a login.
-    """
-
     def __init__(self, spec: ServerSpec, headers: Mapping[str, str], logins: str) -> None:
-        self.fault = ""
+        self.fault = ""  # the refusal of the server, which the package does not tell
         self.has_lost_session = False
-        self.needs_login = False
+        self.needs_login = False  # as the last answer of the server says
         self._name = spec.name
         file = LoginFile(logins, spec.url)
         has_own = "authorization" in {name.lower() for name in headers}
@@ -80,7 +67,6 @@ class HttpTransport:
 
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator[TransportStreams]:
-        """Return the streams for the package."""
         async with httpx2.AsyncClient(
             headers={**UNCOMPRESSED, **self._headers},
             auth=self._auth,
@@ -115,11 +101,8 @@ class HttpTransport:
             self.needs_login = False
 
     async def _note_lost_session(self, response: httpx2.Response) -> None:
-        """Note that the server has forgotten the session.
-
-        Some servers say so in JSON, with errors of their own. The package takes such an answer
-        for that of the call, so it must not see the JSON.
-        """
+        # Some servers say so in JSON, with errors of their own. The package takes such an answer
+        # for that of the call, so it must not see the JSON.
         body = await response.aread()
         if f"{mcp_types.METHOD_NOT_FOUND}".encode() not in body:
             self.has_lost_session = True
@@ -139,11 +122,8 @@ def make_client(
     """Return the client for a transport. It speaks both eras of the protocol.
 
     Arguments:
-        server: its name.
         folder: the workspace, which servers of the old era may ask for.
-        on_tools_changed: called when the server says that its tools changed.
         on_sign_of_life: called for each line of the server's log.
-        answer_question: asks the user what the server asks.
         known_protocol: revision of the last connection, "" to ask the server. A server of the old
             era is not asked again: some need ten seconds to say nothing.
     """
@@ -182,13 +162,11 @@ def make_client(
 
 
 async def get_prompt(client: Client, name: str, arguments: Mapping[str, str]) -> list[Content]:
-    """Get the messages of a prompt, one part for each."""
     result = await client.get_prompt(name, dict(arguments))
     return [_convert_content(message.content) for message in result.messages]
 
 
 async def read_resource(client: Client, uri: str) -> list[Content]:
-    """Read the parts of a resource."""
     result = await client.read_resource(uri)
     return [
         Content(each.text)
@@ -204,16 +182,11 @@ async def call_tool(
     arguments: dict[str, Any],
     on_progress: Callable[[str], object],
 ) -> ServerResult:
-    """Call a tool. If the caller is cancelled, the server is told.
-
-    Arguments:
-        on_progress: called with a line for each progress message.
-    """
-
     async def report(progress: float, total: float | None, message: str | None) -> None:
         share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
         on_progress(f"{share}: {message}" if message else share)
 
+    # If the caller is cancelled, the package tells the server.
     result = await client.call_tool(name, arguments, progress_callback=report)
     content = tuple(map(_convert_content, result.content))
     return ServerResult(content, result.structured_content, result.is_error)
@@ -240,7 +213,6 @@ def _decode(data: str, media_type: str) -> Content:
 
 
 def is_lost(error: Exception) -> bool:
-    """Return whether an error means that the connection has ended."""
     if isinstance(error, MCPError):
         if error.error.message.startswith(_UNREADABLE_EVENT):
             return False  # the stream of one answer: others have theirs
@@ -249,7 +221,6 @@ def is_lost(error: Exception) -> bool:
 
 
 def is_session_lost(error: Exception) -> bool:
-    """Return whether an error means that an HTTP server has forgotten the session."""
     return isinstance(error, MCPError) and error.error.message == _LOST_SESSION
 
 
@@ -261,7 +232,6 @@ def is_refusal(error: Exception) -> bool:
 
 
 def describe_error(error: Exception) -> str:
-    """Describe an error of the package in one line."""
     if isinstance(error, ExceptionGroup):
         return describe_error(cast("ExceptionGroup[Exception]", error).exceptions[0])
     if is_session_lost(error):
@@ -284,10 +254,8 @@ async def listen_for_changes(client: Client, on_tools_changed: Callable[[], obje
             on_tools_changed()
 
 
-# A server can return a cursor for ever.
-MAX_PAGES = 50
-# Of each kind: tools, prompts, resources, and templates of resources.
-MAX_ITEMS = 2_000
+MAX_PAGES = 50  # a server can return a cursor for ever
+MAX_ITEMS = 2_000  # of each kind: tools, prompts, resources, and templates of resources
 
 Item = TypeVar("Item")
 
@@ -355,13 +323,9 @@ async def _list_pages(
     *,
     is_optional: bool = False,
 ) -> list[Item]:
-    """List the items of all pages, up to the limits.
+    """List the items of all pages, up to the limits; add a line to `faults` if some are left out.
 
-    Arguments:
-        load: returns the page for a cursor.
-        noun: what to call the items.
-        faults: receives a line if items are left out.
-        is_optional: if the server refuses a page, keep those before it instead of failing.
+    If the server refuses a page of an optional list, those before it are kept.
     """
     items: list[Item] = []
     cursor: str | None = None

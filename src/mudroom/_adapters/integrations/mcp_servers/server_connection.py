@@ -30,15 +30,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "ServerError"]
 
-IDLE_SECONDS = 300.0
-"""Seconds of a call without progress until it fails."""
-_END_SECONDS = 3.0
-"""Longest time until a connection that is closed has ended."""
+IDLE_SECONDS = 300.0  # seconds of a call without progress until it fails
+_END_SECONDS = 3.0  # longest time until a connection that is closed has ended
 
 # A server that has to be started more often than this within START_WINDOW has failed.
 MAX_STARTS = 3
-START_WINDOW = 60.0
-"""Seconds."""
+START_WINDOW = 60.0  # seconds
 
 INSTALL_COMMAND = "pip install 'mudroom[mcp]'"
 
@@ -50,24 +47,14 @@ Send = Callable[["package_client.Client", Callable[[str], object]], Awaitable[T]
 
 
 class PastStarts:
-    """What is known from earlier starts of a server.
-
-    Attributes:
-        times: times of the last starts.
-        reported: the last reason that was logged.
-        protocol: revision of the last connection, "" if unknown.
-        is_era_wrong: true if the server refused that revision.
-    """
-
     def __init__(self, protocol: str, *, logs_failures: bool) -> None:
         self.times: deque[float] = deque(maxlen=MAX_STARTS)
-        self.reported = ""
+        self.reported = ""  # the last reason that was logged
         self._logs_failures = logs_failures
-        self.protocol = protocol
-        self.is_era_wrong = False
+        self.protocol = protocol  # revision of the last connection, "" if unknown
+        self.is_era_wrong = False  # the server refused that revision
 
     def report(self, server: str, reason: str) -> None:
-        """Log a new reason why the server cannot be used."""
         if self._logs_failures and reason != self.reported:
             self.reported = reason
             log.warning("server %s cannot be used: %s", server, reason)
@@ -80,18 +67,10 @@ class Connection:
     its own. A server that ended starts again with the next call, but not too often.
 
     Arguments:
-        folder: working directory of the process, and the workspace.
-        environ: variables of the session.
-        on_listing: called with the tools whenever the server listed them.
-        logins: folder of the stored logins of HTTP servers.
+        on_listing: called whenever the server listed its tools.
         protocol: revision that an earlier session used, "" if it is not known.
         logs_failures: log why the server cannot be used; False if the caller shows it.
-        redact: replaces secrets in errors and in the error output of the process.
-        note_headers: called with the headers of the requests before the first one is sent.
-
-    Attributes:
-        state: of the connection. reason: why it failed.
-        starts: number of starts so far.
+        folder, environ, logins, redact, note_headers: see ServerPlace.
     """
 
     def __init__(
@@ -125,7 +104,6 @@ class Connection:
 
     @property
     def pid(self) -> int | None:
-        """Id of the process, None if there is none."""
         link = self._link
         return link.process.pid if link and link.process and link.is_open else None
 
@@ -137,12 +115,10 @@ class Connection:
 
     @property
     def last_lines(self) -> str:
-        """Last lines of the error output of the process."""
         link = self._link
         return link.process.get_last_lines() if link and link.process else ""
 
     async def open(self) -> None:
-        """Start the server if it does not run, and wait until it is ready. Raises ServerError."""
         await self._get_link()
 
     async def call(
@@ -154,8 +130,7 @@ class Connection:
     ) -> ServerResult:
         """Call a tool. Raises ServerError.
 
-        A call that was sent is sent again only if the server ended and is trusted, and says that
-        it may be repeated.
+        It is sent again only if the server ended, is trusted, and says that it may be repeated.
         """
         return await self._request(
             lambda client, report: _get_package().call_tool(client, tool.name, arguments, report),
@@ -165,13 +140,11 @@ class Connection:
         )
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> list[Content]:
-        """Return the messages of a prompt. Raises ServerError."""
         return await self._request(
             lambda client, _: _get_package().get_prompt(client, name, arguments), may_repeat=True
         )
 
     async def read_resource(self, uri: str) -> list[Content]:
-        """Return the parts of a resource. Raises ServerError."""
         return await self._request(
             lambda client, _: _get_package().read_resource(client, uri), may_repeat=True
         )
@@ -184,10 +157,7 @@ class Connection:
         *,
         may_repeat: bool,
     ) -> T:
-        """Send a request; once more if the connection ended and that is safe.
-
-        Raises ServerError.
-        """
+        """Send a request; once more if the connection ended and that is safe."""
         try:
             return await self._request_once(send, on_progress, ask)
         except ConnectionLost as error:
@@ -208,7 +178,7 @@ class Connection:
         try:
             async with call.timeout:
                 self._calls.add(call)
-                with self._questions.begin(ask, call.pause), link.use():
+                with self._questions.accept(ask, call.pause), link.use():
                     return await send(link.client.result(), report)
         except TimeoutError as error:
             text = f"server {self.spec.name}: {call.describe_timeout()}"
@@ -227,7 +197,6 @@ class Connection:
         raise await link.make_loss(name, error) from error
 
     async def _get_link(self) -> Link:
-        """Return a connection that is ready. Raises ServerError."""
         if self._is_closed:
             raise ServerError(f"server {self.spec.name}: the session is closed")
         if self._link is None or not self._link.is_open:
@@ -358,19 +327,16 @@ class Connection:
             call.extend()
 
     def _refresh_soon(self) -> asyncio.Task[None]:
-        """List the tools again, in the background."""
         task = asyncio.create_task(self._refresh())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def _refresh(self) -> None:
-        from .package_client import list_offers
-
         with suppress(Exception):  # the next start lists them
             link = await self._get_link()
             async with time_limit(self.spec.start_timeout):
-                listing = await list_offers(link.client.result())
+                listing = await _get_package().list_offers(link.client.result())
             self._on_listing(link.note_listing(listing))
 
     async def refresh_if_stale(self) -> None:
@@ -395,7 +361,6 @@ class Connection:
         await self._get_link()
 
     async def close(self) -> None:
-        """End the server. The connection cannot be used again."""
         self._is_closed = True
         for task in self._tasks:
             task.cancel()
@@ -430,7 +395,7 @@ async def load_package() -> None:
 
 
 def _get_package():
-    """Return the client of the package. Call this after a connection was opened."""
+    # For use after a connection was opened: before, the import would take about a second.
     from . import package_client
 
     return package_client
@@ -483,10 +448,8 @@ async def _run_helper(spec: ServerSpec, folder: str, environ: Mapping[str, str])
             await process.wait()
 
 
-LISTING_SECONDS = 3.0
-"""Longest time that runs wait for a list of tools if they have an older one."""
-RETRY_SECONDS = 30.0
-"""Time until a server whose tools could not be listed again is asked once more."""
+LISTING_SECONDS = 3.0  # longest time that runs wait for a list of tools if they have an older one
+RETRY_SECONDS = 30.0  # time until a server whose tools could not be listed again is asked once more
 
 
 class ServerError(MudroomError):
@@ -494,21 +457,13 @@ class ServerError(MudroomError):
 
 
 class ConnectionLost(ServerError):
-    """The connection ended while a call was open.
+    """The connection ended while a call was open."""
 
-    Attributes:
-        was_refused: whether the server refused the call unseen, so that it may be sent again.
-    """
-
-    was_refused = False
+    was_refused = False  # the server refused the call unseen, so that it may be sent again
 
 
 class Link:
-    """One open connection: its task, and the client once it is ready.
-
-    Arguments:
-        redact: replaces secrets in errors, and in the reason of a short list.
-    """
+    """One open connection: its task, and the client once it is ready."""
 
     def __init__(self, redact: Redact) -> None:
         self.client: Future[Client] = asyncio.get_running_loop().create_future()
@@ -539,21 +494,13 @@ class Link:
         return is_old and not is_told and not is_listing
 
     def note_listing(self, listing: Listing) -> Listing:
-        """Note how long what the server listed now is valid. Return it without secrets in `fault`.
-
-        The server gives the reason why a list is short.
-        """
+        # The fault is the server's reason for a short list, and may hold secrets.
         seconds = float("inf") if listing.fresh_seconds is None else listing.fresh_seconds
         self._fresh_until = asyncio.get_running_loop().time() + seconds
         return replace(listing, fault=self._redact(listing.fault))
 
     def expect_listing(self, listing: Task[None], seconds: float) -> None:
-        """Note that the server lists its tools again. If that fails, the old list stays valid.
-
-        Arguments:
-            listing: ends after `note_listing`, or without it if it failed.
-            seconds: time after which its callers stop waiting.
-        """
+        # If the listing fails, the old list stays valid.
         now = asyncio.get_running_loop().time()
         self._listing = listing
         self._listing_deadline = now + seconds
@@ -567,7 +514,6 @@ class Link:
 
     @contextmanager
     def use(self) -> Generator[None]:
-        """Keep it open during a call."""
         self._open_calls += 1
         try:
             yield
@@ -585,33 +531,26 @@ class Link:
             self.stop.set()
 
     async def describe_end(self, error: Exception) -> str:
-        """Return why the connection ended. `error`: of the request that noticed it."""
-        from . import package_client
-
+        """Return why the connection ended; the error is that of the request that noticed it."""
         if self.transport and self.transport.fault:
             return self._redact(self.transport.fault)
-        if self.process and self.stop.is_set() and not package_client.is_refusal(error):
+        if self.process and self.stop.is_set() and not _get_package().is_refusal(error):
             return await self.process.describe_end()
-        return self._redact(package_client.describe_error(error))
+        return self._redact(_get_package().describe_error(error))
 
     async def make_loss(self, name: str, error: Exception) -> ConnectionLost:
         """Return the error of a call whose connection ended, and begin to end it.
 
         Over HTTP each call has a stream of its own, so the connection ends after the other open
         calls. A server that has forgotten the session carried out nothing.
-
-        Arguments:
-            name: of the server. error: of the call.
         """
-        from . import package_client
-
         if self.process:
             self.stop.set()
         else:
             self.retire()
         can_lose = self.transport is not None and self.transport.has_lost_session
-        if can_lose and package_client.is_session_lost(error):
-            text = f"server {name}: {self._redact(package_client.describe_error(error))}"
+        if can_lose and _get_package().is_session_lost(error):
+            text = f"server {name}: {self._redact(_get_package().describe_error(error))}"
             loss = ConnectionLost(text, remedy="The call had no effect; it can be repeated.")
             loss.was_refused = True
             return loss

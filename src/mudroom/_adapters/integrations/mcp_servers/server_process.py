@@ -10,15 +10,11 @@ from contextlib import suppress
 from ....errors import UsageError
 from .spec import Redact, ServerPlace, ServerSpec
 
-# Bytes of one message of a server.
-MAX_LINE = 16 << 20
-# Bytes of error output that are kept.
-_MAX_STDERR = 64 << 10
-# Lines of error output shown in an error message.
-_TAIL_LINES = 5
+MAX_LINE = 16 << 20  # bytes of one message of a server
+_MAX_STDERR = 64 << 10  # bytes of error output that are kept
+_TAIL_LINES = 5  # lines of error output shown in an error message
 _TAIL_CHARACTERS = 1_000
-# Seconds between two looks at whether a process has ended.
-_EXIT_POLL = 0.01
+_EXIT_POLL = 0.01  # seconds between two looks at whether a process has ended
 # Signals, with the seconds to wait after each; 0 means closing its input.
 _STOP_STEPS = ((0, 0.7), (signal.SIGTERM, 0.5), (signal.SIGKILL, 0.5))
 # Kills a process group one second after its own input ends, which happens if this process dies.
@@ -45,9 +41,6 @@ class ServerProcess:
 
     It leads its own process group. A keeper, a small shell, kills the group if this process is
     killed and cannot do it itself.
-
-    Arguments:
-        redact: replaces secrets in the error output.
     """
 
     def __init__(
@@ -67,7 +60,6 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """The id of the process."""
         return self._process.pid
 
     async def _read_stderr(self, stream: asyncio.StreamReader) -> None:
@@ -76,7 +68,6 @@ class ServerProcess:
             del self.stderr[:-_MAX_STDERR]
 
     def get_last_lines(self) -> str:
-        """Return the last lines of the error output, without secrets."""
         if not self.stderr:
             return ""
         # Redacted before it is cut, because the cut could go through a secret.
@@ -84,7 +75,6 @@ class ServerProcess:
         return "\n".join(text[-_TAIL_CHARACTERS:].strip().splitlines()[-_TAIL_LINES:])
 
     async def describe_end(self) -> str:
-        """Describe how the process ended, with its last error output."""
         await self._wait(0.5)
         code = self._process.returncode
         if code is None:

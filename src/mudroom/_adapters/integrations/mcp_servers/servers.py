@@ -8,7 +8,7 @@ import logging
 import mimetypes
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -30,10 +30,7 @@ from ...._core.ports import (
 )
 from ...._core.tool_names import make_server_pattern, make_server_tool_name
 from ...._core.tools import Tool, ToolResult
-from ...._platform.private_files import (
-    replace_private_file,
-    write_private_file,
-)
+from ...._platform.private_files import replace_private_file, write_private_file
 from ....errors import UnknownName
 from .listing import Content, ListedTool, Listing, RunCall, ServerResult, make_tool, select_listed
 from .server_connection import Connection
@@ -44,14 +41,16 @@ log = logging.getLogger("mudroom")
 
 
 class _Server:
-    """A server: its connection, and what it listed last."""
-
     def __init__(self, spec: ServerSpec, connection: Connection, cached: CachedListing | None):
         self.spec = spec
         self.pattern = make_server_pattern(spec.name)
         self.connection = connection
         self.cached = cached
         self.names: list[str] = []
+
+    @property
+    def listing(self) -> Listing:
+        return self.cached.listing if self.cached else Listing()
 
 
 class _Redactor:
@@ -85,16 +84,10 @@ class McpServers:
     declared by an agent run once for each run of that agent.
 
     Arguments:
-        specs: the servers; those with an agent are for its runs only.
-        folder: the workspace.
-        environ: variables of the session.
-        cache_folder: folder for what the servers listed.
+        cache_folder: for what the servers listed.
         is_allowed: decides whether the session may have a tool of this name.
         make_redact: makes the function that removes a server's secrets from its errors and output.
         logs_failures: log why a server, or a tool of it, is not used; False if the caller shows it.
-
-    Attributes:
-        tools: the tools known so far, by name.
     """
 
     def __init__(
@@ -159,9 +152,9 @@ class McpServers:
     @property
     def instructions(self) -> dict[str, str]:
         return {
-            server.pattern: server.cached.listing.instructions
+            server.pattern: server.listing.instructions
             for server in self._servers.values()
-            if server.cached and server.cached.listing.instructions
+            if server.listing.instructions
         }
 
     @property
@@ -193,7 +186,6 @@ class McpServers:
         await asyncio.gather(*(each.connection.open() for each in servers), return_exceptions=True)
 
     def _list_unknown(self, patterns: Sequence[str]) -> list[str]:
-        """List the exact names that their server does not have, a line for each."""
         return [
             f"server {server.spec.name} has no tool {name}"
             for name in patterns
@@ -211,14 +203,14 @@ class McpServers:
                 prompt.required,
             )
             for server in self._servers.values()
-            for prompt in (server.cached.listing.prompts if server.cached else ())
+            for prompt in server.listing.prompts
         ]
 
     def list_resources(self) -> list[ServerResource]:
         return [
             ServerResource(server.spec.name, resource.uri, resource.title, resource.is_template)
             for server in self._servers.values()
-            for resource in (server.cached.listing.resources if server.cached else ())
+            for resource in server.listing.resources
         ]
 
     async def find_prompt(self, name: str) -> ServerPrompt:
@@ -237,7 +229,7 @@ class McpServers:
             if not fnmatchcase(name, server.pattern):
                 continue
             await server.connection.open()
-            for prompt in server.cached.listing.prompts if server.cached else ():
+            for prompt in server.listing.prompts:
                 if make_server_tool_name(server.spec.name, prompt.name) == name:
                     return join_text(await server.connection.get_prompt(prompt.name, arguments))
         raise UnknownName("prompt", name, [prompt.name for prompt in self.list_prompts()])
@@ -252,15 +244,13 @@ class McpServers:
             raise UnknownName("MCP server", server, self._servers)
         found = self._servers[server]
         await found.connection.open()
-        known = select_listed(found.spec, found.cached.listing.tools) if found.cached else ()
-        listed = {each.name: each for each in known}
+        listed = {each.name: each for each in select_listed(found.spec, found.listing.tools)}
         if tool not in listed:
             raise UnknownName("tool", tool, listed, where=f"server {server}")
         result = await found.connection.call(listed[tool], arguments, str)
         return ToolResult(join_text(result.content), error=result.is_error)
 
     def list_states(self) -> list[ServerStatus]:
-        """Return the state of each server, including those declared by the root agent."""
         own = [status for each in self._own.of_root.values() for status in each.list_states()]
         return own + [
             ServerStatus(
@@ -269,12 +259,12 @@ class McpServers:
                 server.connection.reason,
                 len(server.names) if server.cached else None,
                 sum(self.tools[name].definition_bytes for name in server.names),
-                server.cached.listing.protocol if server.cached else "",
+                server.listing.protocol,
                 server.connection.pid,
                 server.connection.starts,
                 server.connection.last_lines,
                 needs_login=server.connection.needs_login,
-                left_out=server.cached.listing.fault if server.cached else "",
+                left_out=server.listing.fault,
             )
             for server in self._servers.values()
         ]
@@ -287,7 +277,6 @@ class McpServers:
             await self._servers[name].connection.restart()
 
     def _update(self, name: str, listing: Listing) -> None:
-        """Use a server's new listing, and store it."""
         server = self._servers[name]
         cached = CachedListing(listing, find_changed(server.cached, listing))
         if cached != server.cached:
@@ -344,8 +333,7 @@ class McpServers:
 
 def _find_change(server: _Server, tool: ListedTool) -> str:
     """Explain why a tool cannot be called as it was listed, "" if it can."""
-    tools = server.cached.listing.tools if server.cached else ()
-    now = next((each for each in tools if each.name == tool.name), None)
+    now = next((each for each in server.listing.tools if each.name == tool.name), None)
     if now is None:
         return f"server {server.spec.name} has no tool {tool.name} any more."
     if (now.description, now.parameters) == (tool.description, tool.parameters):
@@ -363,10 +351,7 @@ def _overlaps(pattern: str, server: str) -> bool:
 
 @contextmanager
 def _use_span(traceparent: str) -> Generator[None]:
-    """Make a span OpenTelemetry's current one, which the package `mcp` passes on.
-
-    "" changes nothing.
-    """
+    """Make a span OpenTelemetry's current one, which the package `mcp` passes on."""
     if not traceparent:
         yield
         return
@@ -380,17 +365,11 @@ def _use_span(traceparent: str) -> Generator[None]:
         detach(token)
 
 
-# Minimum time between two progress lines of a call.
-LINE_SECONDS = 0.25
+LINE_SECONDS = 0.25  # minimum time between two progress lines of a call
 
 
 class LineLimit:
-    """Limits how often a call shows a progress line; lines that come too soon are dropped.
-
-    Arguments:
-        show_line: shows a line.
-        now: returns seconds that only grow; default: the event loop's time.
-    """
+    """Limits how often a call shows a progress line; lines that come too soon are dropped."""
 
     def __init__(
         self, show_line: Callable[[str], object], now: Callable[[], float] | None = None
@@ -400,7 +379,6 @@ class LineLimit:
         self._next = 0.0
 
     def show(self, line: str) -> None:
-        """Show a line, unless the last one is too recent."""
         now = self._now()
         if now >= self._next:
             self._next = now + LINE_SECONDS
@@ -408,19 +386,12 @@ class LineLimit:
 
 
 class OwnServers:
-    """Servers declared by agents, started separately for each run.
-
-    Arguments:
-        specs: configurations that name an agent.
-        make: makes servers from configurations.
-
-    Attributes:
-        of_root: servers of root runs, by agent, which stay open for the next prompt.
-    """
+    """Servers declared by agents, started separately for each run."""
 
     def __init__(
         self, specs: Sequence[ServerSpec], make: Callable[[Sequence[ServerSpec]], SessionServers]
     ) -> None:
+        # Those of root runs, by agent, which stay open for the next prompt.
         self.of_root: dict[str, SessionServers] = {}
         self._make = make
         self._specs: dict[str, list[ServerSpec]] = {}
@@ -429,7 +400,6 @@ class OwnServers:
         self._opened: WeakSet[SessionServers] = WeakSet()
 
     def open(self, agent: str, *, is_root: bool) -> SessionServers | None:
-        """Open the servers for one run of an agent, None if it declares none."""
         if agent not in self._specs:
             return None
         if is_root and agent in self.of_root:
@@ -441,7 +411,6 @@ class OwnServers:
         return servers
 
     def find(self, name: str) -> SessionServers | None:
-        """Find the root run's servers that include one of this name; None if there are none."""
         return next(
             (
                 servers
@@ -462,11 +431,8 @@ ParseImage = Callable[[bytes], ImageBlock | str]
 def make_tool_result(
     result: ServerResult, context: ToolContext, parse_image: ParseImage
 ) -> ToolResult:
-    """Convert a call's result for the model.
-
-    All bytes are also stored as files, even those of images, since this model or a later one may
-    not take images.
-    """
+    # All bytes are also stored as files, even those of images, since this model or a later one may
+    # not take images.
     parts: list[str] = []
     images: list[ImageBlock] = []
     for number, part in enumerate(result.content, start=1):
@@ -520,18 +486,14 @@ class ListingCache:
         self._folder = Path(folder)
 
     def load(self, spec: ServerSpec) -> CachedListing | None:
-        """Load what a server listed last, None if unknown."""
         try:
             return get_decoder(CachedListing).decode(self._locate(spec).read_bytes())
         except (OSError, msgspec.MsgspecError):
             return None
 
     def store(self, spec: ServerSpec, cached: CachedListing) -> None:
-        """Store a listing, unless the cache cannot be written."""
-        try:
+        with suppress(OSError):
             replace_private_file(self._locate(spec), msgspec.json.encode(cached))
-        except OSError:
-            pass
 
     def _locate(self, spec: ServerSpec) -> Path:
         # Variables and headers do not count: they hold tokens, which change.
@@ -541,7 +503,6 @@ class ListingCache:
 
 
 def find_changed(before: CachedListing | None, after: Listing) -> tuple[str, ...]:
-    """List the tools a server has changed that no user has approved since."""
     if before is None:
         return ()
     old = {tool.name: tool for tool in before.listing.tools}

@@ -72,27 +72,17 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     agent: str = ""
 
 
-Redact = Callable[[str], str]
-"""Replaces the secrets in a text."""
+Redact = Callable[[str], str]  # replaces the secrets in a text
 MakeRedact = Callable[[Mapping[str, str]], Redact]
 """Makes such a function from variables; those whose names mark them as secret are replaced."""
 
 
 class ServerPlace(Struct, frozen=True):
-    """Where a server works.
-
-    Arguments:
-        folder: the workspace, and working directory of the process.
-        environ: variables of the session.
-        logins: folder of the stored logins of HTTP servers.
-        redact: applied to the error output of the process, and to errors.
-        note_headers: called with the headers of HTTP requests before the first one is sent.
-    """
-
-    folder: str
+    folder: str  # the workspace, and working directory of the process
     environ: Mapping[str, str]
-    logins: str = ""
-    redact: Redact = str
+    logins: str = ""  # folder of the stored logins of HTTP servers
+    redact: Redact = str  # applied to the error output of the process, and to errors
+    # Called with the headers of HTTP requests before the first one is sent.
     note_headers: Callable[[Mapping[str, str]], object] = dict
 
 
@@ -100,9 +90,6 @@ def list_secrets(spec: ServerSpec, environ: Mapping[str, str]) -> dict[str, str]
     """Collect a server's secrets as variables whose names mark them as secret.
 
     Every header counts as a secret, with and without its scheme.
-
-    Arguments:
-        environ: variables of the session.
     """
     variables = {**environ, **spec.env}
     for name, value in spec.headers.items():

@@ -23,8 +23,7 @@ from mcp.shared.message import SessionMessage
 
 from .server_process import MAX_LINE, ServerProcess
 
-KEPT_BYTES = 4096
-"""Bytes that are kept of the beginning and of the end of a line that is too long."""
+KEPT_BYTES = 4096  # bytes that are kept of the beginning and of the end of a line that is too long
 
 _SCALAR = rb'(?:"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*|true|false|null)'
 _MEMBER = rb'\s*"\w+"\s*:\s*' + _SCALAR + rb"\s*"
@@ -35,8 +34,6 @@ _LAST_MEMBERS = re.compile(rb"((?:," + _MEMBER + rb")+)\}\s*$")
 
 
 class LongLine(NamedTuple):
-    """Beginning and end of a line that is too long."""
-
     head: bytes
     tail: bytes
 
@@ -58,35 +55,26 @@ async def read_line(stream: asyncio.StreamReader) -> bytes | LongLine:
 
 
 def read_members(line: bytes | LongLine) -> dict[str, Any]:
-    """Return the members of a JSON-RPC message that are certain; {} if the line is none.
+    """Return the certain members of a JSON-RPC message, {} for any other line.
 
     Of a line that is too long or broken, these are the short members at its beginning; of one that
     is too long, also those at its end.
     """
     if isinstance(line, LongLine):
-        members = _read_first_members(line.head) | _read_last_members(line.tail)
+        first = _decode_members(_FIRST_MEMBERS.match(line.head))
+        members = first | _decode_members(_LAST_MEMBERS.search(line.tail))
     else:
         try:
             value = json.loads(line)
         except ValueError:
-            value = _read_first_members(line)
+            value = _decode_members(_FIRST_MEMBERS.match(line))
         members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     return members if members.get("jsonrpc") == "2.0" else {}
 
 
-def _read_first_members(head: bytes) -> dict[str, Any]:
-    match = _FIRST_MEMBERS.match(head)
-    return _decode_members(match[1]) if match else {}
-
-
-def _read_last_members(tail: bytes) -> dict[str, Any]:
-    match = _LAST_MEMBERS.search(tail)
-    return _decode_members(match[1]) if match else {}
-
-
-def _decode_members(text: bytes) -> dict[str, Any]:
+def _decode_members(match: re.Match[bytes] | None) -> dict[str, Any]:
     try:
-        return json.loads(b"{" + text.strip(b" \t\r\n,") + b"}")
+        return json.loads(b"{" + match[1].strip(b" \t\r\n,") + b"}") if match else {}
     except ValueError:
         return {}
 
@@ -97,12 +85,9 @@ PROBE_SECONDS = 2.0
 The package waits 10 seconds. A new server that is only slow refuses the old greeting then, and the
 package asks again.
 """
-_KEPT_LINES = 20
-"""Lines of a server that are no messages and are kept, for diagnosis."""
-_KEPT_CHARACTERS = 200
-"""Characters of each."""
-_LISTEN = "subscriptions/listen"
-"""Request that a server answers when it ends, and not before."""
+_KEPT_LINES = 20  # lines of a server that are no messages and are kept, for diagnosis
+_KEPT_CHARACTERS = 200  # characters of each
+_LISTEN = "subscriptions/listen"  # request that a server answers when it ends, and not before
 _MAY_HAVE_ACTED = "the call may have had an effect"
 _TOO_LONG = f"its answer is a line of more than {MAX_LINE >> 20} MiB; {_MAY_HAVE_ACTED}"
 _TOO_LONG_FOR_ANY = (
@@ -113,12 +98,6 @@ _BROKEN = f"its answer is no valid message of JSON-RPC; {_MAY_HAVE_ACTED}"
 
 
 class _PipeWriter:
-    """Write stream of the package that writes to the input of a process.
-
-    Arguments:
-        note_sent: called with each message before it is sent.
-    """
-
     def __init__(
         self, stdin: asyncio.StreamWriter, note_sent: Callable[[SessionMessage], object]
     ) -> None:
@@ -150,17 +129,7 @@ class _PipeWriter:
 
 
 class StdioTransport:
-    """Messages of one server process.
-
-    Arguments:
-        on_end: called when the server sends nothing more.
-
-    Attributes:
-        fault: "", as the output is read to its end.
-        has_lost_session: False, as only HTTP has sessions. needs_login: the same for logins.
-        ignored_lines: the last lines that are no messages.
-    """
-
+    # The output is read to its end, and only HTTP has sessions and logins.
     fault = ""
     has_lost_session = False
     needs_login = False
@@ -194,10 +163,7 @@ class StdioTransport:
     def _note_sent(
         self, item: SessionMessage, sender: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> None:
-        """Note a request that waits for an answer.
-
-        The question for the era is answered in place of a server that stays silent.
-        """
+        # The question for the era is answered in place of a server that stays silent.
         message = item.message
         if isinstance(message, mcp_types.JSONRPCNotification):
             if message.method == "notifications/cancelled" and message.params:
@@ -224,10 +190,9 @@ class StdioTransport:
         try:
             async with sender:
                 while line := await read_line(self._process.stdout):
-                    if isinstance(line, LongLine):
-                        messages = self._fail_long(line)
-                    else:
-                        messages = self._parse(line)
+                    messages = (
+                        self._fail_long(line) if isinstance(line, LongLine) else self._parse(line)
+                    )
                     for message in messages:
                         await sender.send(message)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
@@ -243,12 +208,8 @@ class StdioTransport:
             return self._fail_request(read_members(line), _BROKEN)
         if isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
             self._open_requests.pop(str(message.id), None)
-        if (
-            self._probe
-            and isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError)
-            and message.id == self._probe_id
-        ):
-            self._probe.cancel()
+            if self._probe and message.id == self._probe_id:
+                self._probe.cancel()
         return [SessionMessage(message)]
 
     def _fail_long(self, line: LongLine) -> list[SessionMessage]:

@@ -16,32 +16,21 @@ from msgspec import Struct
 
 from ...._platform.private_files import make_private_folder, replace_private_file
 
-# Subfolder of the folder with what servers listed.
-LOGINS = "logins"
+LOGINS = "logins"  # subfolder of the folder with what servers listed
 
 
 class StoredLogin(Struct, frozen=True):
-    """The login of one server, with the values of its authorization server.
-
-    Arguments:
-        issuer: address of the authorization server.
-        tokens: access token and refresh token; None after a failed login.
-        expires_at: seconds since 1970; None if the access token does not expire.
-        client: the registered client.
-        metadata, resource: what the authorization server and the MCP server publish.
-        lacks_rights: true if a call has lacked rights since the last login.
-        needed_scope: those rights as far as the server named them, separated by spaces.
-    """
+    """The login of one server, with the values of its authorization server."""
 
     url: str
-    issuer: str = ""
-    tokens: dict[str, Any] | None = None
-    expires_at: float | None = None
-    client: dict[str, Any] | None = None
-    metadata: dict[str, Any] | None = None
-    resource: dict[str, Any] | None = None
-    lacks_rights: bool = False
-    needed_scope: str = ""
+    issuer: str = ""  # address of the authorization server
+    tokens: dict[str, Any] | None = None  # None after a failed login
+    expires_at: float | None = None  # seconds since 1970; None if the access token does not expire
+    client: dict[str, Any] | None = None  # as registered
+    metadata: dict[str, Any] | None = None  # what the authorization server publishes
+    resource: dict[str, Any] | None = None  # what the MCP server publishes
+    lacks_rights: bool = False  # a call has lacked rights since the last login
+    needed_scope: str = ""  # those that the server named, separated by spaces
 
     def list_secrets(self) -> dict[str, str]:
         """Return its tokens and the client's secret, under names that mark them as secret."""
@@ -54,20 +43,12 @@ class StoredLogin(Struct, frozen=True):
 
 
 class LoginFile:
-    """The file with the login of one server.
-
-    Arguments:
-        folder: folder of all logins.
-        url: the server's URL.
-    """
-
     def __init__(self, folder: str, url: str) -> None:
         digest = hashlib.sha256(url.encode()).hexdigest()[:32]
         self._path = Path(folder, f"{digest}.json")
         self._url = url
 
     def load(self) -> StoredLogin | None:
-        """Load the login, None if there is no usable one."""
         try:
             login = msgspec.json.decode(self._path.read_bytes(), type=StoredLogin)
         except (OSError, msgspec.MsgspecError):
@@ -75,7 +56,6 @@ class LoginFile:
         return login if login.url == self._url else None
 
     def store(self, login: StoredLogin) -> None:
-        """Replace the login atomically. Raises OSError."""
         replace_private_file(self._path, msgspec.json.encode(login))
 
     def remove(self) -> bool:

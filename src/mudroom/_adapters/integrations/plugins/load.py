@@ -11,29 +11,20 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...._platform.git_folders import list_project_folders
 from ...._platform.patterns import compile_later
 from ..config_files import Finding, as_table, read_bytes, read_json
-from ..file_names import list_places
 from .spec import ListedPlugin, Plugin, Table
 
-# Highest precedence first.
-SETTINGS = (".claude/settings.local.json", ".claude/settings.json")
+SETTINGS = (".claude/settings.local.json", ".claude/settings.json")  # highest precedence first
 
 
 class PluginSetting(Struct, frozen=True):
-    """A plugin that a settings file turns on.
-
-    Arguments:
-        id: `NAME@MARKETPLACE`. origin: the file's path. place: see Plugin.
-        options: values that the user set for it.
-        market: source of the marketplace as the same file has it, {} if it has none.
-    """
-
-    id: str
-    origin: str
-    place: str
-    options: Mapping[str, Any]
-    market: Mapping[str, Any]
+    id: str  # NAME@MARKETPLACE
+    origin: str  # the file's path
+    place: str  # as in Plugin
+    options: Mapping[str, Any]  # the user's values
+    market: Mapping[str, Any]  # source of the marketplace as the same file has it
 
 
 class _Settings(Struct, rename="camel"):
@@ -44,14 +35,10 @@ class _Settings(Struct, rename="camel"):
 
 
 class PluginSettings(Struct, frozen=True):
-    """What settings say about plugins and commands.
-
-    Arguments:
-        forbids_commands: path of the file that forbids shell commands in skills and command files,
-            "" for none.
-    """
+    """What settings say about plugins and commands."""
 
     enabled: tuple[PluginSetting, ...] = ()
+    # Path of the file that forbids shell commands in skills and command files.
     forbids_commands: str = ""
 
 
@@ -61,10 +48,8 @@ def load_plugin_settings(
     """Load what the settings files of the user and of a folder say about plugins.
 
     Only the user's file turns off a plugin that the user turned on, so that a repository cannot
-    remove a hook that guards the user. Only that file has values of options.
-
-    Arguments:
-        places: folders of the project, nearest first. user_home: "" for none.
+    remove a hook that guards the user. Only that file has values of options. The folders of the
+    project come nearest first.
     """
     home = os.path.realpath(user_home) if user_home else ""
     files = [(os.path.join(home, name), "") for name in SETTINGS if home]
@@ -114,8 +99,6 @@ _VARIABLE = compile_later(r"\$\{(CLAUDE_PLUGIN_(?:ROOT|DATA)|user_config\.(\w+))
 
 
 class LoadedPlugins(NamedTuple):
-    """The plugins that settings and flags name, with remarks."""
-
     listed: list[ListedPlugin]
     findings: list[Finding]
 
@@ -127,16 +110,9 @@ class LoadedPlugins(NamedTuple):
 def load_plugins(
     folder: str, *, user_home: str, plugin_dirs: Iterable[str] = (), data_home: str = ""
 ) -> LoadedPlugins:
-    """Load the plugins of a folder and of the user, without starting or reading their parts.
-
-    Arguments:
-        folder: the session's; its parents up to the root of the repository are read, too.
-        user_home: the user's home folder, "" for none.
-        plugin_dirs: folders of further plugins, which need no trust.
-        data_home: folder for the data of plugins, "" for none.
-    """
+    """Load the plugins of a folder, its parents, and the user; `plugin_dirs` need no trust."""
     findings: list[Finding] = []
-    settings = load_plugin_settings(list_places(folder), user_home, findings)
+    settings = load_plugin_settings(list_project_folders(folder), user_home, findings)
     listed = [_load_folder(path, findings) for path in plugin_dirs]
     listed += [_load_setting(setting, user_home, findings) for setting in settings.enabled]
     used: dict[str, Plugin] = {}
@@ -145,14 +121,12 @@ def load_plugins(
             continue
         first = used.setdefault(item.plugin.name, item.plugin)
         if first is item.plugin:
-            plugin = _add_variables(item.plugin, data_home)
-            listed[index] = replace(item, plugin=plugin)
-        elif first.root == item.plugin.root:
+            listed[index] = replace(item, plugin=_add_variables(item.plugin, data_home))
+            continue
+        reason = f"{first.root} has the same name and takes precedence"
+        if first.root == item.plugin.root:
             reason = f"{first.origin} turns it on already"
-            listed[index] = replace(item, plugin=None, reason=reason)
-        else:
-            reason = f"{first.root} has the same name and takes precedence"
-            listed[index] = replace(item, plugin=None, reason=reason)
+        listed[index] = replace(item, plugin=None, reason=reason)
     return LoadedPlugins(listed, list(dict.fromkeys(findings)))
 
 
@@ -201,17 +175,11 @@ def _add_variables(plugin: Plugin, data_home: str) -> Plugin:
 
 
 def fill_variables(plugin: Plugin, value: T) -> T:
-    """Fill in the variables in a text, list or table of a plugin.
-
-    A variable without a value stays as it is.
-    """
-    filled = _map_texts(value, lambda text: fill_text(plugin.variables, text))
-    return cast("T", filled)
+    # A variable without a value stays as it is.
+    return cast("T", _map_texts(value, lambda text: fill_text(plugin.variables, text)))
 
 
 def fill_text(variables: Mapping[str, str], text: str) -> str:
-    """Fill in `${CLAUDE_PLUGIN_ROOT}` and similar names."""
-
     def fill(match: re.Match[str]) -> str:
         name = f"CLAUDE_PLUGIN_OPTION_{match[2]}" if match[2] else match[1]
         return variables.get(name, match[0])
@@ -236,23 +204,14 @@ MARKET_FILE = ".claude-plugin/marketplace.json"
 
 
 class FoundPlugin(Struct, frozen=True):
-    """The folder of a plugin.
-
-    Arguments:
-        entry: what the marketplace says about the plugin, {} if it says nothing.
-    """
-
     folder: str
-    entry: Mapping[str, Any] = {}
+    entry: Mapping[str, Any] = {}  # what the marketplace says about the plugin
 
 
 def find_plugin(
     setting: PluginSetting, user_home: str, findings: list[Finding]
 ) -> FoundPlugin | None:
-    """Find the folder of a plugin that a settings file names; None if it is not on this machine.
-
-    The installed version has precedence over the one in its marketplace's folder.
-    """
+    """Find the folder of a plugin: the installed one, or else that in its marketplace's folder."""
     name, _, market = setting.id.rpartition("@")
     parts = (name, market)
     if not all(parts) or any("/" in part or part.startswith(".") for part in parts):
@@ -285,7 +244,6 @@ def find_plugin(
 
 
 def _find_market(setting: PluginSetting, market: str, state: str) -> str:
-    """Find the folder of a marketplace; "" if it is not on this machine."""
     source = setting.market.get("source")
     table = as_table(source)
     path = table.get("path")
@@ -300,10 +258,8 @@ def _find_market(setting: PluginSetting, market: str, state: str) -> str:
         if isinstance(location, str):
             candidates.append(location)
         candidates.append(os.path.join(state, "marketplaces", market))
-    for folder in candidates:
-        if os.path.isfile(os.path.join(folder, MARKET_FILE)):
-            return os.path.realpath(folder)
-    return ""
+    existing = (each for each in candidates if os.path.isfile(os.path.join(each, MARKET_FILE)))
+    return next(map(os.path.realpath, existing), "")
 
 
 def _find_entry(folder: str, name: str, findings: list[Finding]) -> dict[str, Any]:
@@ -322,7 +278,6 @@ def _find_entry(folder: str, name: str, findings: list[Finding]) -> dict[str, An
 
 
 def _find_installed(setting: PluginSetting, state: str) -> str:
-    """Look up the folder in the list of installed plugins, "" for none."""
     plugins = read_json(os.path.join(state, "installed_plugins.json"), []).get("plugins")
     listed = as_table(plugins).get(setting.id)
     entries = cast("list[Any]", listed) if isinstance(listed, list) else [listed]
@@ -403,12 +358,7 @@ class _Reader(Struct):
         return real
 
     def list_paths(self, field: str, default: str, *, adds: bool = False) -> tuple[str, ...]:
-        """List the real paths of one kind of parts.
-
-        Arguments:
-            default: folder for a manifest that does not name one.
-            adds: whether the manifest adds to this folder, and does not replace it.
-        """
+        """List the real paths of parts. The manifest's replace the default, or are added to it."""
         declared = self.manifest.get(field)
         paths: list[str] = []
         if (declared is None or adds) and os.path.lexists(os.path.join(self.root, default)):
@@ -446,13 +396,7 @@ def read_plugin(
     entry: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Plugin | None:
-    """Read the plugin in a folder; None, and a finding, if it has no usable name.
-
-    Arguments:
-        plugin_id, origin, place: see Plugin.
-        entry: what a marketplace says about it; the folder's own manifest has precedence.
-        options: the user's values for `userConfig`.
-    """
+    """Read the plugin in a folder, whose manifest has precedence over a marketplace's entry."""
     root = os.path.realpath(folder)
     path = os.path.join(root, MANIFEST)
     manifest = read_json(path, findings)
@@ -494,7 +438,6 @@ def read_plugin(
 
 
 def _report_unused(reader: _Reader) -> None:
-    """Add one finding for each kind of parts that is not used here."""
     unused = [field for field in _NOT_USED if reader.manifest.get(field)]
     unused += [
         field
@@ -506,14 +449,9 @@ def _report_unused(reader: _Reader) -> None:
 
 
 def _read_options(reader: _Reader, options: Mapping[str, Any]) -> dict[str, str]:
-    """Read the values of `userConfig`: the user's, else the defaults.
-
-    The names are those in the environment of programs.
-    """
+    # The names are those in the environment of programs.
     variables: dict[str, str] = {}
-    declared = reader.manifest.get("userConfig")
-    table = as_table(declared)
-    for key, described in table.items():
+    for key, described in as_table(reader.manifest.get("userConfig")).items():
         field = as_table(described)
         value = options.get(key, field.get("default"))
         if value is None:

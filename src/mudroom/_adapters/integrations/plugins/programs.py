@@ -17,36 +17,28 @@ from .load import fill_text, fill_variables
 from .spec import Plugin
 
 
-def list_plugin_hooks(plugins: Iterable[Plugin], findings: list[Finding]) -> list[HookSpec]:
-    return [hook for plugin in plugins for hook in _read_hooks(plugin, findings)]
-
-
-def _read_hooks(plugin: Plugin, findings: list[Finding]) -> Iterator[HookSpec]:
-    for table in plugin.hooks:
-        file = HookFile(table.path, "claude", "plugin", plugin.place)
-        # The manifest may have the events without a table `hooks` around them.
-        content = table.content if "hooks" in table.content else {"hooks": table.content}
-        for hook in read_hooks(file, content, findings):
-            filled = fill_variables(plugin, dict(hook.headers))
-            yield replace(
-                hook,
-                command=fill_text(plugin.variables, hook.command),
-                args=hook.args and tuple(fill_variables(plugin, list(hook.args))),
-                url=fill_text(plugin.variables, hook.url),
-                headers=filled,
-                env=plugin.variables,
-                digest=make_digest(hook.digest, plugin.id, dict(plugin.variables)),
-            )
+def list_plugin_hooks(plugins: Iterable[Plugin], findings: list[Finding]) -> Iterator[HookSpec]:
+    for plugin in plugins:
+        for table in plugin.hooks:
+            file = HookFile(table.path, "claude", "plugin", plugin.place)
+            # The manifest may have the events without a table `hooks` around them.
+            content = table.content if "hooks" in table.content else {"hooks": table.content}
+            for hook in read_hooks(file, content, findings):
+                yield replace(
+                    hook,
+                    command=fill_text(plugin.variables, hook.command),
+                    args=hook.args and tuple(fill_variables(plugin, list(hook.args))),
+                    url=fill_text(plugin.variables, hook.url),
+                    headers=fill_variables(plugin, dict(hook.headers)),
+                    env=plugin.variables,
+                    digest=make_digest(hook.digest, plugin.id, dict(plugin.variables)),
+                )
 
 
 def list_plugin_servers(
     plugins: Iterable[Plugin], environ: Mapping[str, str], findings: list[Finding]
 ) -> list[ServerSpec]:
-    """List the MCP servers of plugins, which are named `plugin:PLUGIN:SERVER`.
-
-    Arguments:
-        environ: values of the variables in the tables.
-    """
+    """List the MCP servers of plugins, which are named `plugin:PLUGIN:SERVER`."""
     servers: list[ServerSpec] = []
     for plugin in plugins:
         for table in plugin.servers:
@@ -81,7 +73,6 @@ def _complete(plugin: Plugin, server: ServerSpec) -> ServerSpec:
 
 
 def make_data_folders(plugins: Iterable[Plugin]) -> None:
-    """Create the data folders of those plugins that have hooks or MCP servers."""
     for plugin in plugins:
         data = plugin.variables.get("CLAUDE_PLUGIN_DATA")
         if data and (plugin.hooks or plugin.servers):

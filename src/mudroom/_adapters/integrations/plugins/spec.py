@@ -21,7 +21,6 @@ class Plugin(Struct, frozen=True, kw_only=True):
     Arguments:
         id: name in settings files, such as `formatter@tools`; the name for a folder of a flag.
         name: first part of the names of its agents, skills and commands.
-        root: real path of its folder.
         origin: settings file or flag that turned it on.
         place: folder whose settings turned it on, which needs trust; "" for those of the user.
         agents, skills, commands, output_styles: real paths of folders and files beneath `root`.
@@ -51,30 +50,18 @@ class Plugin(Struct, frozen=True, kw_only=True):
 
     @property
     def is_personal(self) -> bool:
-        """Whether the user turned it on, not the session's folder."""
         return not self.place
 
     @property
     def text_variables(self) -> dict[str, str]:
-        """Variables that its commands, skills, agents and output styles may use.
-
-        Without the user's options, which may be secrets: models read these texts.
-        """
+        # Without the user's options, which may be secrets: models read these texts.
         names = ("CLAUDE_PLUGIN_ROOT", "CLAUDE_PLUGIN_DATA")
         return {name: self.variables[name] for name in names if name in self.variables}
 
 
 class ListedPlugin(Struct, frozen=True, kw_only=True):
-    """A plugin that a settings file or a flag names.
-
-    Arguments:
-        folder: its folder, "" if it is not on this machine.
-        plugin: None if it is not used.
-        reason: why it is not used, "" if it is.
-    """
-
     id: str
     origin: str
-    folder: str = ""
+    folder: str = ""  # "" if it is not on this machine
     plugin: Plugin | None = None
-    reason: str = ""
+    reason: str = ""  # why it is not used

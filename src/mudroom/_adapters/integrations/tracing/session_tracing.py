@@ -29,19 +29,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mudroom")
 
-_OPEN_SECONDS = 10.0
-"""How long the end of a session waits for the import of the packages."""
+_OPEN_SECONDS = 10.0  # how long the end of a session waits for the import of the packages
 
 
 class SessionTracing:
-    """Watches the events of a session, and writes the spans they end.
-
-    Arguments:
-        ids: of the spans of the session.
-        spans: fold of the events into spans.
-        open_writer: opens the place for the spans. It gets a function that takes the reason why
-            spans cannot be delivered.
-    """
+    """Writes the spans that events end; the writer reports why it cannot deliver them."""
 
     def __init__(
         self,
@@ -71,7 +63,6 @@ class SessionTracing:
         self._write(early)
 
     def observe(self, event: AnyEvent) -> None:
-        """Add an event of the running session."""
         if spans := self._spans.apply(event):
             self._write(spans)
 
@@ -126,12 +117,8 @@ def open_session_tracing(
 ) -> SessionTracing | None:
     """Prepare the traces of a session; None if variables turn them off.
 
-    Arguments:
-        environ: variables of the session. Those of the exporter are the ones of this process.
-        redact: removes secrets from texts.
-        notices: a line is added for each variable that is not used.
-        find_server: returns the host and port of a model string, None if they are not known.
-
+    The variables in `environ` are the session's; those of the exporter are this process's. Adds a
+    notice for each that is not used.
     Raises UsageError if the packages are not installed, or a provider is a wrong one.
     """
     require_packages()
@@ -154,6 +141,7 @@ def open_session_tracing(
     return SessionTracing(ids, spans, lambda _: writer)
 
 
+# In the thread that opens the writer: the import is slow.
 def _open_otlp(meter_provider: object | None, report: Callable[[str], None]) -> OtlpWriter:
     from .writers import OtlpWriter
 
@@ -161,7 +149,6 @@ def _open_otlp(meter_provider: object | None, report: Callable[[str], None]) -> 
 
 
 def require_packages() -> None:
-    """Raise UsageError if the packages of the extra are not installed."""
     if not is_installed():
         raise UsageError(
             "traces need packages that are not installed", remedy=f"Install them: {INSTALL_COMMAND}"

@@ -19,8 +19,7 @@ _COUNTS = (_QUEUE_SIZE, _BATCH_SIZE, "OTEL_BSP_SCHEDULE_DELAY", "OTEL_METRIC_EXP
 _DEFAULT_QUEUE_SIZE = 16_384
 """Spans that may wait: a thousand children end about 3,000 at once, and the SDK's 2,048 would lose
 some of them."""
-_DEFAULT_BATCH_SIZE = 512
-"""That of the SDK."""
+_DEFAULT_BATCH_SIZE = 512  # that of the SDK
 _DEFAULT_ENDPOINT = "http://localhost:4318"
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _OUR_PROTOCOL = "http/protobuf"
@@ -29,12 +28,10 @@ _WITHOUT_CONTENT = ("", "false", "0", "no_content")
 
 
 def has_address(environ: Mapping[str, str]) -> bool:
-    """Return whether the variables name an address for traces."""
     return bool(environ.get(ENDPOINT) or environ.get(TRACES_ENDPOINT))
 
 
 def is_installed() -> bool:
-    """Return whether the packages of the extra are installed."""
     try:
         return find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter") is not None
     except ModuleNotFoundError:
@@ -42,7 +39,6 @@ def is_installed() -> bool:
 
 
 def explain_off(environ: Mapping[str, str]) -> str:
-    """Return which variable turns traces off, "" if none does."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return "OTEL_SDK_DISABLED is true"
     exporters = environ.get("OTEL_TRACES_EXPORTER", "").strip()
@@ -67,23 +63,18 @@ def read_queue_size(environ: Mapping[str, str]) -> int:
 
 
 def describe_error(error: Exception) -> str:
-    """Return what an exception of the packages says about a variable, else only its kind.
-
-    Other texts may have addresses or headers with secrets.
-    """
+    # Texts that do not begin with a variable may have addresses or headers with secrets.
     text = str(error)
     return text if text.startswith("OTEL_") else type(error).__name__
 
 
 def has_metrics(environ: Mapping[str, str]) -> bool:
-    """Return whether metrics are sent."""
     exporters = environ.get("OTEL_METRICS_EXPORTER", "otlp").strip()
     is_wanted = not exporters or "otlp" in exporters.split(",")
     return is_wanted and bool(environ.get(ENDPOINT) or environ.get(METRICS_ENDPOINT))
 
 
 def read_content_switch(environ: Mapping[str, str]) -> tuple[bool, str]:
-    """Return whether spans have texts, and a notice about a value that is not used, or ""."""
     value = environ.get(CONTENT, "").strip().lower()
     if value in _WITH_CONTENT:
         return True, ""
@@ -93,11 +84,7 @@ def read_content_switch(environ: Mapping[str, str]) -> tuple[bool, str]:
 
 
 def find_address(environ: Mapping[str, str], own: str = TRACES_ENDPOINT) -> str:
-    """Return the address of traces without its user, password and query.
-
-    Arguments:
-        own: variable with the whole address of this kind of data.
-    """
+    """Return the address of traces, or of metrics, without its user, password and query."""
     path = "v1/metrics" if own == METRICS_ENDPOINT else "v1/traces"
     address = environ.get(own)
     if not address:

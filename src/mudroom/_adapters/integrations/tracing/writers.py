@@ -40,16 +40,12 @@ _MAX_TRACES = 10_000
 
 
 class FixedIds(IdGenerator):
-    """Generator that hands out the ids of the span being written.
-
-    Sessions in several threads may share a tracer, so each thread has its own.
-    """
+    """Hands out the ids of the span being written, by thread: sessions may share a tracer."""
 
     def __init__(self) -> None:
         self._local = threading.local()
 
     def set_ids(self, context: SpanContext) -> None:
-        """Set the ids of this thread's next span."""
         self._local.context = context
 
     def generate_span_id(self) -> int:
@@ -158,8 +154,6 @@ _TOKENS = {"input": "gen_ai.usage.input_tokens", "output": "gen_ai.usage.output_
 
 
 class SpanMetrics:
-    """Recorder of metrics to a MeterProvider."""
-
     def __init__(self, provider: object) -> None:
         """Raise UsageError for a provider that is not one of OpenTelemetry."""
         if not isinstance(provider, AnyMeterProvider):
@@ -197,7 +191,6 @@ class SpanMetrics:
         )
 
     def record(self, span: Span) -> None:
-        """Add a span to the metrics."""
         operation = str(span.attributes["gen_ai.operation.name"])
         keys = _KEYS[operation]
         attributes = {key: span.attributes[key] for key in keys if key in span.attributes}
@@ -212,12 +205,9 @@ class SpanMetrics:
                 self._tokens.record(tokens, {**attributes, "gen_ai.token.type": kind})
 
 
-SILENT_SECONDS = 2.0
-"""How long the end of a session waits for the next answer of the server."""
-_MAX_CLOSE_SECONDS = 30.0
-"""How long it waits in all while answers keep coming."""
-_BATCH = 512
-"""Spans in one request of an export."""
+SILENT_SECONDS = 2.0  # how long the end of a session waits for the next answer of the server
+_MAX_CLOSE_SECONDS = 30.0  # how long it waits in all while answers keep coming
+_BATCH = 512  # spans in one request of an export
 _STATUSES = range(100, 600)
 _PACKAGE = "opentelemetry"
 
@@ -245,11 +235,8 @@ class ProviderWriter:
 class OtlpWriter:
     """Writes spans to the OTLP server that the variables of this process name.
 
-    `BatchSpanProcessor` holds them and sends them from its thread.
-
-    Arguments:
-        meter_provider: gets the metrics; None sends them to the server if the variables say so.
-        report: called with the reason when something cannot be delivered, from any thread.
+    `BatchSpanProcessor` holds them and sends them from its thread. Without a meter provider, the
+    metrics go to the server, too, if the variables say so. `report` is called from any thread.
     """
 
     def __init__(self, meter_provider: object | None, report: Callable[[str], None]) -> None:
@@ -273,11 +260,8 @@ class OtlpWriter:
         self._metrics = SpanMetrics(meter_provider) if meter_provider else None
 
     def write(self, spans: Sequence[Span]) -> None:
-        """Hand spans to the processor.
-
-        The processor would drop the oldest of too many and log it; the newest are left out here,
-        and counted.
-        """
+        # The processor would drop the oldest of too many and log it; the newest are left out here,
+        # and counted.
         for span in spans:
             if self._held - self._exporter.taken >= self._room:
                 self._dropped += 1
@@ -350,21 +334,13 @@ def send_spans(spans: Sequence[Span]) -> str:
 
 
 class _Delivery:
-    """What is known of the requests of one exporter.
-
-    Attributes:
-        log: what the packages log during the request that is under way; None between requests.
-        answered_at: time of the last answer, on the monotonic clock.
-        is_stopped: true to send nothing more.
-        report: gets the reason of a failure, and adds the address of the server, without secrets.
-    """
-
     def __init__(self, report: Callable[[str], None]) -> None:
+        # What the packages log during the request that is under way.
         self.log: _ThreadLog | None = None
-        self.answered_at = 0.0
+        self.answered_at = 0.0  # on the monotonic clock
         self.has_failed = False
-        self.is_stopped = False
-        self.report = report
+        self.is_stopped = False  # sends nothing more
+        self.report = report  # adds the address of the server, without secrets
 
     def run(self, export: Callable[[], object]) -> bool:
         """Send a batch, and report why that failed. Return whether it was sent."""
@@ -431,9 +407,6 @@ class _ThreadLog(logging.Filter):
     """Keeps the messages of OpenTelemetry's packages in one thread out of the log.
 
     They may contain addresses and headers with secrets, so only the kind of a failure is kept.
-
-    Attributes:
-        reason: kind of the last failure, "" if there was none.
     """
 
     def __init__(self) -> None:
@@ -460,7 +433,6 @@ class _ThreadLog(logging.Filter):
 
 @contextmanager
 def _divert_log() -> Generator[_ThreadLog]:
-    """Divert what OpenTelemetry's packages log in this thread."""
     log = _ThreadLog()
     names = [name for name in list(logging.root.manager.loggerDict) if _is_noisy(name)]
     loggers = [logging.getLogger(name) for name in names]

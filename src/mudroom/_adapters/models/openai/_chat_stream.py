@@ -107,15 +107,12 @@ _STOP_REASONS = {
     **dict.fromkeys(("length", "max_tokens"), StopReason.LENGTH),
     **dict.fromkeys(("content_filter", "refusal", "sensitive"), StopReason.REFUSAL),
 }
-# The unit in which xAI states prices.
-_TICKS_PER_USD = 1e10
+_TICKS_PER_USD = 1e10  # the unit in which xAI states prices
 # Finish reasons that mean the server failed.
 _FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"})
 
 
 class _PartialCall:
-    """A tool call still being received."""
-
     def __init__(self) -> None:
         self.id = ""
         self.name = ""
@@ -129,12 +126,7 @@ def build_tool_call(
     names: ToolNames,
     used_ids: set[str],
 ) -> ToolCallBlock:
-    """Build a complete call, with a new id if it has none or one that is already used.
-
-    Arguments:
-        arguments: their JSON text.
-        used_ids: ids of the answer's earlier calls; this call's id is added.
-    """
+    """Build a complete call, with a new id if it has none or one of `used_ids`, which gets it."""
     if not call_id or call_id in used_ids:
         call_id = f"call_{uuid.uuid4().hex[:24]}"
     used_ids.add(call_id)
@@ -148,10 +140,6 @@ class OpenAIReader:
     The answer is complete after a finish reason or `[DONE]`; some servers send only one of them.
     Streams without usage or ids are accepted, and so are tool calls without an index, all with
     index 0, or whole in one chunk.
-
-    Arguments:
-        model: the model name to report when the server sends none.
-        wire: the wire to report; it identifies the server.
     """
 
     def __init__(self, model: str, names: ToolNames, wire: str = WIRE) -> None:
@@ -161,7 +149,7 @@ class OpenAIReader:
         self._id = ""
         self._finish_reason = ""
         self._reasoning_field = ""
-        self._is_done = False
+        self.is_done = False
         self._is_refusal = False
         self._has_valid_chunk = False
         self._has_only_foreign_chunks = False
@@ -172,13 +160,9 @@ class OpenAIReader:
         self._calls_by_index: dict[int, _PartialCall] = {}
         self._usage = Usage()
 
-    @property
-    def is_done(self) -> bool:
-        return self._is_done
-
     def feed(self, data: bytes) -> Sequence[StreamChunk]:
         if data.strip() == b"[DONE]":
-            self._is_done = True
+            self.is_done = True
             return ()
         chunk = _decode(data)
         # Events of other protocols have a field `usage`, too.
@@ -196,7 +180,7 @@ class OpenAIReader:
     def finish(self) -> AssistantMessage:
         if self._has_only_foreign_chunks:
             raise ModelGarbled("no part of the answer is a chat completion chunk")
-        if not self._finish_reason and not (self._is_done and (self._texts or self._calls)):
+        if not self._finish_reason and not (self.is_done and (self._texts or self._calls)):
             raise StreamCut
         content: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
         thoughts = clean("".join(self._thoughts))
@@ -257,7 +241,6 @@ class OpenAIReader:
             yield StreamChunk("call", text)
 
     def _find_call(self, fragment: _ToolCall, function: _Function) -> _PartialCall:
-        """Find the call a fragment continues, or start a new one."""
         # A fragment continues the call with its index, or the last call if it has no index. But a
         # function name starts a new call if the id differs, or if there is neither id nor index:
         # some servers send index 0 for every call.
@@ -351,7 +334,6 @@ def _to_price(value: object, field: str) -> float:
 
 
 def _check_finish_reason(reason: str) -> None:
-    """Raise StreamError if the answer stopped because of a fault or a full window."""
     if reason.lower() in CONTEXT_FULL:
         raise StreamError(400, f"{WINDOW_IS_FULL} ({reason})")
     if reason in _FAILURES:

@@ -23,7 +23,6 @@ from ...._core.messages import (
     get_sendable_arguments,
 )
 from ...._core.ports import RequestConfig
-from ...._core.tools import Tool
 from ....errors import ModelRefused
 from .._cache_marks import MarkedConversation
 from .._images import has_images, make_data_url, make_image_label
@@ -33,6 +32,7 @@ from .._wire import (
     REFUSED_CALLS,
     WireConversation,
     WireModel,
+    encode_function,
     format_result_text,
     get_sampling,
     join_message_text,
@@ -81,7 +81,7 @@ class OpenAIModel(WireModel):
         if config.tools and facts.takes_chat_tools:
             if facts.tool_effort:
                 fields["reasoning_effort"] = facts.tool_effort
-            fields["tools"] = [_encode_tool(tool, names) for tool in config.tools]
+            fields["tools"] = [encode_function(tool, names) for tool in config.tools]
         return encode(fields)[:-1] + b',"messages":['
 
     def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
@@ -90,7 +90,6 @@ class OpenAIModel(WireModel):
         return _encode_assistant_message(message, names, self.wire)
 
     def fit_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Adapt roles, contents, ids and the reasoning field to what the server expects."""
         facts = self.facts
         if entry["role"] == "system" and not facts.takes_system:
             entry["role"] = "user"
@@ -124,7 +123,6 @@ class OpenAIModel(WireModel):
         return result | {"content": joined}
 
     def check_config(self, config: RequestConfig) -> None:
-        """Raise ModelRefused if the model takes no tools in Chat Completions."""
         super().check_config(config)
         if config.tools and not self.facts.takes_chat_tools:
             raise ModelRefused(
@@ -151,20 +149,9 @@ class OpenAIModel(WireModel):
 
 
 class _MarkedChat(MarkedConversation):
-    """A conversation with a provider that caches prompts only up to marks."""
-
     def is_markable(self, entry: dict[str, Any]) -> bool:
-        """Return whether the last item is a text, the only kind that takes a mark everywhere."""
+        # A text is the only kind of item that takes a mark everywhere.
         return entry["role"] != "assistant" and entry["content"][-1]["type"] == "text"
-
-
-def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
-    function = {
-        "name": names.to_wire(tool.name),
-        "description": tool.description,
-        "parameters": tool.parameters,
-    }
-    return {"type": "function", "function": function}
 
 
 def _encode_user_message(message: UserMessage) -> list[dict[str, Any]]:
@@ -181,7 +168,6 @@ def _list_items(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _encode_items(message: UserMessage) -> list[dict[str, Any]]:
-    """Encode texts and images as content items, with a label for images of results."""
     items: list[dict[str, Any]] = []
     for block in message.content:
         if isinstance(block, ImageBlock):
@@ -218,11 +204,8 @@ def _fit_ids(entry: dict[str, Any], form: str, length: int) -> None:
 def _encode_assistant_message(
     message: AssistantMessage, names: ToolNames, wire: str
 ) -> list[dict[str, Any]]:
-    """Encode an answer; nothing if nothing in it can be sent.
-
-    Reasoning goes back only to the server it came from, in the field it came in. Servers that send
-    it as plain `reasoning` do not accept it.
-    """
+    # Reasoning goes back only to the server it came from, in the field it came in. Servers that
+    # send it as plain `reasoning` do not accept it.
     text = join_message_text(message)
     calls = [_encode_call(call, names) for call in message.tool_calls]
     if not text and not calls:
@@ -248,10 +231,8 @@ def _encode_reasoning(message: AssistantMessage) -> dict[str, Any]:
 
 
 def _encode_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:
-    """Encode a call; arguments that are not JSON are wrapped.
-
-    OpenAI accepts any string as arguments, but vLLM and Ollama parse it and refuse.
-    """
+    # OpenAI accepts any string as arguments, but vLLM and Ollama refuse what they cannot parse, so
+    # arguments that are not JSON are wrapped.
     arguments = encode(get_sendable_arguments(call)).decode()
     function = {"name": names.to_wire(call.name), "arguments": arguments}
     return {"id": call.id, "type": "function", "function": function}
@@ -294,7 +275,7 @@ def read_refused_calls(body: bytes, names: ToolNames) -> tuple[ToolCallBlock, ..
 
 
 def _parse_generation(text: str) -> list[tuple[str, str]]:
-    """Return names and arguments of the calls; any other text becomes one call's arguments."""
+    # Text that holds no calls becomes one call's arguments.
     try:
         value = _decode_calls(text.encode("utf-8", "surrogatepass"))
     except msgspec.DecodeError:

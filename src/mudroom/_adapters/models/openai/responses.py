@@ -49,8 +49,6 @@ class _ItemType(Struct):
 
 
 class _Item(Struct):
-    """An output item that is used: a message, reasoning, a function call or a search."""
-
     type: str = ""
     id: str | None = None
     status: str | None = None
@@ -131,10 +129,6 @@ class ResponsesReader:
 
     The answer is built from finished items; deltas are only shown. Items of server-side tools other
     than the web search are ignored.
-
-    Arguments:
-        model: the model name to report when the server sends none.
-        wire: the wire to report; it identifies the server.
     """
 
     def __init__(self, model: str, names: ToolNames, wire: str = WIRE) -> None:
@@ -173,7 +167,6 @@ class ResponsesReader:
         return ()
 
     def _add_item(self, event: _Event, item: _Item) -> Sequence[StreamChunk]:
-        """Keep a finished item; return a line for a search that starts or ends."""
         is_search = item.type == "web_search_call"
         if event.type == "response.output_item.added" and is_search:
             return [StreamChunk("search_start", "searching the web")]
@@ -256,7 +249,6 @@ def _count_searches(items: Sequence[_Item]) -> int:
 
 
 def _find_stop_reason(response: _Response, items: Sequence[_Item]) -> str:
-    """Return why the answer is incomplete, or "refusal" or "completed"."""
     if response.incomplete_details is not None:
         return response.incomplete_details.reason or "incomplete"
     if any(part.refusal for item in items for part in item.content or ()):
@@ -276,8 +268,7 @@ def _to_usage(usage: _Usage) -> Usage:
     )
 
 
-# Characters; the API refuses longer ids.
-_MAX_CALL_ID = 64
+_MAX_CALL_ID = 64  # characters; the API refuses longer ids
 _BREAKPOINT_FIELD = "prompt_cache_breakpoint"
 _BREAKPOINT = {_BREAKPOINT_FIELD: {"mode": "explicit"}}
 _CALL_ID = f"(?s).{{1,{_MAX_CALL_ID}}}"
@@ -337,7 +328,6 @@ class ResponsesModel(WireModel):
         return items
 
     def fit_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Remove the cache mark, if the server refused it."""
         if _BREAKPOINT_FIELD in self.facts.refused:
             for part in _get_parts(entry):
                 part.pop(_BREAKPOINT_FIELD, None)

@@ -26,35 +26,20 @@ from .repairs import TEMPLATE_ERROR, find_room
 class Meaning(StrEnum):
     """What a refusal means, and so what happens next."""
 
-    LOAD = "load"
-    """Too many requests for now: wait, and make the provider's other runs wait."""
-    FAULT = "fault"
-    """A server error: try again."""
-    NO_MONEY = "no money"
-    """The account is out of credit or has reached its spending limit: final."""
-    NO_QUOTA = "no quota"
-    """A daily, weekly or monthly quota is used up: final."""
-    TOO_LONG = "too long"
-    """The request does not fit the model: shorten it."""
-    NO_TOOLS = "no tools"
-    """The model, or the server as started, takes no tools: final."""
-    NOT_ALLOWED = "not allowed"
-    """The key is wrong or lacks permission: final."""
-    REFUSED = "refused"
-    """Something in the request is refused: final unless it can be left out."""
+    LOAD = "load"  # too many requests for now: wait, and make the provider's other runs wait
+    FAULT = "fault"  # a server error: try again
+    NO_MONEY = "no money"  # the account is out of credit or has reached its spending limit: final
+    NO_QUOTA = "no quota"  # a daily, weekly or monthly quota is used up: final
+    TOO_LONG = "too long"  # the request does not fit the model: shorten it
+    NO_TOOLS = "no tools"  # the model, or the server as started, takes no tools: final
+    NOT_ALLOWED = "not allowed"  # the key is wrong or lacks permission: final
+    REFUSED = "refused"  # something in the request is refused: final unless it can be left out
 
 
 class Refusal(Struct, frozen=True):
-    """How a refusal was understood.
-
-    Arguments:
-        wait: seconds the provider asks to wait, 0 if it does not ask.
-        may_retry: true if the same request may succeed later.
-    """
-
     meaning: Meaning
-    wait: float = 0.0
-    may_retry: bool = False
+    wait: float = 0.0  # seconds the provider asks to wait, 0 if it does not ask
+    may_retry: bool = False  # the same request may succeed later
 
 
 # The status each type of error would have as a response, for errors inside streams. In lower
@@ -151,17 +136,15 @@ _BAD_KEY = compile_later(
 _GRAMMAR = compile_later(r"(?i)failed to (parse|compile) (the )?grammar|initialize samplers")
 
 _CODE_FIELDS = ("code", "type", "status", "reason", "error_type", "errorCode", "__type")
-# 498 is Groq's status for a full flex tier.
-_LOAD_STATUSES = frozenset({429, 498, 529})
+_LOAD_STATUSES = frozenset({429, 498, 529})  # 498 is Groq's status for a full flex tier
 _MAX_DEPTH = 5
-# No provider sends longer codes.
-_MAX_CODE = 100
+_MAX_CODE = 100  # no provider sends longer codes
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 def find_status(error: object, default: int = 500) -> int:
     """Return the HTTP status an error inside a stream would have as a response."""
-    for code in _list_codes(error, _MAX_DEPTH):
+    for code in _list_codes(error):
         status = int(code) if code.isdecimal() else _STATUSES.get(code.lower(), 0)
         if 400 <= status < 600:
             return status
@@ -179,17 +162,14 @@ def read_refusal(
 
     Arguments:
         status: the HTTP status, or the one an error inside a stream would have.
-        text: its message.
         body: the whole error, if it is JSON.
-        headers: response headers by lower-case name.
+        headers: by lower-case name.
         now: seconds since 1970, for waits given as a date.
-
-    Example:
-        read_refusal(402, "Insufficient Balance").meaning  # Meaning.NO_MONEY
     """
     error = _decode(body)
     words = join_words(text, collect_texts(error))
-    wait = find_wait(headers, error, words, now)
+    # A header takes precedence over a field of the error, and a field over words.
+    wait = parse_retry_after(headers, now) or _find_field(error, now) or _find_words(words)
     meaning = _find_meaning(status, words, error, wait)
     if meaning is Meaning.REFUSED and is_overflow(status, text, body):
         meaning = Meaning.TOO_LONG
@@ -206,7 +186,7 @@ def read_refusal(
 
 def _find_meaning(status: int, words: str, error: object, wait: float) -> Meaning:
     """Find the meaning of an error; REFUSED may still turn out to be TOO_LONG."""
-    codes = list(_list_codes(error, _MAX_DEPTH))
+    codes = list(_list_codes(error))
     # From the specific to the general: a refusal that can be repaired, then final ones, then
     # those that a wait or a shorter request helps.
     if find_room(words)[1] or _GRAMMAR.search(words) or TEMPLATE_ERROR.search(words):
@@ -261,22 +241,22 @@ _PERIOD_ID = compile_later(r"(?i)per_?(day|week|month)|=0$")
 
 def _list_quotas(error: object) -> Iterator[str]:
     """Yield the quotas named by Google's `QuotaFailure`, each with its value."""
-    for fields in _walk(error, _MAX_DEPTH):
+    for fields in _walk(error):
         for violation in cast("list[Any]", fields.get("violations") or ()):
             if isinstance(violation, dict):
                 quota = cast("dict[str, Any]", violation)
                 yield f"{quota.get('quotaId', '')}={quota.get('quotaValue', '')}"
 
 
-def _list_codes(error: object, depth: int) -> Iterator[str]:
-    for fields in _walk(error, depth):
+def _list_codes(error: object) -> Iterator[str]:
+    for fields in _walk(error):
         for name in _CODE_FIELDS:
             value = fields.get(name)
             if isinstance(value, str | int) and not isinstance(value, bool):
                 yield str(value)[:_MAX_CODE]
 
 
-def _walk(value: object, depth: int) -> Iterator[dict[str, Any]]:
+def _walk(value: object, depth: int = _MAX_DEPTH) -> Iterator[dict[str, Any]]:
     """Yield an error and the errors nested in it, the outer ones first."""
     if not depth:
         return
@@ -331,31 +311,8 @@ _WAIT_DEPTH = 6
 _OLDEST_DATE = 1e9
 
 
-def find_wait(headers: Mapping[str, str], error: object, text: str, now: float) -> float:
-    """Find the seconds a refusal asks to wait, 0 for none.
-
-    A header takes precedence over a field of the error, and a field over words.
-
-    Arguments:
-        headers: response headers by lower-case name.
-        error: the decoded body of the refusal.
-        text: its message.
-        now: seconds since 1970, for waits given as a date.
-    """
-    return (
-        parse_retry_after(headers, now) or _find_field(error, now, _WAIT_DEPTH) or _find_words(text)
-    )
-
-
 def parse_retry_after(headers: Mapping[str, str], now: float) -> float:
-    """Parse the seconds a response's headers ask to wait, 0 for none.
-
-    Reads `Retry-After-Ms`, then `Retry-After` in seconds, with a unit, or as a date.
-
-    Arguments:
-        headers: by lower-case name.
-        now: seconds since 1970, for the date.
-    """
+    """Parse the seconds that headers ask to wait: a number, with a unit, or a date; 0 for none."""
     value = headers.get("retry-after", "").strip()
     wait = _to_seconds(headers.get("retry-after-ms"), 0.001) or _to_seconds(value)
     if wait or not value:
@@ -394,7 +351,7 @@ def _get_unit(name: str) -> float:
     return _UNITS["ms" if name.startswith(("ms", "milli")) else name[0]]
 
 
-def _find_field(value: object, now: float, depth: int) -> float:
+def _find_field(value: object, now: float, depth: int = _WAIT_DEPTH) -> float:
     """Find the first wait in the fields of an error and of what is nested in it."""
     if not depth:
         return 0.0
@@ -433,7 +390,7 @@ def _read_reset(value: object, now: float) -> float:
 
 
 def _find_words(text: str) -> float:
-    """Find the wait in a text such as "Please try again in 1m6.4s", 0 for none."""
+    # For example "Please try again in 1m6.4s".
     for before in _BEFORE_WAIT.finditer(text):
         rest = _COMPOUND.sub(r"\1 ", text[before.end() : before.end() + 60])
         if match := _WHOLE_DURATION.match(rest):

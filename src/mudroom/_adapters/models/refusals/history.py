@@ -44,9 +44,6 @@ def find_removal(refusal: str) -> tuple[Callable[[Entry], Entry | None], str] | 
 
     Return a function that makes a message without the part, or None for a message that held
     nothing else, and the change in words.
-
-    Arguments:
-        refusal: the provider's error text.
     """
     if _SEALED.search(refusal):
         return remove_reasoning, "earlier reasoning is left out"
@@ -56,7 +53,6 @@ def find_removal(refusal: str) -> tuple[Callable[[Entry], Entry | None], str] | 
 
 
 def takes_no_images(refusal: str) -> bool:
-    """Return whether a refusal says that the model takes no images at all."""
     return bool(_NO_IMAGES.search(refusal))
 
 

@@ -55,27 +55,16 @@ _MAX_WORDS = 4_000
 
 
 class StatedSizes(Struct, frozen=True):
-    """Sizes in tokens stated by a refusal; 0 where it states none.
-
-    Arguments:
-        window: the model's context window.
-        request: the size of the refused request.
-    """
+    """Sizes in tokens stated by a refusal; 0 where it states none."""
 
     window: int = 0
     request: int = 0
 
 
 def is_overflow(status: int, text: str, body: bytes = b"") -> bool:
-    """Return whether an error says that the request is too long for the model.
-
-    Arguments:
-        status: the HTTP status, or that of an error inside a stream. Some servers send 500.
-        text: the message.
-        body: the error as JSON, which may have a code or another message inside.
-    """
     if status == 413:
         return True
+    # Some servers send 500.
     if status not in (400, 422) and not 500 <= status < 600:
         return False
     words = join_words(text, _list_texts(body))
@@ -83,7 +72,6 @@ def is_overflow(status: int, text: str, body: bytes = b"") -> bool:
 
 
 def join_words(text: str, others: list[str]) -> str:
-    """Join an error's message and its other texts for patterns to search."""
     return " | ".join((text, *others))[:_MAX_WORDS]
 
 

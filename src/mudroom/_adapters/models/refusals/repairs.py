@@ -82,14 +82,7 @@ _PROMPT_AND_OUTPUT = (
 
 
 def learn_facts(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | None:
-    """Correct the facts after a refusal; None if it names no known field.
-
-    Return the new facts and the change in words.
-
-    Arguments:
-        facts: the facts the refused request was made from.
-        refusal: the provider's error text.
-    """
+    """Correct the facts after a refusal, and say how; None if it names no known field."""
     for pattern in _OUTPUT_CAPS:
         if (match := pattern.search(refusal)) and int(match[1]) != facts.output_cap:
             cap = int(match[1])
@@ -98,7 +91,6 @@ def learn_facts(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | Non
 
 
 def _learn_shape(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | None:
-    """Learn that messages or tools must have another form."""
     if _MISSING_REASONING.search(refusal) and facts.absent_reasoning != _BLANK:
         # Some servers count an empty field as missing.
         absent = "" if facts.absent_reasoning is None else _BLANK
@@ -119,7 +111,6 @@ def _learn_shape(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | No
 
 
 def _learn_template(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | None:
-    """Learn which roles the server's chat template takes, and in which order."""
     if facts.takes_system and re.search(f"(?i){_NO_SYSTEM}", refusal):
         facts = replace(facts, takes_system=False, alternates=True)
         return facts, "the system prompt is part of the first message"
@@ -173,10 +164,7 @@ def _check_room(tokens: int) -> int:
 
 
 def remove_patterns(schema: Any) -> Any:  # noqa: ANN401
-    """Remove `pattern` and `format` from a JSON Schema.
-
-    Properties of that name, and keys inside values such as `default`, stay.
-    """
+    # Properties of that name, and keys inside values such as `default`, stay.
     if isinstance(schema, list):
         return [remove_patterns(each) for each in cast("list[Any]", schema)]
     if not isinstance(schema, dict):

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from ...._adapters.integrations.file_names import list_places
 from ...._adapters.integrations.usable_programs import NOT_TRUSTED, UsablePrograms
+from ...._platform.git_folders import list_project_folders
 from ...._platform.regular_files import is_missing, read_regular_file
 from ....errors import UnknownName, UsageError
 from ...output.progress import print_notice
@@ -246,7 +246,7 @@ def _find_file(cwd: str, scope: str) -> Path:
     """Find the file of a scope; for a project, the nearest one, else a new one in the folder."""
     if scope == "user":
         return Path(find_own_servers())
-    paths = [Path(place, _FILE) for place in list_places(cwd)]
+    paths = [Path(place, _FILE) for place in list_project_folders(cwd)]
     return next((path for path in paths if os.path.lexists(path)), paths[0])
 
 
