@@ -6,7 +6,7 @@ import asyncio
 
 from ...._projections.safe_text import sanitize_line
 from ..conversation import Conversation, SlashCommand
-from . import files, info, merge, permissions, servers, session, settings, team
+from . import files, info, merge, servers, session, settings, team
 
 
 async def _help(conversation: Conversation, _: str) -> None:
@@ -75,7 +75,7 @@ SLASH_COMMANDS = (
         "/permissions",
         "[remove N]",
         "permission mode, rules, and their origin; remove an approved rule",
-        permissions.permissions,
+        settings.permissions,
         waits=True,
     ),
     SlashCommand("/agents", "", "list agents", info.agents),
