@@ -14,7 +14,7 @@ from mudroom._engine.meters.account import LONGEST_ANSWER, Admission, Permit, Re
 from mudroom._engine.meters.meter import Meter
 from mudroom._engine.meters.pool import SHORTEST_SUMMARY
 from mudroom._engine.meters.request_gate import SHARES, RequestGate
-from mudroom._engine.meters.session_meter import SessionMeter
+from mudroom._session.briefs import SessionMeter
 from mudroom.testing.clock import LoopClock
 
 PRICES = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}

@@ -23,8 +23,8 @@ from mudroom._core.budgets import Limit
 from mudroom._engine.meters.account import Admission, Permit, RequestPlan
 from mudroom._engine.meters.meter import Meter
 from mudroom._engine.meters.request_gate import RequestGate
-from mudroom._engine.meters.session_meter import SessionMeter
 from mudroom._peers import encode
+from mudroom._session.briefs import SessionMeter
 from mudroom.testing.clock import LoopClock
 from mudroom.testing.event_builders import run_started
 

@@ -22,14 +22,13 @@ from .._core.tools import Tool
 from .._core.type_checks import check_type
 from .._engine.children.child_brief import narrow_tools
 from .._engine.compaction.summary import RUN_TITLE, make_summary_prompt
-from .._engine.meters.session_meter import SessionMeter
 from .._engine.session_context import SessionServices, Watchers
 from .._engine.structured_output import OutputType, parse_output_type
 from .._platform.paths import path_to_text
 from .._projections.open_events import OpenEvents
 from .._version import __version__
 from ..errors import UsageError, quote_value
-from .briefs import BriefMaker
+from .briefs import BriefMaker, SessionMeter
 from .build import DenyAllApprover, SessionResources
 from .conversation_state import ConversationState
 from .options import SessionOptions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import cache
 
 from ..._core.tool_names import (
     is_known_elsewhere,
@@ -29,11 +30,6 @@ _GITHUB_TOOLS = {
     "todo": "todos",
     "ask_user": "vscode/askquestions",
 }
-_FROM_GITHUB = {
-    alias: tuple(tools.split())
-    for tools, aliases in _GITHUB_TOOLS.items()
-    for alias in aliases.split()
-}
 _GITHUB_GROUPS = "agent edit execute read runcommands runnotebooks runtasks search todo vscode web"
 _ONLY_IN_VSCODE = (
     "activepullrequest awaitterminal changes copilotcodingagent createandruntask createdirectory "
@@ -51,6 +47,15 @@ _CLAUDE_VERSION = compile_later(r"\b(claude-(?:[a-z]+-)?\d+)\.(\d+)")
 def is_github_file(path: str) -> bool:
     """Return whether a file is an agent of GitHub Copilot, wherever it is installed."""
     return path.endswith(".agent.md") or "/.github/agents/" in path
+
+
+@cache
+def _list_github_tools() -> dict[str, tuple[str, ...]]:
+    return {
+        alias: tuple(tools.split())
+        for tools, aliases in _GITHUB_TOOLS.items()
+        for alias in aliases.split()
+    }
 
 
 def translate_tools(
@@ -75,8 +80,8 @@ def _find_github_tools(name: str, known: Collection[str], path: str) -> tuple[st
     key = name.lower()
     if key == "edit" and is_github_file(path):
         return ("edit", "write")  # a group there, one tool elsewhere
-    if key in _FROM_GITHUB:
-        return _FROM_GITHUB[key]
+    if tools := _list_github_tools().get(key):
+        return tools
     group, slash, tool = key.partition("/")
     if key in _ONLY_IN_VSCODE.split() or (slash and group in _GITHUB_GROUPS.split()):
         return ()
