@@ -60,7 +60,7 @@ class RayControl(Protocol):
         ...
 
     def is_gone(self, error: Exception, node: str) -> bool:
-        """Return whether an error of a call proves that the process on a node has ended."""
+        """Return whether an error of a call proves that the process of its actor has ended."""
         ...
 
 

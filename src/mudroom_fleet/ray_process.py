@@ -210,7 +210,7 @@ class Cluster(Protocol):
     def kill(self, handle: ActorHandle) -> None: ...
 
     def is_gone(self, error: Exception, node: str) -> bool:
-        """Return whether an error of a call proves that the process on a node has ended."""
+        """Return whether an error of a call proves that the process of its actor has ended."""
         ...
 
 

@@ -37,7 +37,7 @@ from mudroom._adapters.boards.board import TaskBoard
 number = int(sys.argv[2])
 is_killed = number % 5 == 0
 skew = random.uniform(-60, 60)
-with TaskBoard(Path(sys.argv[1]), lambda: time.time() + skew) as board:
+with TaskBoard(Path(sys.argv[1]), read_clock=lambda: time.time() + skew) as board:
     print("open", flush=True)
     sys.stdin.readline()
     claims = 0

@@ -29,6 +29,7 @@ class HostSetup(Struct, frozen=True, kw_only=True):
     json_schema: dict[str, Any] | None = None  # of the answers; None for text
     hooks: Mapping[str, Any] = field(default_factory=dict[str, Any])  # matchers by event
     servers: tuple[str, ...] = ()  # names of the in-process MCP servers
+    # What in-process servers answer to `initialize` and `tools/list`, by name, sent ahead.
     manifests: Mapping[str, Any] = field(default_factory=dict[str, Any])
     process_servers: Mapping[str, Any] = field(default_factory=dict[str, Any])  # as in `.mcp.json`
     shows_child_text: bool = False  # text and thinking of children are sent

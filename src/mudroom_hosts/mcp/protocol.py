@@ -327,7 +327,8 @@ class TaskMethods:
 
 @contextmanager
 def handle_request(context: Context, params: TaskParams) -> Generator[None]:
-    """Make MCPErrors of the block's errors. Refuse hosts without tasks, and headers of others."""
+    """Turn the block's errors into MCPErrors. First refuse old versions of the protocol, hosts
+    without tasks, and a header that names another task."""
     if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         raise MCPError(mcp_types.METHOD_NOT_FOUND, "Method not found", context.method)
     require_tasks(context)

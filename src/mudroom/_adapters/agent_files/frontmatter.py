@@ -109,7 +109,7 @@ def _has_key_below(lines: Sequence[str], index: int) -> bool:
 
 
 def _warn_of_misplaced_keys(lines: Sequence[str], diagnostics: FileDiagnostics) -> None:
-    # They are in the first lines of the file, or below a fence that is not in a code block.
+    # Such keys are in the first lines of the file, or below a fence outside a code block.
     first = next((index for index, line in enumerate(lines) if line.strip()), None)
     if first is None:
         return

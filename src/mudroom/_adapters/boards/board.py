@@ -12,7 +12,7 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -39,15 +39,18 @@ _TAKE = (
 class TaskBoard:
     """The task board of a project, shared by any number of processes. Use one object per thread.
 
-    `lock_name` is that of the lock for claims if another object holds it.
+    `lock_name` is that of the lock for claims if another object holds it. `read_clock` returns
+    seconds since 1970, for the log.
 
     Methods raise BoardError if the file cannot be used and UsageError for wrong arguments.
     """
 
-    def __init__(self, path: Path, lock_name: str = "") -> None:
+    def __init__(
+        self, path: Path, lock_name: str = "", *, read_clock: Callable[[], float] = time.time
+    ) -> None:
         self.path = path
         self._connection = connect(path)
-
+        self._read_clock = read_clock
         self._lock: OwnerLock | None = None
         self.lock_name = lock_name
 
@@ -287,7 +290,7 @@ class TaskBoard:
         self, sql: sqlite3.Connection, task_id: int, change: str, owner: str = ""
     ) -> None:
         """Append a line to the board's log, in the transaction of the change."""
-        row = (time.time(), task_id, change, owner)
+        row = (self._read_clock(), task_id, change, owner)
         sql.execute("INSERT INTO log (at, task, change, owner) VALUES (?, ?, ?, ?)", row)
 
     def edit_metadata(self, task_id: int, changes: Mapping[str, Any]) -> None:

@@ -352,7 +352,7 @@ class Announcement:
     """The first line of a program that goes on in the background: `{"async": true}`."""
 
     def __init__(self) -> None:
-        self.is_read = False  # whether the program announces that is known
+        self.is_read = False  # it is known whether the line is such an announcement
         self.size = 0  # bytes of the line
         self.seconds = 0.0  # what the program wants from then on; 0 for the limit that it has
 

@@ -70,6 +70,7 @@ def open_kept(home: str, session: str) -> IsolatedWorkspaces:
 
 
 def list_kept(home: str, source: str = "") -> list[KeptWork]:
+    """List kept work, of the folder `source` if it is given. Raises WorkspaceError without git."""
     kept: list[KeptWork] = []
     for folder in _list_sessions(home):
         try:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...._adapters.tools._image_files import MAX_IMAGE_BYTES, parse_image
-from ...._platform.private_files import make_private_folder, write_private_file
+from ...._platform.private_files import make_private_file, make_private_folder
 from ....errors import UsageError
 
 # The folder of saved images in mudroom's state folder.
@@ -40,7 +40,8 @@ def save_clipboard_image(home: str, environ: Mapping[str, str]) -> str:
     make_private_folder(folder)
     _delete_old_files(folder)
     path = folder / f"{uuid.uuid4().hex[:8]}.{image.media_type.rpartition('/')[2]}"
-    write_private_file(path, done.stdout)
+    make_private_file(path)
+    path.write_bytes(done.stdout)
     return str(path)
 
 
