@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from mudroom._engine.recorded_conversations import PastEvents
 from mudroom.testing.event_builders import run_started
 
@@ -35,3 +37,11 @@ def test_runs_that_are_removed_are_below_no_run() -> None:
     assert list(past.walk_below("10")) == []
     past.clear()
     assert not past and list(past.walk_below("1")) == []
+
+
+def test_many_runs_are_removed_at_once() -> None:
+    """The sequence of single removals took 10 s for so many, on the event loop."""
+    past = PastEvents({f"1.{number}.1": [] for number in range(100_000)})
+    start = time.thread_time()
+    past.clear()
+    assert time.thread_time() - start < 1

@@ -409,7 +409,7 @@ class Overlap(Struct, frozen=True, omit_defaults=True):
     is_mergeable: bool = False
 
     def describe(self, names: Mapping[str, str]) -> str:
-        """Describe the overlap: "src/config.py: alice 10-24, bob 18-19: can be merged"."""
+        """Describe the overlap: "a.py: alice 10-24, bob 18-19: conflict (both-modified)"."""
         parts = [f"{names.get(run, run)}{_format_ranges(self.lines.get(run))}" for run in self.runs]
         result = "can be merged" if self.is_mergeable else f"conflict ({self.kind})"
         return f"{self.path}: {', '.join(parts)}: {result}"

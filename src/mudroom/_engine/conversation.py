@@ -45,7 +45,9 @@ class Shortening(Struct):
     next_check: int = 0  # tokens of a request from which the engine compares it with the window
     overflow_count: int = 0  # refusals of the next request because it was too long
     overflow_error: str = ""  # the last of these refusals, "" if the request was changed since
-    fitting: int = 0  # size that refusals have shown to fit; 0 if the provider has counted since
+    fitting: int = (
+        0  # size that fits, by the estimate that refusals corrected; 0 once the provider counted
+    )
     compactions: list[Compacted] = field(default_factory=list[Compacted])  # without their messages
     requested_focus: str | None = None  # what the notes of a requested compaction must keep
     awaits_hook: bool = False  # the hooks have not ended since the last compaction

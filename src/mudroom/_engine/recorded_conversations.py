@@ -47,6 +47,11 @@ class PastEvents(UserDict[str, list[StoredEvent]]):
         if parent := find_parent_id(run_id):
             del self._children[parent][run_id]
 
+    def clear(self) -> None:
+        # The inherited method takes one entry after another, which takes quadratic time.
+        self.data.clear()
+        self._children.clear()
+
     def list_children(self, run_id: str) -> list[str]:
         """Return the ids of the children of a run, oldest first."""
         return list(self._children.get(run_id, ()))

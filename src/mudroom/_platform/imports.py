@@ -20,9 +20,10 @@ def extend_import_path(folders: Iterable[str]) -> None:
 
 
 def load_later(module: str, names: Mapping[str, str]) -> Callable[[str], object]:
-    """Make the `__getattr__` of a module whose names are imported when they are first used.
+    """Make a module's `__getattr__`, which imports each of its names on first use.
 
-    `names` are in one text for each module, relative to the package, that has them.
+    `names` maps modules, relative to the package, to the names that they define, separated by
+    spaces.
     """
     owner = sys.modules[module]
     modules = {name: place for place, together in names.items() for name in together.split()}

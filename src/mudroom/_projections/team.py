@@ -174,7 +174,7 @@ class Roster:
         return not self.list_conversation(parent).isdisjoint(teammate.stopped_in)
 
     def has_due_message(self, parent: str, teammate: Teammate) -> bool:
-        """Tell if a message of this run, or of the time between two prompts, is unread."""
+        """Tell if an unread message of this run, or from between two prompts, starts the child."""
         return any(
             self._parents[message.id] == parent or message.id in self._between_prompts
             for message in self.list_unread(parent, teammate)

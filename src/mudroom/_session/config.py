@@ -259,7 +259,7 @@ def find_user_file(environ: Mapping[str, str]) -> Path:
 def _find_user_folder(
     environ: Mapping[str, str], variable: str, below_home: str, function: str
 ) -> str:
-    """Return mudroom's folder in that of the variable, else in `below_home` of a Linux user.
+    """Return mudroom's folder below the one in an environment variable, else below `below_home`.
 
     `function` of platformdirs names the folder on other systems.
     """

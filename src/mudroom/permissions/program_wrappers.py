@@ -97,7 +97,8 @@ def _skip_options(
 ) -> int:
     """Return the index of the first word that is not an option.
 
-    The value of an option is the next word, or is part of what the pattern `joined` matches.
+    The value of an option in `with_value` is the next word; options that match `joined` contain
+    theirs; those in `single` have none.
     """
     at = 1
     while at < len(values):

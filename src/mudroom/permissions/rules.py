@@ -309,8 +309,8 @@ def load_permission_files(
     """Load the rules of the user's file and of the project's files.
 
     Project files are searched for in `folder` and its parents, up to the root of the repository;
-    `reads_local` includes the user's own file among them. "" names no folder. A file that cannot be
-    read is skipped and reported in the notices.
+    `reads_local` includes the user's own file among them. With "" for `folder` there are none.
+    A file that cannot be read is skipped and reported in the notices.
     """
     rules: list[Rule] = []
     notices: list[str] = []
@@ -345,7 +345,7 @@ def _read(path: Path, notices: list[str]) -> tuple[_SettingsFile, str]:
         data = read_regular_file(path)
         return msgspec.json.decode(data, type=_SettingsFile), data.decode("utf-8", "replace")
     except OSError as error:
-        reason = "" if is_missing(path, error) else error.strerror
+        reason = "" if is_missing(path, error) else error.strerror or str(error)
     except ValueError as error:
         reason = str(error)
     except RecursionError:

@@ -48,7 +48,7 @@ class Redirect(Struct, frozen=True):
 
 
 class SimpleCommand(Struct, frozen=True):
-    """One simple command as written. `variables` are the names of those set before it."""
+    """One simple command as written. `variables` are the names of the variables set before it."""
 
     text: str
     words: tuple[Word, ...] = ()

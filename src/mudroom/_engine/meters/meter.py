@@ -120,7 +120,7 @@ class Meter:
             self.member.waits -= 1
 
     def allocate(self, requested: Budget, seconds: float = 0.0) -> Meter:
-        """Return a meter for a child of a run of that age, and reserve what it requests.
+        """Return a meter for a child of a run that is `seconds` old, and reserve what it requests.
 
         It counts in the meters of this process; see `Meters.allocate`. Raises BudgetExceeded that
         names the limit that does not suffice.
