@@ -311,7 +311,7 @@ class SharedConnection:
 
     @property
     def arrivals(self) -> int:
-        """How many times bytes of the process have arrived, for all its sessions."""
+        """Number of times bytes of the process have arrived, for all its sessions."""
         return self._process.connection.arrivals if self._process else 0
 
     def read_activity(self) -> Activity | None:

@@ -40,7 +40,7 @@ class Translator(Struct, frozen=True):
 
 
 class Context(Struct, frozen=True):
-    """What a plan may use."""
+    """Everything that a plan may use."""
 
     tools: frozenset[str]
     say: Translator

@@ -34,7 +34,7 @@ class SessionCharges:
 
     @property
     def has_limits(self) -> bool:
-        """Whether the owner may spend only a limited amount each day."""
+        """True if the owner may spend only a limited amount each day."""
         choices = self._record.choices
         return choices.usd_per_day is not None or choices.tokens_per_day is not None
 

@@ -102,10 +102,14 @@ def test_every_argument_is_described(
 
 
 def list_raised(function: Any) -> Iterator[str]:
-    """Yield the names of the exceptions that a function itself raises."""
+    """Yield the names of the exceptions that a function itself raises, or has made by another."""
     for node in ast.walk(ast.parse(dedent(inspect.getsource(function)))):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-            yield ast.unparse(node.exc.func)
+            name = ast.unparse(node.exc.func)
+            made_by = inspect.unwrap(function).__globals__.get(name)
+            yield (
+                inspect.get_annotations(made_by)["return"] if inspect.isfunction(made_by) else name
+            )
 
 
 @pytest.mark.parametrize("door", read_surface())

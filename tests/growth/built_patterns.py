@@ -104,7 +104,7 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
         pattern for pattern, _ in cache_use._SMALLEST_PROMPTS
     ],
     ("mudroom/_adapters/tools/grep.py", "special"): lambda: [r"[][\\.+*?()|{}^$#&~-]"],
-    ("mudroom/_adapters/workspaces/_listing.py", "'|'.join(run[1])"): lambda: [
+    ("mudroom/_adapters/workspaces/_listing.py", "'|'.join(texts)"): lambda: [
         *(ignored := _list_ignored()),
         "|".join(ignored),
     ],

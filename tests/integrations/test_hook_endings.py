@@ -166,7 +166,7 @@ async def test_the_run_does_not_wait_for_a_program_that_goes_to_the_background(
     assert await hooks.fire("PreToolUse", {}) == HookOutcome()
     (tmp_path / "go").touch()
     await wait_until((tmp_path / "done").exists)
-    await wait_until(RunLog(str(tmp_path / "home")).read)
+    await wait_until(lambda: [*RunLog(str(tmp_path / "home")).read()])
     await hooks.close()
     assert [run.ending for run in RunLog(str(tmp_path / "home")).read()] == ["exit code 0"]
     assert caplog.messages == []

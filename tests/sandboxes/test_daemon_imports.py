@@ -37,6 +37,7 @@ def test_the_daemon_imports_only_the_standard_library() -> None:
     for name in docs.keys() - PACKAGES:
         assert "standard library only" in docs[name].lower(), name
     assert {name for name in docs if name.startswith("mudroom._platform.")} == {
+        "mudroom._platform.imports",
         "mudroom._platform.patterns",
         "mudroom._platform.processes",
         "mudroom._platform.protected_names",

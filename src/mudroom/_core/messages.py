@@ -150,7 +150,7 @@ UserBlock = TextBlock | ImageBlock | ToolResultBlock
 
 
 class StopReason(StrEnum):
-    """Why a model stopped writing."""
+    """The reason why a model stopped writing."""
 
     END = "end"
     CALLS = "calls"

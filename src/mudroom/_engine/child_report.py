@@ -38,11 +38,17 @@ _EVIDENCE = compile_later(r"\[evidence: .*\]")
 
 
 class ParsedReport(Struct, frozen=True):
-    """The parts of a formatted report."""
+    """The parts of a formatted report.
 
-    text: str  # and outputs, "" without a summary
-    warning: str = ""  # without its brackets, "" if the child reached its goal
-    spill: str = ""  # path of the whole text, "" if `text` is not cut
+    Arguments:
+        text: text and outputs, "" without a summary.
+        warning: without its brackets, "" if the child reached its goal.
+        spill: path of the whole text, "" if `text` is not cut.
+    """
+
+    text: str
+    warning: str = ""
+    spill: str = ""
 
 
 def format_report(context: CallContext, report: Report) -> tuple[str, str]:
@@ -104,9 +110,13 @@ def format_words(report: Report) -> str:
 
 
 def add_facts(report: Report, words: str) -> str:
-    """Return the words of a child, or their beginning, between what the engine knows of its run.
+    """Put the engine's facts about a child's run around its words.
 
     The empty line keeps the evidence out of the last paragraph or list of the words.
+
+    Arguments:
+        report: of the child.
+        words: those of `format_words`, or their beginning.
     """
     text = f"{words}\n\n{format_evidence(report)}"
     return text if report.reason is Reason.GOAL else f"{format_warning(report)}\n{text}"

@@ -1,4 +1,7 @@
-"""Imports objects by name: those of a caller, and those of a door when they are first used."""
+"""Imports objects by name: those of a caller, and those of a door when they are first used.
+
+Standard library only: `mudroom` itself imports it.
+"""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Teammate(Struct, kw_only=True, eq=False):
 
     @property
     def is_idle(self) -> bool:
-        """Whether a message would start its next run, because it does not work."""
+        """True if a message would start its next run, because it does not work."""
         return bool(self.report) and not self.is_stopped and not self.is_replaced
 
     @property

@@ -1,4 +1,4 @@
-"""What a session offers as `session.runs` and `session.mcp`: control of runs and of MCP servers."""
+"""`session.runs` and `session.mcp`: control of runs and of MCP servers."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ class Session:
 
     @property
     def trusted(self) -> bool:
-        """Whether agents of the folder have the rights that their files ask for."""
+        """True if agents of the folder have the rights that their files ask for."""
         return self._options.integrations.trusted
 
     @property

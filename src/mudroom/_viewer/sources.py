@@ -1,4 +1,4 @@
-"""Where the viewer's sessions come from."""
+"""Sources of the viewer's sessions."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _SHOWN_HOSTS = {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}
 
 
 class ListenOptions(Struct, frozen=True, kw_only=True):
-    """Where a server listens.
+    """Address of a server.
 
     Arguments:
         host, port: address to listen on; port 0 is any.

@@ -48,7 +48,7 @@ class Question(Struct, eq=False, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether it still waits: nobody has answered, and the run has not ended."""
+        """True while it waits: nobody has answered, and the run has not ended."""
         return not self.decision.done()
 
     def answer(self, decision: ApprovalDecision) -> bool:

@@ -50,7 +50,7 @@ class CallRecord:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the result only says that the call was interrupted."""
+        """True if the result only says that the call was interrupted."""
         result = self.result
         return result is not None and result.error and is_cut_off_result(result.text)
 
@@ -106,7 +106,7 @@ class RunRecord:
 
     @property
     def is_returned(self) -> bool:
-        """Whether the run begins with work that comes back without a call of its parent."""
+        """True if the run begins with work that comes back without a call of its parent."""
         return bool(self.brief.workspace.tree) and is_next_run(self.brief.run_id)
 
     def allows_write(self, call_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""Where agent files, skills and commands are: in project folders, in the home, in plugins."""
+"""Locations of agent files, skills and commands: in project folders, in the home, in plugins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the configuration files of several programs are, and checked access to their fields."""
+"""Configuration files of several programs: their places, and checked access to their fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the user's sessions are: in the database that the setting `store` names, else in files."""
+"""The store of the user's sessions: the database that the setting `store` names, or files."""
 
 from __future__ import annotations
 

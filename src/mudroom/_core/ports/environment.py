@@ -63,7 +63,7 @@ SANDBOX_MODES = ("auto", "full", "file", "off", SEATBELT_MODE)
 
 
 class CommandResult(Struct, frozen=True):
-    """How a command ended.
+    """End of a command.
 
     Arguments:
         code: exit code; a negative value is minus the number of the signal that ended it.

@@ -35,7 +35,7 @@ class ToolContext(Protocol):
 
     @property
     def sandbox(self) -> Sandbox:
-        """Where the run's commands are executed."""
+        """The place where the run's commands are executed."""
         ...
 
     @property

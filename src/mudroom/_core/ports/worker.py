@@ -215,7 +215,7 @@ class WorkerConnection(ByteLink, Protocol):
 
     @property
     def arrivals(self) -> int:
-        """How many times bytes of the process have arrived."""
+        """Number of times bytes of the process have arrived."""
         ...
 
     def read_activity(self) -> Activity | None:

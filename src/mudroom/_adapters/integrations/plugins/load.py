@@ -35,7 +35,7 @@ class _Settings(Struct, rename="camel"):
 
 
 class PluginSettings(Struct, frozen=True):
-    """What settings say about plugins and commands."""
+    """Settings about plugins and commands."""
 
     enabled: tuple[PluginSetting, ...] = ()
     # Path of the file that forbids shell commands in skills and command files.

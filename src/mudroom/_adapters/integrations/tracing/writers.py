@@ -1,4 +1,4 @@
-"""Where spans and metrics go: to an OTLP server, or to providers of the caller."""
+"""Destinations of spans and metrics: an OTLP server, or providers of the caller."""
 
 from __future__ import annotations
 

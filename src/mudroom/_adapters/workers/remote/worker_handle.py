@@ -202,7 +202,7 @@ class WorkerHandle:
 
     @property
     def sees_folder(self) -> bool | None:
-        """Whether the process sees the folder of the session; None before its start."""
+        """True if the process sees the folder of the session; None before its start."""
         return None if self._bridge is None else not self._config.has_own_files
 
     @property
