@@ -186,7 +186,7 @@ def _protect_token() -> None:
 
 def _create_token(path: Path) -> None:
     """Write a new token, unless another session has just written one: that one stays."""
-    path.parent.mkdir(0o700, exist_ok=True)
+    path.parent.mkdir(0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent) as file:  # its mode is 0600
         file.write(secrets.token_hex(32).encode())
         file.flush()
