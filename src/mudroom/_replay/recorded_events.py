@@ -234,8 +234,7 @@ class RecordedEvents:
         if not own or not self.stops.is_stopped_before(event.run, own[0]):
             return False
         if isinstance(event, TurnFailed) and event.overflow:
-            # It takes the request back first, and then has the number of the turn before.
-            return self._steps[own[0]].turn == event.turn
+            return False  # it takes the request back first
         return not any(
             isinstance(step, RunStarted)
             and step.brief.is_compaction

@@ -25,6 +25,7 @@ from .._core.events import (
     StoredEvent,
     ToolCallFinished,
     TurnFailed,
+    TurnFinished,
     TurnStarted,
 )
 from .._core.messages import Usage
@@ -55,6 +56,7 @@ class RunEnd(Struct):
     report: Report | None = None  # None if the record has no end
     is_interrupt: bool = False
     turn: int = 0  # number of the last one before the summary
+    refusals: int = 0  # of the next request as too long
     index: int | None = None  # place of the first event after the stop, None if there is none
     has_summary: bool = False  # a summary was requested
     is_asked: bool = False  # a note asked the run for its summary
@@ -76,6 +78,8 @@ class RunEnd(Struct):
             self.turn = event.turn
             self.has_read = self.is_request_lost = False
             return
+        if isinstance(event, TurnFinished) and not self.has_summary:
+            self.refusals = 0
         if self.index is None and self._is_after_stop(event):
             self.index = index
         self._add_facts(event)
@@ -83,8 +87,8 @@ class RunEnd(Struct):
     def _add_facts(self, event: StoredEvent) -> None:
         if isinstance(event, TurnStarted):
             self.has_summary = True
-        elif isinstance(event, TurnFailed):
-            self.is_cut |= event.error == CUT_OFF and not self.has_summary
+        elif isinstance(event, TurnFailed) and not self.has_summary:
+            self._add_failure(event)
         elif isinstance(event, ToolCallFinished) and is_cut_off(event):
             self.results = {**self.results, event.call_id: event.result}
             self.is_cut = True
@@ -101,6 +105,13 @@ class RunEnd(Struct):
         elif isinstance(event, RunWaiting):
             self.is_interrupt = event.is_interrupted
             self.is_cut = True  # until a message wakes the run, and the next turn starts
+
+    def _add_failure(self, event: TurnFailed) -> None:
+        if event.overflow:
+            self.turn = event.turn - 1  # the run takes the request back
+            self.refusals += 1
+        elif event.error == CUT_OFF:
+            self.is_cut = True
 
     def _forget_stop(self) -> None:
         self.index = None
@@ -143,6 +154,11 @@ class RunEnd(Struct):
         if isinstance(event, NoteInjected):
             return asks_for_summary(event)
         return isinstance(event, RunFinished | TurnStarted) or is_interrupt(event)
+
+    def is_reached_by(self, run: RunContext) -> bool:
+        """Return whether a run has come to its last turn, and past the refusals after it."""
+        refusals = run.conversation.shortening.overflow_count
+        return (run.turn.number, refusals) >= (self.turn, self.refusals)
 
     @property
     def is_due(self) -> bool:
@@ -253,7 +269,7 @@ class RecordedStops:
             ends = self._ends.setdefault(event.run, [RunEnd()])
             ends[-1].apply(event, index)
             if is_interrupt(event):
-                ends.append(RunEnd(turn=event.turn))
+                ends.append(RunEnd(turn=event.turn, refusals=ends[-1].refusals))
 
     def get_end(self, run_id: str) -> RunEnd:
         """Return the next interrupt, or the end, of a run."""
@@ -323,7 +339,7 @@ class RecordedStops:
         end = self.get_end(run_id)
         run = self._runs[run_id]
         report = end.report
-        if run.turn.number < end.turn or report is None or end.is_due or end.is_request_lost:
+        if not end.is_reached_by(run) or report is None or end.is_due or end.is_request_lost:
             return None
         if end.has_not_begun:
             raise TimeoutError(report.error)
@@ -336,7 +352,7 @@ class RecordedStops:
     def is_stopped_here(self, run_id: str) -> bool:
         """Return whether a stop, or a lost request, must come before the next turn of the run."""
         end = self.get_end(run_id)
-        return (end.is_due or end.is_request_lost) and self._runs[run_id].turn.number >= end.turn
+        return (end.is_due or end.is_request_lost) and end.is_reached_by(self._runs[run_id])
 
     def lose_request(self, run_id: str) -> LimitState | None:
         """Note that a request has come again as far as it went; return the limit found then."""
@@ -346,7 +362,7 @@ class RecordedStops:
     def is_ended_by_limit(self, run_id: str) -> bool:
         """Return whether a limit ended the run before the next turn."""
         end = self.get_end(run_id)
-        return end.limit is not None and self._runs[run_id].turn.number >= end.turn
+        return end.limit is not None and end.is_reached_by(self._runs[run_id])
 
     def permit_request(self, run_id: str) -> Permit | None:
         """Return the permit of the next turn as recorded, None if no limit counted its answer."""
