@@ -59,7 +59,7 @@ class RunEnd(Struct):
     refusals: int = 0  # of the next request as too long
     index: int | None = None  # place of the first event after the stop, None if there is none
     has_summary: bool = False  # a summary was requested
-    is_asked: bool = False  # a note asked the run for its summary
+    is_asked: bool = False  # a note, which may be left out, asked the run for its summary
     is_own: bool = False  # for a limit of its own
     wraps_up: bool = False  # `wrap_up`, or the limit of a run above, requested it
     is_cut: bool = False  # a model call, a call or a wait was cut off
@@ -112,6 +112,7 @@ class RunEnd(Struct):
             self.refusals += 1
         elif event.error == CUT_OFF:
             self.is_cut = True
+            self.is_asked = True  # else the next process would have repeated the turn
 
     def _forget_stop(self) -> None:
         self.index = None
