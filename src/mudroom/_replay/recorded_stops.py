@@ -29,7 +29,7 @@ from .._core.events import (
     TurnStarted,
 )
 from .._core.messages import Usage
-from .._core.runs import Brief, Reason, Report
+from .._core.runs import Brief, Reason, Report, find_parent_id
 from .._core.tools import ToolResult
 from .._engine.changes.watch import ChangeWindow
 from .._engine.conversation import UNKNOWN_AFTER_CRASH, is_cut_off_result
@@ -253,6 +253,7 @@ class RecordedStops:
         self._runs: dict[str, RunContext] = {}
         self._max_tokens: dict[tuple[str, int], deque[int | None]] = {}
         self._cut_off: set[tuple[str, str]] = set()
+        self._kept_ends: list[tuple[str, asyncio.Future[None]]] = []
         index = -1
         for event in steps:
             if isinstance(event, RunResumed):
@@ -295,6 +296,23 @@ class RecordedStops:
     def has_stopped(self, run_id: str) -> bool:
         return run_id in self._ends and self.get_end(run_id).is_over
 
+    def keep_end(self, run_id: str, arrival: asyncio.Future[None]) -> None:
+        """Keep the end of a run whose record is cut off until a run above it is stopped.
+
+        The run above did not continue it then. A replay has both at work, and waits for its end.
+        """
+        self._kept_ends.append((run_id, arrival))
+        self._release_ends()
+
+    def _release_ends(self) -> None:
+        for run_id, arrival in self._kept_ends:
+            if self._has_stopped_above(run_id) and not arrival.done():
+                arrival.set_result(None)
+
+    def _has_stopped_above(self, run_id: str) -> bool:
+        parent = find_parent_id(run_id)
+        return bool(parent) and (self.has_stopped(parent) or self._has_stopped_above(parent))
+
     def find_report(self, run_id: str) -> Report | None:
         """Return the recorded report of a run, None if the record ends before."""
         ends = self._ends.get(run_id)
@@ -329,6 +347,7 @@ class RecordedStops:
 
     def _begin_stop(self, run: RunContext, end: RunEnd) -> None:
         end.is_over = True
+        self._release_ends()
         for call_id, result in end.results.items():
             run.evidence.open_windows[call_id] = _RecordedWindow(result)
 
