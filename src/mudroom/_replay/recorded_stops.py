@@ -21,6 +21,7 @@ from .._core.events import (
     NoteInjected,
     RunFinished,
     RunResumed,
+    RunStarted,
     RunWaiting,
     StoredEvent,
     ToolCallFinished,
@@ -67,6 +68,7 @@ class RunEnd(Struct):
     has_read: bool = False  # the run has read messages since its last answer
     is_request_lost: bool = False  # a process ended in the request with these messages
     warning: tuple[int, Limit] | None = None  # turn and limit of the warning that a limit is near
+    has_notes: bool = False  # a run began to summarise its conversation
     is_over: bool = False  # the run was stopped again
 
     def apply(self, event: StoredEvent, index: int) -> None:
@@ -177,7 +179,7 @@ class RunEnd(Struct):
     @property
     def has_not_begun(self) -> bool:
         """True if the time left did not suffice for the first answer of the run."""
-        if self.report is None or self.turn:
+        if self.report is None or self.turn or self.has_notes:
             return False
         return self.report.reason is Reason.TIMEOUT and bool(self.report.error)
 
@@ -270,6 +272,9 @@ class RecordedStops:
                 self._cut_off.add((event.run, event.call_id))
             ends = self._ends.setdefault(event.run, [RunEnd()])
             ends[-1].apply(event, index)
+            if isinstance(event, RunStarted) and event.brief.is_compaction:
+                above = self._ends.get(event.brief.parent, [RunEnd()])
+                above[-1].has_notes = True
             if is_interrupt(event):
                 ends.append(RunEnd(turn=event.turn, refusals=ends[-1].refusals))
 
