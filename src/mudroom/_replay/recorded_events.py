@@ -417,28 +417,28 @@ _FROM_THE_WORLD = (
 
 
 def leave_out_lost_requests(events: Sequence[StoredEvent]) -> list[StoredEvent]:
-    """Return the events without the requests for summaries which never came.
+    """Return the events without the notes that asked runs for a summary which never came.
 
-    The process was killed meanwhile, and the next one did not ask for the summary again: it ended
-    the run without one, or for another reason. So it knew of the stop, and that it continued the
-    run is left out, too.
+    The process was killed meanwhile, and the next one did not ask for it again: it ended the run
+    without a summary, or for another reason.
     """
-    asked: dict[str, list[StoredEvent]] = {}
-    left_out: set[int] = set()
+    asked: dict[str, int] = {}
+    lost: dict[str, int] = {}
+    found: set[int] = set()
     for event in events:
         run = event.run
         is_request = isinstance(event, NoteInjected) and asks_for_summary(event)
-        if is_request or isinstance(event, RunFinished):
-            request = asked.pop(run, [])
-            if request and isinstance(request[-1], RunResumed):
-                left_out.update(map(id, request))
+        if run in lost and (is_request or isinstance(event, RunFinished)):
+            found.add(lost.pop(run))
         if is_request:
-            asked[run] = [event]
+            asked[run] = id(event)
         elif isinstance(event, TurnFinished):
             asked.pop(run, None)
-        elif run in asked and isinstance(event, TurnStarted | TurnFailed | RunResumed):
-            asked[run].append(event)
-    return [event for event in events if id(event) not in left_out]
+        elif isinstance(event, TurnStarted):
+            lost.pop(run, None)
+        elif isinstance(event, RunResumed) and run in asked:
+            lost[run] = asked[run]
+    return [event for event in events if id(event) not in found]
 
 
 def list_steps(events: Sequence[StoredEvent]) -> list[StoredEvent]:

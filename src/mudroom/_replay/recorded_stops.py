@@ -60,13 +60,12 @@ class RunEnd(Struct):
     refusals: int = 0  # of the next request as too long
     index: int | None = None  # place of the first event after the stop, None if there is none
     has_summary: bool = False  # a summary was requested
-    is_asked: bool = False  # a note asked the run for its summary
+    is_asked: bool = False  # a note, which may be left out, asked the run for its summary
     is_own: bool = False  # for a limit of its own
     wraps_up: bool = False  # `wrap_up`, or the limit of a run above, requested it
     is_cut: bool = False  # a model call, a call or a wait was cut off
     results: dict[str, ToolResult] = {}  # of the calls that were cut off, by id
     has_read: bool = False  # the run has read messages since its last answer
-    reads_last: bool = False  # it has read messages after the stop, for a summary
     is_request_lost: bool = False  # a process ended in the request with these messages
     warning: tuple[int, Limit] | None = None  # turn and limit of the warning that a limit is near
     has_notes: bool = False  # a run began to summarise its conversation
@@ -96,7 +95,7 @@ class RunEnd(Struct):
             self.results = {**self.results, event.call_id: event.result}
             self.is_cut = True
         elif isinstance(event, MessageDelivered):
-            self.has_read = self.reads_last = True
+            self.has_read = True
         elif isinstance(event, NoteInjected):
             self.wraps_up |= event.text == WRAP_UP_NOTE
             self.is_asked |= asks_for_summary(event)
@@ -115,6 +114,7 @@ class RunEnd(Struct):
             self.refusals += 1
         elif event.error == CUT_OFF:
             self.is_cut = True
+            self.is_asked = True  # else the next process would have repeated the turn
 
     def _forget_stop(self) -> None:
         self.index = None
@@ -124,7 +124,6 @@ class RunEnd(Struct):
         self.is_asked = False
         self.is_own = False
         self.wraps_up = False
-        self.reads_last = False
 
     def continue_run(self) -> None:
         """Note that another process goes on with the run.
@@ -347,7 +346,7 @@ class RecordedStops:
         elif end.has_summary and reason is Reason.TIMEOUT and not end.wraps_up:
             if run.timer.deadline:  # the time limit of the run itself
                 run.timer.deadline.reschedule(asyncio.get_running_loop().time())
-        elif end.has_summary or end.reads_last:
+        elif end.has_summary:
             run.control.wrap_up(reason)
         else:
             run.control.cancel(reason)
