@@ -22,11 +22,15 @@ PAUSED_SEEDS = (43, 287, 357, 384, 532, *range(count_examples(11, 350)))
 
 WIDE_SEEDS = (
     *(106, 160, 265, 280, 306, 344, 380, 402, 535, 544, 629, 731, 865, 1174),
-    *(1587, 1640, 2051, 2501, 2555, 3021, 3233, 3476, 5708, 7557, 7623),
+    *(1587, 1640, 2051, 2501, 2555, 3021, 3233, 3476, 5708, 7557, 7623, 9332, 9557, 34_521),
 )
 """Trees that once differed, each for another reason; the long form has the first 1,000, too."""
 
-LOST_END_SEEDS = (30, 83, 96, 165, 1193, *range(count_examples(4, 300)))
+LOST_END_SEEDS = (
+    *(30, 83, 96, 165, 352, 705, 1193, 1531, 1630, 2139, 2191),
+    *(30_689, 31_888, 32_219, 32_694),
+    *range(count_examples(4, 300)),
+)
 
 DAMAGES = 4
 """Damaged forms of each record."""

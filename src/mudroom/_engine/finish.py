@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -145,7 +146,7 @@ def find_limit_again(run: RunContext, reason: Reason) -> LimitState | None:
 
 def explain_no_turn(run: RunContext, ending: Ending) -> Ending:
     """Say that a run did not begin which a limit above ended before its first request."""
-    if ending.error or ending.reason not in LIMIT_REASONS:
+    if run.turn.number or ending.error or ending.reason not in LIMIT_REASONS:
         return ending
     error = NOT_BEGUN if run.brief.parent else NO_TIME_LEFT
     return replace(ending, error=error, limit=None, has_begun=False)
@@ -235,7 +236,10 @@ async def _end_past_children(run: RunContext) -> None:
         return
     from .resume import end_past_children
 
-    await end_past_children(run, lambda child: finish_run(child, Ending(child.control.stop_reason)))
+    def finish(child: RunContext) -> Awaitable[Report]:
+        return finish_run(child, explain_no_turn(child, Ending(child.control.stop_reason)))
+
+    await end_past_children(run, finish)
 
 
 def _warn_of_unused_check(run: RunContext, report: Report) -> None:

@@ -70,9 +70,7 @@ async def execute(
     if overlaps is not None and run.brief.workspace.kind is WorkspaceKind.SHARED:
         overlaps.start(run.run_id, run.brief.name)
     try:
-        ending = await _reach_ending(run, failure, failure_reason)
-        if not run.turn.number:
-            ending = explain_no_turn(run, ending)
+        ending = explain_no_turn(run, await _reach_ending(run, failure, failure_reason))
         run.control.end()
         report = await finish_run(run, ending)
     finally:

@@ -84,9 +84,12 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
         charge(run, answer)
     except ModelError as error:
         # A provider that refuses a request counts no tokens.
-        await recorder.record(
-            _close_failed_call(run, error, is_cut=run.conversation.received is not None)
-        )
+        failure = _close_failed_call(run, error, is_cut=run.conversation.received is not None)
+        if failure.overflow and summary_reason is None:
+            # Before anything can stop the run, so that it ends in the turn before in any case.
+            run.meter.add_turns(-1)
+            run.go_to_turn(run.turn.number - 1)
+        await recorder.record(failure)
         raise
     except BaseException as error:  # a limit, a cancel, silence, or a fault of the adapter
         recorder.record_later(_close_failed_call(run, error, is_cut=True))

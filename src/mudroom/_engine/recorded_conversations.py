@@ -20,6 +20,7 @@ from .._core.events import (
     StoredEvent,
     ToolCallStarted,
     TurnFailed,
+    TurnFinished,
     TurnStarted,
 )
 from .._core.messages import Message, RecordedConversation, RecordedFailure
@@ -78,13 +79,14 @@ _STOPPED = (Reason.TIMEOUT, Reason.CANCELLED, Reason.MAX_TURNS, Reason.BUDGET)
 _STEPS = (
     RunResumed,
     TurnFailed,
+    TurnFinished,
     TurnStarted,
     NoteInjected,
     ResultsCleared,
     Compacted,
     RunWaiting,
 )
-"""Events after which a call that was cut off before is not the latest step any more."""
+"""Events after which a call without an answer is not the latest step any more."""
 
 
 class _RunRecord:
@@ -100,7 +102,7 @@ class _RunRecord:
         self.context.apply(replace(start, brief=replace(start.brief, history=history)))
         self._parts: list[tuple[tuple[Message, ...], list[TurnFailed]]] = []
         self._failures: list[TurnFailed] = []
-        self._has_request = False
+        self._request_count = 0  # in the last part
         self._latest: StoredEvent = start
         self._summary_turn = 0
         self._report: Report | None = None
@@ -110,7 +112,7 @@ class _RunRecord:
         if isinstance(event, ResultsCleared | Compacted):
             self._end_part()
         elif isinstance(event, TurnStarted):
-            self._has_request = True
+            self._request_count += 1
             if event.summary_reason:
                 self._summary_turn = event.turn
         elif isinstance(event, TurnFailed):
@@ -131,16 +133,21 @@ class _RunRecord:
     def _drop_repeated_call(self) -> None:
         """Forget a call that an earlier process made, and that the next one repeats."""
         latest = self._latest
-        if is_repeated(latest):
+        if isinstance(latest, TurnStarted):
+            self._request_count -= 1
+        elif is_repeated(latest):
+            self._request_count -= 1
             self._failures.pop()
         elif isinstance(latest, TurnFailed) and latest.turn == self._summary_turn:
-            self._parts.pop()  # a summary that was refused as too long
+            # A summary that was refused as too long: its part goes on.
+            _, self._failures = self._parts.pop()
+            self._failures.pop()
 
     def _end_part(self) -> None:
-        if self._has_request:
+        if self._request_count:
             self._parts.append((self.context.build(), self._failures))
         self._failures = []
-        self._has_request = False
+        self._request_count = 0
 
     def list_parts(self) -> list[RecordedConversation]:
         parts = [*self._parts, (self.context.build(), self._failures)]

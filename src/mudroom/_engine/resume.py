@@ -225,6 +225,9 @@ class _Restorer:
         self.is_interrupted = False
         self.summary_reason = event.summary_reason
         if event.summary_reason:
+            # The summary keeps its number when it is requested again: the turn before it counts,
+            # even if that was cut off.
+            run.go_to_turn(event.turn - 1)
             run.conversation.answer_text = ""
         if event.summary_reason is Reason.CANCELLED:
             run.control.phase = Phase.WRAPPING_UP

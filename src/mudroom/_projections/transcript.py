@@ -89,8 +89,7 @@ class TranscriptBuilder:
             block = make_result_block(event.call_id, event.name, event.result)
             self._results.setdefault(event.call_id, block)
         elif type(event) is TurnStarted:
-            self._flush()
-            self._waits_for_answer = True
+            self._waits_for_answer = self._flush()
         elif type(event) is TurnFinished:
             self._messages.append(event.message)
             self._waits_for_answer = False
@@ -132,14 +131,16 @@ class TranscriptBuilder:
         content = (*results, *self._pending_content)
         return UserMessage(content) if content else None
 
-    def _flush(self) -> None:
+    def _flush(self) -> bool:
+        """Append the next user message. Return False if there is none."""
         waiting = self._make_waiting_message()
         if waiting is None:
-            return
+            return False
         self._messages.append(waiting)
         self._open_calls = ()
         self._results = {}
         self._pending_content = []
+        return True
 
 
 def _name_like_call(result: ToolResultBlock, call: ToolCallBlock) -> ToolResultBlock:

@@ -151,7 +151,10 @@ class RecordedEvents:
         elif queue:
             self._arrived[queue.popleft()] = (event, arrival)
         elif self.stops.find_report(event.run) is None:
-            return None  # The record of the run is cut off here.
+            if not isinstance(event, RunFinished):
+                return None  # The record of the run is cut off here.
+            self.stops.keep_end(event.run, arrival)
+            self._waiting.setdefault(_NEVER, []).append(arrival)
         else:
             where = f"run {event.run}, turn {event.turn}"
             self.diverge(f"not in the record: {self._to_comparable(event)}", where)
@@ -234,8 +237,7 @@ class RecordedEvents:
         if not own or not self.stops.is_stopped_before(event.run, own[0]):
             return False
         if isinstance(event, TurnFailed) and event.overflow:
-            # It takes the request back first, and then has the number of the turn before.
-            return self._steps[own[0]].turn == event.turn
+            return False  # it takes the request back first
         return not any(
             isinstance(step, RunStarted)
             and step.brief.is_compaction
@@ -480,7 +482,7 @@ def list_steps(events: Sequence[StoredEvent]) -> list[StoredEvent]:
     return _put_after_children(steps.values())
 
 
-def _put_after_children(steps: Iterable[StoredEvent]) -> list[StoredEvent]:
+def _put_after_children(steps: Collection[StoredEvent]) -> list[StoredEvent]:
     """Return the steps with the results of calls that were cut off after the ends of children.
 
     A run that is stopped right after a resume has not continued its children: the record has the
@@ -491,6 +493,7 @@ def _put_after_children(steps: Iterable[StoredEvent]) -> list[StoredEvent]:
     left: dict[str, set[str]] = {}
     held: dict[str, list[StoredEvent]] = {}
     ordered: list[StoredEvent] = []
+    ends = _find_ends(steps)
     for event in steps:
         run = event.run
         if isinstance(event, RunStarted):
@@ -505,15 +508,30 @@ def _put_after_children(steps: Iterable[StoredEvent]) -> list[StoredEvent]:
             if left.get(run):
                 held.setdefault(run, []).append(event)
                 continue
-        else:
+        elif not isinstance(event, MessageSent):
             ordered += held.pop(run, ())
         ordered.append(event)
-        if isinstance(event, RunFinished):
-            working.get(parent, set()).discard(run)
-            left.get(parent, set()).discard(run)
-            if not left.get(parent):
-                ordered += held.pop(parent, ())
+        if (ended := ends.get(id(event))) is not None:
+            above = parents.get(ended, "")
+            working.get(above, set()).discard(ended)
+            left.get(above, set()).discard(ended)
+            if not left.get(above):
+                ordered += held.pop(above, ())
     return [*ordered, *(event for events in held.values() for event in events)]
+
+
+def _find_ends(steps: Iterable[StoredEvent]) -> dict[int, str]:
+    """Return the runs that have ended, by the id of the step after which their parents go on.
+
+    It is the message that reports the end of a run, if there is one.
+    """
+    last: dict[str, StoredEvent] = {}
+    for event in steps:
+        if isinstance(event, RunFinished):
+            last[event.run] = event
+        elif isinstance(event, MessageSent) and is_end_of_child(event, last):
+            last[event.message.sender] = event
+    return {id(event): run for run, event in last.items()}
 
 
 def _list_sent(events: Iterable[StoredEvent]) -> set[str]:

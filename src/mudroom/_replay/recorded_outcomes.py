@@ -529,10 +529,14 @@ class RecordedGate(RequestGate):
                     await run.deliver_messages()
                 return LimitState(Limit.TURNS, run.turn.number, run.turn.number)
         elif event is not follows and not isinstance(follows, TurnStarted | Compacted):
-            # The process of the request ended, and the next one stopped the run before it.
-            await run.deliver_messages()
-            warn_near_limit(run)
-            await self.reach_next(run)
+            # The process of the request ended, and the next one stopped the run before it; or it
+            # read more messages, and its request was lost, too.
+            last = None
+            while event is not follows and event is not last:
+                await run.judge_messages()
+                await run.deliver_messages()
+                warn_near_limit(run)
+                last, event = event, await self.reach_next(run)
             if limit := stops.lose_request(run.run_id):
                 return limit
         else:

@@ -21,14 +21,16 @@ from .._core.events import (
     NoteInjected,
     RunFinished,
     RunResumed,
+    RunStarted,
     RunWaiting,
     StoredEvent,
     ToolCallFinished,
     TurnFailed,
+    TurnFinished,
     TurnStarted,
 )
 from .._core.messages import Usage
-from .._core.runs import Brief, Reason, Report
+from .._core.runs import Brief, Reason, Report, find_parent_id
 from .._core.tools import ToolResult
 from .._engine.changes.watch import ChangeWindow
 from .._engine.conversation import UNKNOWN_AFTER_CRASH, is_cut_off_result
@@ -55,9 +57,10 @@ class RunEnd(Struct):
     report: Report | None = None  # None if the record has no end
     is_interrupt: bool = False
     turn: int = 0  # number of the last one before the summary
+    refusals: int = 0  # of the next request as too long
     index: int | None = None  # place of the first event after the stop, None if there is none
     has_summary: bool = False  # a summary was requested
-    is_asked: bool = False  # a note asked the run for its summary
+    is_asked: bool = False  # a note, which may be left out, asked the run for its summary
     is_own: bool = False  # for a limit of its own
     wraps_up: bool = False  # `wrap_up`, or the limit of a run above, requested it
     is_cut: bool = False  # a model call, a call or a wait was cut off
@@ -65,6 +68,7 @@ class RunEnd(Struct):
     has_read: bool = False  # the run has read messages since its last answer
     is_request_lost: bool = False  # a process ended in the request with these messages
     warning: tuple[int, Limit] | None = None  # turn and limit of the warning that a limit is near
+    has_notes: bool = False  # a run began to summarise its conversation
     is_over: bool = False  # the run was stopped again
 
     def apply(self, event: StoredEvent, index: int) -> None:
@@ -76,6 +80,8 @@ class RunEnd(Struct):
             self.turn = event.turn
             self.has_read = self.is_request_lost = False
             return
+        if isinstance(event, TurnFinished) and not self.has_summary:
+            self.refusals = 0
         if self.index is None and self._is_after_stop(event):
             self.index = index
         self._add_facts(event)
@@ -83,8 +89,8 @@ class RunEnd(Struct):
     def _add_facts(self, event: StoredEvent) -> None:
         if isinstance(event, TurnStarted):
             self.has_summary = True
-        elif isinstance(event, TurnFailed):
-            self.is_cut |= event.error == CUT_OFF and not self.has_summary
+        elif isinstance(event, TurnFailed) and not self.has_summary:
+            self._add_failure(event)
         elif isinstance(event, ToolCallFinished) and is_cut_off(event):
             self.results = {**self.results, event.call_id: event.result}
             self.is_cut = True
@@ -101,6 +107,14 @@ class RunEnd(Struct):
         elif isinstance(event, RunWaiting):
             self.is_interrupt = event.is_interrupted
             self.is_cut = True  # until a message wakes the run, and the next turn starts
+
+    def _add_failure(self, event: TurnFailed) -> None:
+        if event.overflow:
+            self.turn = event.turn - 1  # the run takes the request back
+            self.refusals += 1
+        elif event.error == CUT_OFF:
+            self.is_cut = True
+            self.is_asked = True  # else the next process would have repeated the turn
 
     def _forget_stop(self) -> None:
         self.index = None
@@ -144,6 +158,11 @@ class RunEnd(Struct):
             return asks_for_summary(event)
         return isinstance(event, RunFinished | TurnStarted) or is_interrupt(event)
 
+    def is_reached_by(self, run: RunContext) -> bool:
+        """Return whether a run has come to its last turn, and past the refusals after it."""
+        refusals = run.conversation.shortening.overflow_count
+        return (run.turn.number, refusals) >= (self.turn, self.refusals)
+
     @property
     def is_due(self) -> bool:
         """True if something outside the run must still stop it."""
@@ -162,6 +181,8 @@ class RunEnd(Struct):
         """True if the time left did not suffice for the first answer of the run."""
         if self.report is None or self.turn:
             return False
+        if self.has_notes and self.report.limit is None:
+            return False  # it was cut off while it summarised its conversation
         return self.report.reason is Reason.TIMEOUT and bool(self.report.error)
 
     @property
@@ -236,6 +257,7 @@ class RecordedStops:
         self._runs: dict[str, RunContext] = {}
         self._max_tokens: dict[tuple[str, int], deque[int | None]] = {}
         self._cut_off: set[tuple[str, str]] = set()
+        self._kept_ends: list[tuple[str, asyncio.Future[None]]] = []
         index = -1
         for event in steps:
             if isinstance(event, RunResumed):
@@ -252,8 +274,11 @@ class RecordedStops:
                 self._cut_off.add((event.run, event.call_id))
             ends = self._ends.setdefault(event.run, [RunEnd()])
             ends[-1].apply(event, index)
+            if isinstance(event, RunStarted) and event.brief.is_compaction:
+                above = self._ends.get(event.brief.parent, [RunEnd()])
+                above[-1].has_notes = True
             if is_interrupt(event):
-                ends.append(RunEnd(turn=event.turn))
+                ends.append(RunEnd(turn=event.turn, refusals=ends[-1].refusals))
 
     def get_end(self, run_id: str) -> RunEnd:
         """Return the next interrupt, or the end, of a run."""
@@ -277,6 +302,23 @@ class RecordedStops:
 
     def has_stopped(self, run_id: str) -> bool:
         return run_id in self._ends and self.get_end(run_id).is_over
+
+    def keep_end(self, run_id: str, arrival: asyncio.Future[None]) -> None:
+        """Keep the end of a run whose record is cut off until a run above it is stopped.
+
+        The run above did not continue it then. A replay has both at work, and waits for its end.
+        """
+        self._kept_ends.append((run_id, arrival))
+        self._release_ends()
+
+    def _release_ends(self) -> None:
+        for run_id, arrival in self._kept_ends:
+            if self._has_stopped_above(run_id) and not arrival.done():
+                arrival.set_result(None)
+
+    def _has_stopped_above(self, run_id: str) -> bool:
+        parent = find_parent_id(run_id)
+        return bool(parent) and (self.has_stopped(parent) or self._has_stopped_above(parent))
 
     def find_report(self, run_id: str) -> Report | None:
         """Return the recorded report of a run, None if the record ends before."""
@@ -312,6 +354,7 @@ class RecordedStops:
 
     def _begin_stop(self, run: RunContext, end: RunEnd) -> None:
         end.is_over = True
+        self._release_ends()
         for call_id, result in end.results.items():
             run.evidence.open_windows[call_id] = _RecordedWindow(result)
 
@@ -323,7 +366,7 @@ class RecordedStops:
         end = self.get_end(run_id)
         run = self._runs[run_id]
         report = end.report
-        if run.turn.number < end.turn or report is None or end.is_due or end.is_request_lost:
+        if not end.is_reached_by(run) or report is None or end.is_due or end.is_request_lost:
             return None
         if end.has_not_begun:
             raise TimeoutError(report.error)
@@ -336,7 +379,7 @@ class RecordedStops:
     def is_stopped_here(self, run_id: str) -> bool:
         """Return whether a stop, or a lost request, must come before the next turn of the run."""
         end = self.get_end(run_id)
-        return (end.is_due or end.is_request_lost) and self._runs[run_id].turn.number >= end.turn
+        return (end.is_due or end.is_request_lost) and end.is_reached_by(self._runs[run_id])
 
     def lose_request(self, run_id: str) -> LimitState | None:
         """Note that a request has come again as far as it went; return the limit found then."""
@@ -346,7 +389,7 @@ class RecordedStops:
     def is_ended_by_limit(self, run_id: str) -> bool:
         """Return whether a limit ended the run before the next turn."""
         end = self.get_end(run_id)
-        return end.limit is not None and self._runs[run_id].turn.number >= end.turn
+        return end.limit is not None and end.is_reached_by(self._runs[run_id])
 
     def permit_request(self, run_id: str) -> Permit | None:
         """Return the permit of the next turn as recorded, None if no limit counted its answer."""

@@ -136,7 +136,7 @@ async def end_past_run(services: SessionServices, grant: Grant, reason: Reason) 
     events = past.get(run_id, ())
     recorded = find_report(events)
     report = recorded or make_past_report(services, past, run_id, reason)
-    if not events and reason in LIMIT_REASONS:
+    if recorded is None and not report.turns and reason in LIMIT_REASONS:
         report = replace(report, error=NOT_BEGUN)
     if not find_parent_id(run_id):
         return report

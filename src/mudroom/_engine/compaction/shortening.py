@@ -56,8 +56,6 @@ async def shorten_conversation(run: RunContext) -> None:
 
 async def reopen_request(run: RunContext, error: ContextOverflow) -> None:
     size = run.estimate_request_tokens()
-    run.meter.add_turns(-1)
-    run.go_to_turn(run.turn.number - 1)
     context = await ConversationRecord(run).read_context()
     run.conversation.reopen_last_request(context.sent_messages, context.waiting_blocks)
     run.add_overflow(size, str(error))
