@@ -110,6 +110,12 @@ class Meter:
             return bool(self.accounts)
         return self.parent.has_shared_limits
 
+    @property
+    def is_new(self) -> bool:
+        # A summary run has begun with the run whose place it takes: were it new, it would wait for
+        # younger runs, which wait for it.
+        return not (self.turns or self.member.is_part)
+
     @contextmanager
     def wait(self) -> Generator[None]:
         """Let other runs use inside the `with` block what this one was expected to need."""

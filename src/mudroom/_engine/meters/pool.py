@@ -88,10 +88,17 @@ class Member(Struct):
 
 
 class PoolRun(Protocol):
-    """A run that shares limits with others: its meter."""
+    """A run that shares limits with others: its meter.
+
+    Attributes:
+        is_new: true if the run has had no turn, and takes the place of no other run.
+    """
 
     member: Member
     turns: int
+
+    @property
+    def is_new(self) -> bool: ...
 
     def walk_up(self) -> Iterator[PoolRun]: ...
 
@@ -261,12 +268,12 @@ class Pool:
         """
         own = self.runs.get(run)
         needed = forecast.current.get(limit, 0) + forecast.ending.get(limit, 0)
-        if not run.turns:
+        if run.is_new:
             needed += forecast.rest.get(limit, 0)
         others = self._totals.get(limit, 0) - (own.sum_all(limit) if own else 0)
         if needed + PATIENCE * others <= left:
             return True  # thousands of runs under a distant limit are not walked
-        patience = PATIENCE if run.turns and not self._finished else 1
+        patience = 1 if run.is_new or self._finished else PATIENCE
         work = sum(
             each.current.get(limit, 0) + patience * each.rest.get(limit, 0)
             for each in self._list_earlier(run)
@@ -279,7 +286,7 @@ class Pool:
     def _list_earlier(self, run: PoolRun) -> Iterator[Forecast]:
         """Yield the forecasts of the runs that go before this one and work."""
         above = set(run.walk_up())
-        is_new = not run.turns
+        is_new = run.is_new
         now = _read_time()
         for other, forecast in self.runs.items():
             if other in above or other.member.waits:

@@ -157,7 +157,7 @@ class _WaitingRequest:
         self._meter = meter
         self._plan = plan
         self._is_own = is_own
-        self._is_first = not (plan.is_summary or meter.turns or meter.member.is_part)
+        self._is_first = meter.is_new and not plan.is_summary
         self.rank = (0 if plan.is_summary else 1 + self._is_first, meter.member.order)
         # Limits in another process are checked last: a turn counts when they allow it, too.
         is_last_check = meter.find_remote_limits() is None
