@@ -38,6 +38,9 @@ class PastEvents(UserDict[str, list[StoredEvent]]):
         self._children: dict[str, dict[str, None]] = {}
         super().__init__(events)
 
+    def __getitem__(self, run_id: str) -> list[StoredEvent]:
+        return self.data[run_id]  # the inherited method looks for `__missing__` each time
+
     def __setitem__(self, run_id: str, events: list[StoredEvent]) -> None:
         super().__setitem__(run_id, events)
         if parent := find_parent_id(run_id):
