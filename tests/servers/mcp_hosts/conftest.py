@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, closing
 from functools import partial
@@ -81,18 +82,23 @@ class McpHost:
         host_reads, from_server = os.pipe()
         server = McpServer(self._make_session, self._options, self.notices.append)
         self.running = asyncio.create_task(server.serve(Pipes(to_server, from_server)))
-        open_ends = [to_server, host_reads, from_server]
         try:
-            yield host_reads, host_writes
-            _close(host_writes)
+            try:
+                yield host_reads, host_writes
+            finally:
+                _close(host_writes)
             async with asyncio.timeout(SECONDS):
                 await self.running
         finally:
-            _close(host_writes)
             self.running.cancel()
             await asyncio.gather(self.running, return_exceptions=True)
-            for descriptor in open_ends:
-                _close(descriptor)
+            _close(from_server)
+            # A thread that came late to its next read would read from a pipe of the same number.
+            for thread in threading.enumerate():
+                if thread.name == "line input":
+                    await asyncio.to_thread(thread.join, SECONDS)
+            _close(to_server)
+            _close(host_reads)
 
     @asynccontextmanager
     async def connect(self, era: str = ERAS[0], **more: Any) -> AsyncGenerator[Client]:
