@@ -42,7 +42,7 @@ async def refuse_merges(tmux: Tmux, server: ModelServer, columns: int = 80) -> N
     await tmux.press("n")
     await tmux.expect("Denied.", "1. yes")
     await tmux.press("n")
-    await tmux.expect("Written.", gone="1. yes")
+    await tmux.expect("Written.", "Work of children", gone="1. yes")
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
