@@ -30,7 +30,6 @@ from mudroom._core.events import (
     StoredEvent,
     WorkMerged,
     count_merges,
-    describe_merges,
 )
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._core.runs import MergeCounts
@@ -156,7 +155,7 @@ def test_the_counts_of_merges_have_each_work_once() -> None:
     assert counts == MergeCounts(4, 3, 2, 1, ("make test",), {"1.1.4": "refused"})
     assert counts
     text = "3 of 4 landed; 2 after a conflict, 1 after a red check; make test green"
-    assert describe_merges(counts) == text
+    assert counts.describe() == text
     assert count_merges(events[-1:]) is None
 
 

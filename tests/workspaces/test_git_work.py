@@ -25,7 +25,7 @@ from mudroom._adapters.workspaces.isolated import git_work
 from mudroom._adapters.workspaces.isolated.kept_work import list_kept, remove_abandoned
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._cli.main import run
-from mudroom._core.events import RunFinished, StoredEvent, WorkMerged, count_merges, describe_merges
+from mudroom._core.events import RunFinished, StoredEvent, WorkMerged, count_merges
 from mudroom._core.runs import Work
 from mudroom.testing.invariants import find_violations
 
@@ -436,9 +436,9 @@ def test_counts_say_which_git_has_more_work() -> None:
     stash = WorkMerged(at=2, run="1", child="1.1.2", state="merged", only_in_git=("stash: x",))
     dropped = WorkMerged(at=3, run="1", child="1.1.2", state="dropped", call="x")
     counts = count_merges([stash])
-    assert counts and describe_merges(counts) == "only in git: 1.1.2"
+    assert counts and counts.describe() == "only in git: 1.1.2"
     counts = count_merges([landed, stash])
-    assert counts and describe_merges(counts) == "1 of 1 landed; only in git: 1.1.2"
+    assert counts and counts.describe() == "1 of 1 landed; only in git: 1.1.2"
     counts = count_merges([landed, stash, dropped])
     assert counts and counts.only_in_git == {"1.1.2": ("stash: x",)}
 

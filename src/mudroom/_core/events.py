@@ -30,7 +30,7 @@ stay readable. `gc=False`: see `messages`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 from msgspec import Struct, field
@@ -42,6 +42,40 @@ from .messages import AssistantMessage, Message, ToolCallBlock, Usage
 from .runs import Brief, InboxMessage, MergeCounts, Reason, Report, RequestHead
 from .tools import ToolResult, ToolView
 
+__all__ = [
+    "AnyEvent",
+    "CheckFinished",
+    "CheckStarted",
+    "Compacted",
+    "ConversationRewound",
+    "Delta",
+    "Event",
+    "FileWriteIntended",
+    "InputAnswered",
+    "MessageDelivered",
+    "MessageSent",
+    "ModelCallRetried",
+    "NoteInjected",
+    "PermissionDecided",
+    "ResultsCleared",
+    "RunFinished",
+    "RunResumed",
+    "RunStarted",
+    "RunWaiting",
+    "SessionClosed",
+    "SessionOpened",
+    "StoredEvent",
+    "TeamMessageSent",
+    "ToolCallFinished",
+    "ToolCallStarted",
+    "TurnFailed",
+    "TurnFinished",
+    "TurnStarted",
+    "WorkMerged",
+    "decode_event",
+    "encode_event",
+]
+
 
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="type"):
     """Fields common to all events.
@@ -51,7 +85,14 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag
         run: run id, "" for events of the session itself.
         turn: number of the model call, from 1; 0 before the first one.
         prompt_id: "session#run id#turn", unique for each turn of each run.
+
+    Attributes:
+        comes_from_world: it depends on the world outside the engine, so a replay does not make it.
+        outlives_task: later runs of the session may need it after its task has ended.
     """
+
+    comes_from_world: ClassVar[bool] = False
+    outlives_task: ClassVar[bool] = False
 
     at: float
     run: str = ""
@@ -125,6 +166,8 @@ class RunResumed(Event, frozen=True, tag="run_resumed"):
             is where the session's folder is, None if unchanged.
     """
 
+    comes_from_world = True
+
     head: RequestHead | None = None
     machine: str | None = None
 
@@ -171,6 +214,9 @@ class TeamMessageSent(Event, frozen=True, tag="team_message_sent"):
         after: run id of the last prompt if the user sent the message while no prompt ran; `run`
             is then "", and the next prompt starts the child.
     """
+
+    comes_from_world = True
+    outlives_task = True
 
     to: str
     child: str
@@ -242,6 +288,8 @@ class ModelCallRetried(Event, frozen=True, tag="model_call_retried"):
         status: HTTP status, 0 for a lost connection.
     """
 
+    comes_from_world = True
+
     attempt: int
     delay: float
     status: int = 0
@@ -306,6 +354,8 @@ class FileWriteIntended(Event, frozen=True, tag="file_write_intended"):
             for a link, and in older records.
     """
 
+    comes_from_world = True
+
     call_id: str
     path: str
     before: str
@@ -345,6 +395,8 @@ class InputAnswered(Event, frozen=True, tag="input_answered"):
         allowed: false if the user declined; `why` is then the reason.
         values: the answers by field.
     """
+
+    comes_from_world = True
 
     call_id: str
     name: str
@@ -444,6 +496,9 @@ class WorkMerged(Event, frozen=True, tag="work_merged"):
         only_in_git: see `MergeCounts`.
     """
 
+    comes_from_world = True
+    outlives_task = True
+
     child: str
     state: str
     files: tuple[str, ...] = ()
@@ -470,6 +525,9 @@ class CheckStarted(Event, frozen=True, tag="check_started"):
         children: ids of the child runs whose work is in the tree; () for the files without it.
     """
 
+    comes_from_world = True
+    outlives_task = True
+
     command: str
     tree: str
     children: tuple[str, ...] = ()
@@ -485,6 +543,9 @@ class CheckFinished(Event, frozen=True, tag="check_finished"):
         seconds: duration.
         output: the end of its output.
     """
+
+    comes_from_world = True
+    outlives_task = True
 
     command: str
     tree: str
@@ -537,19 +598,6 @@ def count_merges(events: Iterable[WorkMerged]) -> MergeCounts | None:
 
 def _has_changes(event: WorkMerged) -> bool:
     return event.state != "merged" or bool(event.files)
-
-
-def describe_merges(counts: MergeCounts) -> str:
-    """Describe the counts: "6 of 6 landed; 2 after a conflict; make test green"."""
-    parts = [f"{counts.landed} of {counts.works} landed"] if counts.works else []
-    after = {"a conflict": counts.after_conflict, "a red check": counts.after_red}
-    if any(after.values()):
-        parts.append(", ".join(f"{count} after {what}" for what, count in after.items() if count))
-    if counts.checks:
-        parts.append(f"{', '.join(counts.checks)} green")
-    if counts.only_in_git:
-        parts.append(f"only in git: {', '.join(counts.only_in_git)}")
-    return "; ".join(parts)
 
 
 StoredEvent = (

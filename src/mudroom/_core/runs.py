@@ -270,6 +270,7 @@ class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):
     Example:
         if report.merges:
             print(f"{report.merges.landed} of {report.merges.works}")
+            print(report.merges.describe())
     """
 
     works: int
@@ -279,6 +280,19 @@ class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):
     checks: tuple[str, ...] = ()
     unmerged: dict[str, str] = {}
     only_in_git: dict[str, tuple[str, ...]] = {}
+
+    def describe(self) -> str:
+        """Describe the counts: "6 of 6 landed; 2 after a conflict; make test green"."""
+        parts = [f"{self.landed} of {self.works} landed"] if self.works else []
+        after = {"a conflict": self.after_conflict, "a red check": self.after_red}
+        if any(after.values()):
+            counts = (f"{count} after {what}" for what, count in after.items() if count)
+            parts.append(", ".join(counts))
+        if self.checks:
+            parts.append(f"{', '.join(self.checks)} green")
+        if self.only_in_git:
+            parts.append(f"only in git: {', '.join(self.only_in_git)}")
+        return "; ".join(parts)
 
 
 class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defaults=True):

@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._core.budgets import LimitState
-from .._core.events import describe_merges
 from .._core.listings import count_noun
 from .._core.messages import Usage
 from .._core.runs import Reason, Report
@@ -181,7 +180,7 @@ def format_evidence(report: Report) -> str:
     if report.missing_tools:
         facts.append(_describe_missing(report.missing_tools))
     if report.merges:
-        facts.append(f"work of children: {describe_merges(report.merges)}")
+        facts.append(f"work of children: {report.merges.describe()}")
     if report.stopped_commands:
         facts.append(f"stopped at its end: {', '.join(map(_clean, report.stopped_commands))}")
     if report.unread_messages:

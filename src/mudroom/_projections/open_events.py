@@ -6,18 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from .._core.agents import WorkspaceKind
 from .._core.events import (
-    CheckFinished,
-    CheckStarted,
     RunFinished,
     RunResumed,
     RunStarted,
     SessionOpened,
     StoredEvent,
-    TeamMessageSent,
     TurnFailed,
     TurnFinished,
     TurnStarted,
-    WorkMerged,
 )
 from .._core.messages import Usage
 from .._core.runs import find_root_id, is_child_id
@@ -25,9 +21,6 @@ from .._core.runs import find_root_id, is_child_id
 ComputePrice = Callable[[str, Usage], float | None]
 
 _MIN_REPORTED_USD = 0.0001
-
-# Events of a task that later runs of the session may need.
-_LASTING = {TeamMessageSent, WorkMerged, CheckStarted, CheckFinished}
 
 
 # `type(event) is ...` takes a fifth of the time of `isinstance`, and no event has a subclass here.
@@ -149,7 +142,7 @@ class OpenEvents:
         if (positions := self._tasks.get(root)) is None:
             return
         positions.append(self.count)
-        if type(event) in _LASTING or _is_lasting(event):
+        if event.outlives_task or _may_be_continued(event):
             del self._tasks[root]
         elif root == event.run and type(event) is RunFinished:
             self._drop(root)
@@ -190,7 +183,7 @@ def _find_reported_costs(end: StoredEvent) -> float | None:
     return usd if usd is not None and usd >= _MIN_REPORTED_USD else None
 
 
-def _is_lasting(event: StoredEvent) -> bool:
+def _may_be_continued(event: StoredEvent) -> bool:
     """Tell if a run starts runs that others may continue, or if its work may be open."""
     if type(event) is not RunStarted:
         return False

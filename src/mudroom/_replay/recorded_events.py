@@ -19,26 +19,20 @@ import msgspec
 from msgspec.structs import replace
 
 from .._core.events import (
-    CheckFinished,
-    CheckStarted,
     FileWriteIntended,
-    InputAnswered,
     MessageDelivered,
     MessageSent,
-    ModelCallRetried,
     NoteInjected,
     PermissionDecided,
     RunFinished,
     RunResumed,
     RunStarted,
     StoredEvent,
-    TeamMessageSent,
     ToolCallFinished,
     ToolCallStarted,
     TurnFailed,
     TurnFinished,
     TurnStarted,
-    WorkMerged,
 )
 from .._core.ports import MERGE
 from .._core.runs import Report
@@ -403,19 +397,6 @@ def _release(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-_FROM_THE_WORLD = (
-    FileWriteIntended,
-    InputAnswered,
-    TeamMessageSent,
-    RunResumed,
-    ModelCallRetried,
-    WorkMerged,
-    CheckStarted,
-    CheckFinished,
-)
-"""Event types that depend on the world outside the engine: a replay does not make them."""
-
-
 def leave_out_lost_requests(events: Sequence[StoredEvent]) -> list[StoredEvent]:
     """Return the events without the notes that asked runs for a summary which never came.
 
@@ -448,7 +429,7 @@ def list_steps(events: Sequence[StoredEvent]) -> list[StoredEvent]:
 
     Left out are:
 
-    - events of the session, and those of `_FROM_THE_WORLD` except `RunResumed`;
+    - events of the session, and those that come from the world, except `RunResumed`;
     - decisions about merges and checks, because a replay does neither;
     - messages without an effect, see `_list_sent`;
     - what a process did and the next one repeated: the last `TurnStarted` and `TurnFailed` of a run
@@ -476,7 +457,7 @@ def list_steps(events: Sequence[StoredEvent]) -> list[StoredEvent]:
             continue
         if isinstance(event, MessageSent) and event.message.id not in is_sent:
             continue
-        if event.run and not isinstance(event, _FROM_THE_WORLD):
+        if event.run and not event.comes_from_world:
             steps[index] = event
             queue.append(index)
     return _put_after_children(steps.values())

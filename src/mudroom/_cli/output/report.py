@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ..._core.budgets import Limit
-from ..._core.events import describe_merges
 from ..._core.listings import count_noun
 from ..._core.messages import Usage
 from ..._core.runs import Reason, Report
@@ -78,7 +77,7 @@ def describe_changed_files(report: Report) -> str:
         paths[MAX_LISTED_FILES:] = [f"and {count_noun(more, 'more file')}"]
     text = f"Files changed: {', '.join(paths)}" if paths else ""
     if report.merges:
-        merges = f"Work of children: {sanitize_line(describe_merges(report.merges))}"
+        merges = f"Work of children: {sanitize_line(report.merges.describe())}"
         text = ". ".join(filter(None, (text, merges)))
     if not report.unknown_changes:
         return text
