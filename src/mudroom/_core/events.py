@@ -29,7 +29,7 @@ stay readable. `gc=False`: see `messages`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -39,7 +39,7 @@ from ..errors import JournalError
 from .agents import FileConflict
 from .json_values import clean_json, get_decoder
 from .messages import AssistantMessage, Message, ToolCallBlock, Usage
-from .runs import Brief, InboxMessage, MergeCounts, Reason, Report, RequestHead
+from .runs import Brief, InboxMessage, MergeCounts, Overlap, Reason, Report, RequestHead
 from .tools import ToolResult, ToolView
 
 __all__ = [
@@ -441,37 +441,6 @@ class Delta(Event, frozen=True, tag="delta"):
     kind: str
     text: str
     call_id: str = ""
-
-
-class Overlap(Struct, frozen=True, omit_defaults=True):
-    """A file that at least two runs changed.
-
-    Arguments:
-        path: relative to the folder.
-        runs: ids of the runs that changed it.
-        kind: "both-modified", "both-added", "modified-deleted", "binary" or "type".
-        lines: ranges of changed lines by run, first and last, counted in that run's file.
-        is_mergeable: true if git can merge all changes of the file.
-    """
-
-    path: str
-    runs: tuple[str, ...]
-    kind: str
-    lines: dict[str, tuple[tuple[int, int], ...]] = {}
-    is_mergeable: bool = False
-
-    def describe(self, names: Mapping[str, str]) -> str:
-        """Describe the overlap: "a.py: alice 10-24, bob 18-19: conflict (both-modified)"."""
-        parts = [f"{names.get(run, run)}{_format_ranges(self.lines.get(run))}" for run in self.runs]
-        result = "can be merged" if self.is_mergeable else f"conflict ({self.kind})"
-        return f"{self.path}: {', '.join(parts)}: {result}"
-
-
-def _format_ranges(ranges: tuple[tuple[int, int], ...] | None) -> str:
-    if not ranges:
-        return ""
-    texts = [str(first) if first == last else f"{first}-{last}" for first, last in ranges]
-    return " " + "+".join(texts)
 
 
 class WorkMerged(Event, frozen=True, tag="work_merged"):

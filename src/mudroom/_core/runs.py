@@ -8,7 +8,7 @@ begun by the engine. "1.0.alice~1" is a run of a child that an earlier prompt st
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
@@ -252,6 +252,37 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
         """Ids of the tree the run started with and of those it made."""
         beside = (each.tree for each in (self.ignored, self.git) if each)
         return (self.base, self.tree, *filter(None, beside))
+
+
+class Overlap(Struct, frozen=True, omit_defaults=True):
+    """A file that at least two runs changed.
+
+    Arguments:
+        path: relative to the folder.
+        runs: ids of the runs that changed it.
+        kind: "both-modified", "both-added", "modified-deleted", "binary" or "type".
+        lines: ranges of changed lines by run, first and last, counted in that run's file.
+        is_mergeable: true if git can merge all changes of the file.
+    """
+
+    path: str
+    runs: tuple[str, ...]
+    kind: str
+    lines: dict[str, tuple[tuple[int, int], ...]] = {}
+    is_mergeable: bool = False
+
+    def describe(self, names: Mapping[str, str]) -> str:
+        """Describe the overlap: "a.py: alice 10-24, bob 18-19: conflict (both-modified)"."""
+        parts = [f"{names.get(run, run)}{_format_ranges(self.lines.get(run))}" for run in self.runs]
+        result = "can be merged" if self.is_mergeable else f"conflict ({self.kind})"
+        return f"{self.path}: {', '.join(parts)}: {result}"
+
+
+def _format_ranges(ranges: tuple[tuple[int, int], ...] | None) -> str:
+    if not ranges:
+        return ""
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in ranges]
+    return " " + "+".join(texts)
 
 
 class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from .._adapters.tools import make_builtin_tools
 from .._core.agents import WorkspaceKind, WorkspaceSpec
-from .._core.events import Overlap
 from .._core.notices import Notice
 from .._core.ports import (
     NO_CHOICE,
@@ -30,7 +29,7 @@ from .._core.ports import (
     Workspace,
     explain_lost_files,
 )
-from .._core.runs import Work
+from .._core.runs import Overlap, Work
 from .._platform.child_programs import stop_programs
 from .._platform.event_loop import finish_in_thread
 from ..errors import UsageError

@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from ...errors import WorkspaceError
 from ..agents import FileConflict, WorkspaceSpec
-from ..events import Overlap
-from ..runs import Work
+from ..runs import Overlap, Work
 from .approval import Policy
 from .workspace import Workspace
 

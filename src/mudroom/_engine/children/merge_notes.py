@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..._core.events import Overlap
 from ..._core.ports import FileTrees, MergeConflict
-from ..._core.runs import GitWork, Work, find_first_id
+from ..._core.runs import GitWork, Overlap, Work, find_first_id
 from ..._projections.engine_text import format_value
 from ..run_context import RunContext
 

@@ -16,9 +16,8 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...._core.events import Overlap
 from ...._core.listings import count_noun
-from ...._core.runs import GitWork, Work, make_sort_key
+from ...._core.runs import GitWork, Overlap, Work, make_sort_key
 from ...._platform.open_beneath import open_new_file
 from ...._platform.paths import path_to_text
 from ...._platform.regular_files import is_binary
