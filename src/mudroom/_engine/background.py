@@ -1,4 +1,4 @@
-"""BackgroundWork: the open background work of one run, and the messages that report its end."""
+"""BackgroundWork: one run's open background work, and the messages that report its end."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ _COMMANDS_NOTE = (
 
 
 class WorkHandle(Struct, frozen=True):
-    """Background work that continues, and the task that waits for its end.
+    """Running background work and the task that waits for it to end.
 
-    `handle` is None for a command. The argument of `cancel` is the reason for the report of a
-    child.
+    `handle` is None for a command. `cancel` takes the reason that a child's report will give.
     """
 
     title: str
@@ -45,15 +44,15 @@ class WorkHandle(Struct, frozen=True):
 class BackgroundWork:
     """Background work of one run: children and commands.
 
-    `wait_scope` returns the scope in which the run waits for others; see `Meter.wait`.
+    `wait_scope` returns the scope to enter while the run waits for others; see `Meter.wait`.
 
     Attributes:
-        open: the work that continues by id, in the order in which it started.
-        interrupted: calls of an earlier process, by the id of their work; it had not ended.
+        open: running work by id, in order of start.
+        interrupted: calls whose work an earlier process left unfinished, by work id.
         titles: titles of all work so far by id: agent and task of a child, or the command.
-        waited_for: the work that calls wait for, by id, with the function that ends the wait.
-        stopped_commands: commands that the end of the run has stopped.
-        ending: children of calls that the end of the run cut off, while they give their summaries.
+        waited_for: work that calls are waiting for, by id, with the function that ends the wait.
+        stopped_commands: commands stopped because the run ended.
+        ending: children whose calls were cut off by the end of the run, while they summarise.
     """
 
     def __init__(
@@ -85,22 +84,22 @@ class BackgroundWork:
 
     @property
     def keeps_run_open(self) -> bool:
-        """True if the run must not end yet: a child works, or the model was not warned."""
+        """True if the run must not end yet: a child is working, or the model was not warned."""
         return bool(self.children) or (bool(self.open) and not self._has_warned)
 
     def list_open(self) -> tuple[str, ...]:
         return tuple(self.open)
 
     def is_reported(self, work_id: str) -> bool:
-        """Return whether the inbox has, or had, the notification of the work."""
+        """Return whether the inbox has ever held the notification of this work."""
         return self._inbox.knows(make_end_id(work_id))
 
     def add_child(
         self, work_id: str, handle: RunHandle, title: str, end: Awaitable[InboxMessage]
     ) -> None:
-        """Send a notification when a child ends; `end` waits for that and returns it.
+        """Send a notification when a child ends; awaiting `end` returns it.
 
-        `work_id` is the id of the child's first run, `handle` is of its present one.
+        `work_id` is the id of the child's first run, `handle` belongs to its current one.
         """
 
         async def wait_for_end() -> None:
@@ -144,7 +143,7 @@ class BackgroundWork:
         self._inbox.put(message, result)
 
     def take_warning(self) -> str:
-        """Return the warning that the end of the run stops its commands; "" the second time."""
+        """Return the warning that ending the run stops its commands; "" from the second time on."""
         if self._has_warned or not self.open:
             return ""
         self._has_warned = True
@@ -152,11 +151,11 @@ class BackgroundWork:
         return _COMMANDS_NOTE.format(commands=commands)
 
     def restore_wait(self, turn: int) -> None:
-        """Note that the record has `RunWaiting` of a turn already."""
+        """Note that the record already has a turn's `RunWaiting`."""
         self._waited_in_turn = turn
 
     async def wait_for_message(self) -> bool:
-        """Wait for a message, if a child works. Return whether there is an unread one."""
+        """Wait for a message if a child is working. Return whether one is unread."""
         if not self._inbox.has_unread and self.children:
             await self._record_wait(tuple(self.children))
             with self._wait_scope():
@@ -174,10 +173,9 @@ class BackgroundWork:
         await self._recorder.record(self._recorder.make_event(RunWaiting, runs=runs))
 
     async def wait_for(self, ids: Collection[str], *, wants_all: bool) -> None:
-        """Wait until work has ended, or a message of the user or of a run is unread.
+        """Wait until work ends, or a message from the user or a run arrives.
 
-        Without `ids`, any open work counts. `wants_all` waits for the end of all, not only of the
-        first.
+        Without `ids`, any open work counts. `wants_all` waits for all of it, not just the first.
         """
         wanted = ids or tuple(self.open)
         while not self._inbox.has_unread_text:
@@ -189,7 +187,7 @@ class BackgroundWork:
             await self._inbox.wait_for_next()
 
     def detach(self, work_id: str = "") -> bool:
-        """End the wait of a call, or of all; the work continues. Return False if none waits."""
+        """Stop waiting, in one call or in all; the work continues. Return False if none waits."""
         ids = [work_id] if work_id else list(self.waited_for)
         releases = [self.waited_for[each] for each in ids if each in self.waited_for]
         for release in releases:
@@ -222,9 +220,9 @@ class BackgroundWork:
     async def stop(self, grace: float | None, reason: Reason) -> None:
         """End all open work, and wait until its notifications are sent.
 
-        Children may give their summaries in `grace` seconds. None cancels them at once and sends no
-        notification: the model is not called again. A cancel of the run during the wait cancels the
-        children. `reason` is for their reports: the limit that ends the run, or CANCELLED.
+        Children have `grace` seconds for their summaries. None cancels them at once and sends no
+        notification, because the model is not called again. Cancelling the run during the wait
+        cancels the children. Their reports give `reason`: the run's limit, or CANCELLED.
         """
         if not self.open:
             return

@@ -33,14 +33,14 @@ from .run_context import RunContext
 if TYPE_CHECKING:  # only landings load it
     from .changes.merged_files import MergedWrite, RecordWrites
 
-_MAX_SHOWN = 2_000  # last characters of the output of a call that screens get
+_MAX_SHOWN = 2_000  # characters at the end of a call's output that screens get
 
 
 class CallWrites:
     """The file writes of one call. Each is recorded before it happens.
 
-    Holds no reference to the call context, so no cycle keeps it in memory. `is_in_background` is
-    set when the call continues after its result.
+    Holds no reference to the call context, so that no cycle keeps it in memory. `is_in_background`
+    is set when the call continues after its result.
     """
 
     def __init__(self, run: RunContext, call_id: str) -> None:
@@ -57,10 +57,10 @@ class CallWrites:
 
     @contextmanager
     def open_landing(self) -> Generator[RecordWrites]:
-        """Let a merge write many files, which are recorded with one append to the journal.
+        """Let a merge write many files, recorded with a single append to the journal.
 
-        Yields the function that records them. The run does not end before this does. Raises
-        WorkspaceError if it has ended.
+        Yields the function that records them, and keeps the run from ending meanwhile. Raises
+        WorkspaceError if it has already ended.
         """
         loop = self._barrier.loop
         run_from_any_thread(loop, self._enter, lambda: self._barrier.enter(""))
@@ -155,8 +155,8 @@ class CallWrites:
 class CallContext:
     """The port ToolContext for one call.
 
-    `call` is None outside of a call, for `Tool.make_reminder`. `position` is the number of the call
-    in its answer, from 1, or the last part of the id of a run that the engine begins.
+    `call` is None outside a call, for `Tool.make_reminder`. `position` is the number of the call in
+    its answer, from 1, or the last part of the id of a run started by the engine.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class CallContext:
 
     @property
     def place(self) -> str:
-        """Run, turn and position of the call: the id of the work that it starts."""
+        """Run, turn and position of the call, which together identify the work it starts."""
         return join_run_id(self.run_id, self.turn, self.position)
 
     @property
@@ -207,7 +207,7 @@ class CallContext:
 
     @property
     def workspace(self) -> Workspace:
-        """The files that the tool may read; each write is recorded before it happens."""
+        """The files the tool may read; each write is recorded before it happens."""
         if self._workspace is None:
             workspace: Workspace = self._writes.open_workspace()
             if self.call is not None:
@@ -218,7 +218,7 @@ class CallContext:
         return self._workspace
 
     def spill_path(self, name: str) -> str:
-        """Create a file outside the workspace that the `read` tool can read; return its path."""
+        """Create a file outside the workspace, readable by the `read` tool; return its path."""
         folder = self.run.services.spill_folder
         return make_spill_file(folder, f"{self.run_id}-{self.turn}.{self.position}-{name}")
 
@@ -320,8 +320,8 @@ async def _observe(
 ) -> ToolResult:
     """Wait for the work; return its result with the files that changed meanwhile.
 
-    It ends with a result also when it is cancelled or fails. Without the open window of the call
-    that started it, it opens one.
+    Returns a result even if the work is cancelled or fails. Opens a window of its own unless it
+    gets the one of the call that started the work.
     """
     watch = run.services.change_watch
     try:

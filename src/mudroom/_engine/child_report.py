@@ -1,4 +1,4 @@
-"""Report of a child as its parent's model reads it: the formatter and its inverse."""
+"""A child's report as its parent's model reads it: the formatter and its inverse."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _MAX_LISTED_REASONS = 3
 _MAX_REASON = 120  # characters of a reason, a command or a name among the facts
 _MAX_CAUSE = 2_000  # characters of the error in a warning line
 _OUTPUT_OF_SERVER = "; last lines:"
-"""Text of a reason before the last output of the server."""
+"""What a reason says before it quotes the server's last output."""
 _NO_DELIMITERS = str.maketrans("[];", "(),")
-"""Replaces the characters that end the line of evidence, or one fact in it."""
+"""Replaces the characters that would end the evidence line, or a fact in it."""
 _WARNING = compile_later(rf"\[(?=.*\]\Z)((?:{'|'.join(Reason)}): .*; what follows is .*)\]")
 _CUT = compile_later(r"\[… cut: the whole report, [\d,]+ characters, is in (.+)\]")
 _EVIDENCE = compile_later(r"\[evidence: .*\]")
@@ -51,10 +51,10 @@ class ParsedReport(Struct, frozen=True):
 
 
 def format_report(context: CallContext, report: Report) -> tuple[str, str]:
-    """Return the report's text for the parent and the path of its spill file ("" if it is not cut).
+    """Format a report for the parent; also return the path of its spill file, "" if it is not cut.
 
-    The text has a warning line unless the reason is GOAL, then text and outputs, in which every
-    form of the engine is quoted, then an empty line and a line of evidence.
+    A warning line comes first unless the reason is GOAL, then the text and outputs, with anything
+    that looks like the engine's own words quoted, then an empty line and the evidence.
     """
     text = format_words(report)
     spill = notice = ""
@@ -68,9 +68,9 @@ def format_report(context: CallContext, report: Report) -> tuple[str, str]:
 
 
 def join_evidence(legs: Sequence[Report]) -> Report:
-    """Return the last report of a child with the evidence of all its runs.
+    """Return a child's last report with the evidence of all its runs.
 
-    `legs` are the reports of a child whose work came back to it, the oldest first.
+    `legs` are the reports of a child whose work came back to it, oldest first.
     """
     last = legs[-1]
     if len(legs) == 1:
@@ -101,7 +101,7 @@ def _join(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def format_words(report: Report) -> str:
-    """Return what a child wrote: its text and its outputs, quoted."""
+    """Return the child's own words: its text and outputs, quoted."""
     parts = [quote(report.text.strip())]
     if report.outputs:
         parts.append(f"Outputs: {quote(msgspec.json.encode(report.outputs).decode())}")
@@ -166,7 +166,7 @@ def _describe_budget(limit: LimitState | None) -> str:
 
 
 def format_evidence(report: Report) -> str:
-    """Return one line with what the engine saw the run do."""
+    """Describe in one line what the engine saw the run do."""
     count = sum(report.calls.values())
     if count:
         by_tool = ", ".join(f"{_clean(name)} {calls}" for name, calls in report.calls.items())
@@ -194,10 +194,10 @@ def format_evidence(report: Report) -> str:
 
 
 def _describe_missing(lines: tuple[str, ...]) -> str:
-    """Return why tools of MCP servers were missing: the first reason, and a count of the others.
+    """Explain why MCP tools were missing: the first reason, and a count of the others.
 
-    A reason may quote a server. Its output is left out, and the rest cannot end the line or look
-    like another fact.
+    A reason may quote a server. The server's output is left out, and what remains can neither end
+    the line nor pass for another fact.
     """
     first = _clean(lines[0].partition(_OUTPUT_OF_SERVER)[0].rstrip("."))
     more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
@@ -205,7 +205,7 @@ def _describe_missing(lines: tuple[str, ...]) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return a short text that cannot end the line of evidence or look like another fact."""
+    """Shorten a text so that it can neither end the evidence line nor pass for another fact."""
     line = sanitize_line(text, _MAX_REASON + 1).translate(_NO_DELIMITERS)
     return f"{line[:_MAX_REASON]}…" if len(line) > _MAX_REASON else line
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from msgspec import Struct
 
 LOOK_UP_SIZE = 32_000
-"""Tokens of a request from which a slow source of windows is asked.
+"""Size of a request, in tokens, from which slow sources of context windows are consulted.
 
 The table of windows takes 16 MB of memory. A model with a smaller window refuses once.
 """
-_CHECK_STEP = 4_000  # tokens after which a request is checked again: the window may be known since
-_DEFAULT_OUTPUT = 8_192  # tokens of an answer where neither agent nor session sets a limit
+_CHECK_STEP = 4_000  # tokens until a request is checked again: the window may be known by then
+_DEFAULT_OUTPUT = 8_192  # tokens of an answer if neither agent nor session sets a limit
 _MIN_FRACTION = 0.5  # of a window that a request may always use
 
 
@@ -26,12 +26,12 @@ class ContextPolicy(Struct, frozen=True, kw_only=True):
 
     Arguments:
         is_automatic: false if only the user and the model start a compaction.
-        clear_at, compact_at: parts of the window from which results are cleared, and the
+        clear_at, compact_at: fractions of the window at which tool results are cleared and the
             conversation is compacted.
-        find_window: takes a model string, returns its context window in tokens; 0 is unknown.
-        look_up_window: the same from slower sources, for requests of some size; 0: no limit.
-        learn_window: takes a model string, the size of a request that the model refused as too
-            long, and the error text; returns the size that fits, by the same estimate.
+        find_window: takes a model string, returns its context window in tokens, 0 if unknown.
+        look_up_window: the same from slower sources, for larger requests; 0 means no limit.
+        learn_window: takes a model string, the size of a request the model refused as too long,
+            and the error text; returns the size that fits, by the same estimate.
     """
 
     is_automatic: bool = True
@@ -42,13 +42,13 @@ class ContextPolicy(Struct, frozen=True, kw_only=True):
     learn_window: Callable[[str, int, str], int] = lambda model, size, refusal: 0
 
     def get_window(self, model: str) -> int:
-        """Return the context window of a model from all sources, 0 if it has no known limit."""
+        """Return a model's context window from all sources, 0 if no limit is known."""
         return self.find_window(model) or self.look_up_window(model)
 
     async def load_window(self, model: str, size: int) -> None:
-        """Ask a slow source for a window in a thread, if a request of this size needs it.
+        """Look the window up in slow sources, in a thread, if a request of this size needs it.
 
-        The sources keep what they load. In the thread of the event loop it stops all runs.
+        The sources keep what they load. On the event loop, loading would stall every run.
         """
         if size >= LOOK_UP_SIZE and not self.find_window(model):
             await asyncio.to_thread(self.look_up_window, model)
@@ -56,9 +56,9 @@ class ContextPolicy(Struct, frozen=True, kw_only=True):
     def choose_thresholds(
         self, model: str, size: int, max_output: int | None, fitting: int = 0
     ) -> Thresholds | None:
-        """Return the thresholds for a model, None if it has no known limit.
+        """Return the thresholds for a model, None if no limit is known.
 
-        `fitting` is the size that fits after a refusal, by the estimate of the run; 0 for none.
+        `fitting` is the size that fits after a refusal, by the run's estimate; 0 for none.
         """
         find = self.get_window if size >= LOOK_UP_SIZE else self.find_window
         window = min(filter(None, (find(model), fitting)), default=0)
@@ -79,7 +79,7 @@ class Thresholds(Struct, frozen=True):
 
 
 def choose_next_check(size: int, thresholds: Thresholds | None) -> int:
-    """Return the tokens of a request from which it is compared with the thresholds again."""
+    """Return the request size, in tokens, at which to compare with the thresholds again."""
     if thresholds is None:
         return size + _CHECK_STEP
     step = size + min(_CHECK_STEP, thresholds.window // 32)
@@ -88,4 +88,4 @@ def choose_next_check(size: int, thresholds: Thresholds | None) -> int:
 
 
 DEFAULT_THRESHOLDS = Thresholds(128_000, 76_800, 108_800)
-"""Thresholds for sizes of parts where the window of the model has no limit."""
+"""Thresholds for sizing parts of a request when the window has no known limit."""

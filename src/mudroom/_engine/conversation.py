@@ -1,7 +1,7 @@
-"""Conversation of one run with its model, and the turn that it has reached.
+"""A run's conversation with its model, and the turn it has reached.
 
-Every provider accepts it (S7): one result per call, unique call ids, no empty block. The model
-adapters clean the text in blocks.
+It is always one that every provider accepts (S7): one result per call, unique call ids, no empty
+block. The model adapters clean the text in blocks.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from .._core.tools import ToolResult
 from .._platform.patterns import compile_later
 
 REQUESTED_FOCUS = "compaction_focus"
-"""Key in the detail of a tool result that requests a compaction when the turn ends."""
+"""Key in a tool result's detail that requests a compaction at the end of the turn."""
 
 
 class Shortening(Struct):
     """State of the edits that keep a conversation within the context window."""
 
-    next_check: int = 0  # tokens of a request from which the engine compares it with the window
-    overflow_count: int = 0  # refusals of the next request because it was too long
-    overflow_error: str = ""  # the last of these refusals, "" if the request was changed since
+    next_check: int = 0  # request size, in tokens, at which to compare with the window again
+    overflow_count: int = 0  # how often the next request has been refused as too long
+    overflow_error: str = ""  # the last of these refusals, "" once the request has changed
     fitting: int = (
         0  # size that fits, by the estimate that refusals corrected; 0 once the provider counted
     )
     compactions: list[Compacted] = field(default_factory=list[Compacted])  # without their messages
     requested_focus: str | None = None  # what the notes of a requested compaction must keep
-    awaits_hook: bool = False  # the hooks have not ended since the last compaction
+    awaits_hook: bool = False  # the hooks are still running since the last compaction
 
     def add_overflow(self, error: str, fitting: int) -> None:
         self.overflow_count += 1
@@ -59,17 +59,17 @@ class Shortening(Struct):
 
 
 class CutAnswers(Struct):
-    """Answers that the maximum of their request cut off."""
+    """Answers cut off at the maximum that their request allowed."""
 
-    is_last: bool = False  # the last answer was one, and the next one may be longer
-    required: int = 0  # tokens that an answer must be allowed since then
+    is_last: bool = False  # the last answer was cut off, and the next one may be longer
+    required: int = 0  # tokens that every answer since then must be allowed
 
 
 class InARow(Struct):
-    """Counts that begin again as soon as something else happens.
+    """Counts of consecutive events, reset as soon as something else happens.
 
-    `stopped` answers were not complete, `empty` ones had neither text nor a call; `asked` counts
-    requests made only by the engine or a hook, until a call acts or a message comes.
+    `stopped` answers were incomplete, `empty` ones had neither text nor a call; `asked` counts
+    requests made only for the engine or a hook, until a call acts or a message arrives.
     """
 
     stopped: int = 0
@@ -78,17 +78,17 @@ class InARow(Struct):
 
 
 class Conversation:
-    """Messages of one run: sent ones, and blocks that wait for the next request.
+    """A run's messages: those sent, and the blocks queued for the next request.
 
-    `config` is the part of a request that is the same in all turns.
+    `config` is the part of a request that stays the same in all turns.
 
     Attributes:
-        restored_notes: queued notes of an earlier process, which must not be added again.
-        last_text: text of the last answer that has text, complete or not.
-        received: characters of the next answer that have arrived, None if none of its parts has.
+        restored_notes: notes queued by an earlier process, which must not be added again.
+        last_text: text of the last answer that had any, complete or not.
+        received: characters of the next answer received so far, None before its first part.
         sent_tokens: tokens of the last request and its answer, which the next request repeats;
             0 before the first.
-        new_tokens: about how many tokens the user blocks have that came since, queued or sent.
+        new_tokens: estimated tokens of the user blocks added since, queued or sent.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Conversation:
                 self._add_call_ids(message)
 
     def replace_messages(self, messages: Iterable[Message], tokens: int) -> None:
-        """Replace the sent messages. `tokens`: about how many tokens a request with them has."""
+        """Replace the sent messages. `tokens`: estimated size of a request with them."""
         self.shortening.overflow_error = ""
         self.sent_tokens = max(0, tokens)
         self.new_tokens = estimate_block_tokens(self.queued)
@@ -130,7 +130,7 @@ class Conversation:
             self._model.append(message)
 
     def reopen_last_request(self, messages: Iterable[Message], blocks: Iterable[UserBlock]) -> None:
-        """Return to the messages before a request without an answer; its blocks wait again."""
+        """Go back to the messages before an unanswered request, and queue its blocks again."""
         self.queued = list(blocks)
         self.replace_messages(messages, self.sent_tokens)
 
@@ -144,7 +144,7 @@ class Conversation:
         self.new_tokens += estimate_tokens(text)
 
     def queue_again(self, blocks: Iterable[UserBlock]) -> None:
-        """Put blocks of a request without an answer at the head of the next user message."""
+        """Put the blocks of an unanswered request at the head of the next user message."""
         self.queued[:0] = blocks
 
     @property
@@ -159,7 +159,7 @@ class Conversation:
         return blocks
 
     def append_user_blocks(self, blocks: Iterable[UserBlock]) -> None:
-        """Append blocks as one user message; nothing if there are none."""
+        """Append blocks, if there are any, as one user message."""
         self.is_unanswered = True
         if content := tuple(blocks):
             self._model.append(UserMessage(content))
@@ -167,7 +167,7 @@ class Conversation:
     def request_answer(
         self, *, tools: bool, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        """Send the queued blocks and request an answer, which `append_answer` must append."""
+        """Send the queued blocks and request an answer; pass it to `append_answer`."""
         self.append_user_blocks(self.take_queued())
         self.discard_streamed()
         if max_tokens is None:
@@ -191,12 +191,12 @@ class Conversation:
         return "".join(self._streamed).strip()
 
     def keep_partial_answer(self, text: str) -> str:
-        """Set `last_text` to the text of an answer that was cut off, and return that text."""
+        """Keep the text of a cut-off answer as `last_text`, and return it."""
         self.last_text = text or self.last_text
         return text
 
     def append_answer(self, message: AssistantMessage, tokens: int) -> None:
-        """Append an answer of the model. `tokens`: those of the request and the answer."""
+        """Append the model's answer. `tokens`: request and answer together."""
         self._model.append(message)
         self._add_call_ids(message)
         self.sent_tokens = tokens
@@ -204,7 +204,7 @@ class Conversation:
         self.is_unanswered = False
         self.shortening.overflow_count = 0
         if message.usage.total_tokens:
-            self.shortening.fitting = 0  # from here on the estimate has the provider's counts
+            self.shortening.fitting = 0  # from now on the estimate builds on the provider's count
         self.answer_text = message.text.strip()
         row = self.in_a_row
         row.stopped = row.stopped + 1 if message.stop_reason is StopReason.OTHER else 0
@@ -215,7 +215,7 @@ class Conversation:
         self._used_call_ids.update([make_wire_id(call.id) for call in message.tool_calls])
 
     def ensure_unique_call_ids(self, message: AssistantMessage, turn: int) -> AssistantMessage:
-        """Return the message with call ids that are not empty and not used in this conversation.
+        """Return the message with call ids that are new in this conversation.
 
         Some providers send empty or repeated ids.
         """
@@ -246,13 +246,11 @@ EMPTY_MESSAGE = user_message("(Nothing was recorded here.)")
 
 
 def normalize_conversation(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Return the conversation without faults that a provider would refuse.
+    """Repair whatever a provider would refuse; a valid conversation is returned unchanged.
 
-    A valid conversation is returned unchanged.
-
-    User and assistant messages alternate, a user message comes first. User messages in a row become
-    one, the results first in the order of their calls. A result without a call is dropped; a call
-    without a result gets NO_RESULT.
+    User and assistant messages alternate, beginning with the user's. Consecutive user messages
+    become one, with the results first, in the order of their calls. A result without a call is
+    dropped; a call without a result gets NO_RESULT.
     """
     normalized: list[Message] = []
     user_blocks: list[UserBlock] = []
@@ -289,7 +287,7 @@ def _merge_user_blocks(
 ) -> UserMessage | None:
     """Return the next user message; None if it would be empty.
 
-    Each of `open_calls` needs a result; beside it is its old id, which the result still has.
+    Each of `open_calls` needs a result. It is paired with its old id, which its result still has.
     """
     results_by_id: dict[str, list[ToolResultBlock]] = {}
     for block in reversed(blocks):
@@ -324,7 +322,7 @@ def _ensure_unique_ids(
 
 
 def _reserve_id(call_id: str, ids: set[str]) -> str:
-    """Return an id that is unused also in the characters that wires accept; add it to `ids`."""
+    """Return an id that stays unique in the characters wires accept; add it to `ids`."""
     while (wire_id := make_wire_id(call_id)) in ids:
         call_id += "_"
     ids.add(wire_id)
@@ -345,12 +343,12 @@ PARTIAL_OUTPUT = "\nPartial output until then:\n"
 
 
 def is_cut_off_result(text: str) -> bool:
-    """Return whether a result says that its call was cut off, perhaps with its partial output."""
+    """Return whether a result reports a cut-off call, with or without partial output."""
     return text == INTERRUPTED or text.startswith(INTERRUPTED + PARTIAL_OUTPUT)
 
 
 class CallOutcome(Struct, frozen=True, gc=False):
-    """Outcome of a tool call. `refused`: the call never acted."""
+    """The outcome of a tool call. `refused`: the call never acted."""
 
     call_id: str
     name: str
@@ -359,18 +357,18 @@ class CallOutcome(Struct, frozen=True, gc=False):
 
 
 class RunTurn:
-    """One turn of a run: its number, the tool calls of its answer, and what has become of them.
+    """One turn of a run: its number, its answer's tool calls, and what has become of them.
 
-    Outcomes stay here when the run is cut off between two calls. How a run is stopped is no state
+    Outcomes stay here when the run is cut off between two calls. How a run is stopped is not part
     of its turn: see `RunControl`.
 
     Attributes:
         number: from 1; 0 before the first turn.
-        calls: the calls in order, by id; none before the answer, and after `RunContext.close_turn`.
-        restored_names: names in the calls of the model that were restored, by id.
-        started: ids of calls that an earlier process started, each with the file write that was
-            recorded for it, or None.
-        working: tool and start of the calls that work now, by id; seconds of a monotonic clock.
+        calls: the calls in order, by id; none before the answer or after `RunContext.close_turn`.
+        restored_names: the model's own names for restored calls, by id.
+        started: ids of calls started by an earlier process, each with its recorded file write, or
+            None.
+        working: tool and start of the running calls, by id; seconds of a monotonic clock.
         outputs: what calls have printed so far, by id.
     """
 
@@ -384,7 +382,7 @@ class RunTurn:
         self._outcomes: dict[str, CallOutcome] = {}
 
     def restore_start(self, call: ToolCallBlock) -> None:
-        """Mark a call as started, with its recorded arguments; a hook may have changed them."""
+        """Mark a call as started, with its recorded arguments, which a hook may have changed."""
         self.started.setdefault(call.id)
         if call.id in self.calls:
             self.restored_names[call.id] = self.calls[call.id].name
@@ -400,7 +398,7 @@ class RunTurn:
         self.working.pop(outcome.call_id, None)
 
     def list_open_calls(self) -> list[tuple[int, ToolCallBlock]]:
-        """Return the calls without an outcome, each with its position from 1."""
+        """List the calls without an outcome, each with its position, from 1."""
         return [
             (position, call)
             for position, call in enumerate(self.calls.values(), 1)
@@ -411,4 +409,4 @@ class RunTurn:
         return [self._outcomes[call_id] for call_id in self.calls if call_id in self._outcomes]
 
 
-UNKNOWN_AFTER_CRASH = "a call was interrupted"  # why its changes are not known
+UNKNOWN_AFTER_CRASH = "a call was interrupted"  # the reason why its changes are unknown

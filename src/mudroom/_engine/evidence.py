@@ -16,19 +16,19 @@ from .conversation import CallOutcome
 
 
 class CallWindow(Protocol):
-    """The time in which a call runs that may change files."""
+    """The time during which a call that may change files is running."""
 
     async def close(self, result: ToolResult) -> ToolResult: ...
 
 
 class Evidence:
-    """Counts of one run. Paths are relative to the workspace, each once, in order of first use.
+    """Counts for one run. Paths are relative to the workspace, each once, in order of first use.
 
-    What children that share the workspace read and changed is included.
+    Includes what children sharing the workspace read and changed.
 
     Attributes:
-        parallel_runs: other runs whose commands ran at the same time, those below included.
-        open_windows: windows of the calls that run now: effectful calls and children, by call id.
+        parallel_runs: other runs whose commands ran at the same time, descendants included.
+        open_windows: windows of running calls (effectful calls and children), by call id.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Evidence:
         self._merges: dict[tuple[str, str], WorkMerged] = {}
 
     def add(self, outcomes: Iterable[CallOutcome]) -> None:
-        """Count outcomes of tool calls; refused calls count only as failed."""
+        """Count the outcomes of tool calls; refused ones count only as failed."""
         for outcome in outcomes:
             result = outcome.result
             if not outcome.refused:
@@ -71,16 +71,16 @@ class Evidence:
         self.parallel_runs.update(dict.fromkeys(result.parallel_runs))
 
     def add_merge(self, event: WorkMerged) -> None:
-        """Add the merge of the work of a child, once."""
+        """Add the merge of a child's work, once."""
         self._merges[event.child, event.call] = event
         self.add_files(ToolResult("", changes=event.files))
 
     def list_merged(self) -> list[str]:
-        """Return the runs whose work was merged or could not be, in this order."""
+        """List the runs whose work was merged, then those whose work could not be."""
         return list(dict.fromkeys(child for child, _ in self._merges))
 
     def list_earlier_legs(self, run_id: str) -> list[str]:
-        """Return the runs whose work came back to a run, or to one of these, the latest first."""
+        """List the runs whose work came back to this run, directly or in steps, latest first."""
         before = {each.returned: each.child for each in self._merges.values() if each.returned}
         legs: list[str] = []
         while run_id in before:
@@ -95,7 +95,7 @@ class Evidence:
     def add_report(self, report: Report, *, is_shared: bool = True) -> None:
         """Add the files of a background child.
 
-        One with files of its own has changed nothing here, unless it was outside them.
+        An isolated child has changed nothing here, except outside its own files.
         """
         if not is_shared:
             self.add_unknown_changes(select_outside(report.unknown_changes))
@@ -109,7 +109,7 @@ class Evidence:
             self.add_unknown_changes(report.unknown_changes)
 
     def list_parallel_runs(self, run_id: str) -> tuple[str, ...]:
-        """Return the other runs whose commands ran at the same time, without those below a run."""
+        """List the other runs whose commands ran at the same time, without a run's descendants."""
         others = (each for each in self.parallel_runs if each != run_id)
         return tuple(sorted(each for each in others if not is_run_above(run_id, each)))
 
@@ -127,12 +127,12 @@ class Evidence:
         return self._remove_folders_of_writes(self._observed_changes)
 
     def _remove_folders_of_writes(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """Leave out folders that tools made for their files; after a crash they look changed."""
+        """Leave out folders that tools created for their files: after a crash they look changed."""
         return tuple(path for path in paths if path not in self._folders_of_writes)
 
 
 def keep_evidence(changed: ToolResult, result: ToolResult) -> ToolResult:
-    """Return the result that a hook gave, with the files of the original one."""
+    """Return a hook's replacement result with the original result's files."""
     return replace(
         changed,
         reads=tuple(dict.fromkeys((*result.reads, *changed.reads))),
@@ -144,13 +144,13 @@ def keep_evidence(changed: ToolResult, result: ToolResult) -> ToolResult:
 
 
 TURNS_BEFORE_REMINDER = 10
-"""Turns without a change of the board, after which a run with a claimed task gets a reminder."""
+"""Turns without a change to the board until a run with a claimed task is reminded."""
 
 _REMINDER = "<reminder>You work on {tasks} of the task board. Update its status.</reminder>"
 
 
 class BoardReminder:
-    """A reminder of the tasks that a run has claimed, computed from the results of its calls."""
+    """Reminds a run of its claimed tasks, computed from the results of its calls."""
 
     def __init__(self) -> None:
         self._claims: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""File writes of tools: recorded before they happen (S3), refused after the run's end (S8)."""
+"""Tools' file writes: recorded before they happen (S3), refused after the run has ended (S8)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..errors import WorkspaceError
 
 
 class FileWrite(Struct, frozen=True):
-    """A write or removal of one file; see `FileWriteIntended`."""
+    """The write or removal of a file; see `FileWriteIntended`."""
 
     path: str
     before: str
@@ -30,7 +30,8 @@ class FileWrite(Struct, frozen=True):
 class RecordedWorkspace(WorkspaceWrapper):
     """A workspace that announces each write and removal before it happens.
 
-    If `before_write` raises, nothing is written. `after_write` takes path and success.
+    If `before_write` raises, nothing is written. `after_write` gets the path and whether the write
+    succeeded.
     """
 
     def __init__(
@@ -81,9 +82,9 @@ class RecordedWorkspace(WorkspaceWrapper):
 
 
 class WriteBarrier:
-    """Counter of the file writes of one run, which run in other threads.
+    """Counts a run's file writes, which happen in other threads.
 
-    After `close` no write starts; `close` waits for running ones (S8).
+    Once closed, no write starts; `close` waits for those under way (S8).
     """
 
     def __init__(self) -> None:
@@ -117,7 +118,7 @@ def run_from_any_thread(
 ) -> None:
     """Run a coroutine on the loop from another thread, and wait for it.
 
-    In the thread of the loop, which must not wait, `on_loop` is called instead.
+    On the loop's own thread, which must not block, `on_loop` is called instead.
     """
     try:
         current = asyncio.get_running_loop()
@@ -134,7 +135,7 @@ _BLOCK_SIZE = 1 << 20  # bytes read at once to hash a file
 
 
 def hash_file(workspace: Workspace, path: str) -> str:
-    """Return the sha256 of a file's bytes, "" if it does not exist or cannot be read."""
+    """Return a file's sha256, "" if it does not exist or cannot be read."""
     digest = sha256()
     offset = 0
     try:
@@ -157,13 +158,13 @@ def is_link_hash(text: str) -> bool:
 
 
 def hash_entry(workspace: Workspace, path: str) -> str:
-    """Return the hash of a link itself; of anything else as `hash_file`."""
+    """Hash a link itself; anything else as `hash_file` does."""
     target = workspace.local.read_link(path) if workspace.local else None
     return hash_file(workspace, path) if target is None else hash_link(target)
 
 
 def find_mode(workspace: Workspace, path: str, digest: str) -> int | None:
-    """Return the permission bits of a file with this hash, None for no file and for a link."""
+    """Return the permission bits of a file with this hash, None if there is no file or a link."""
     if not digest or is_link_hash(digest):
         return None
     try:
@@ -174,18 +175,18 @@ def find_mode(workspace: Workspace, path: str, digest: str) -> int | None:
 
 
 def is_executable(mode: int | None) -> bool:
-    """Return whether the owner may execute a file, which is all that git knows of its mode."""
+    """Return whether the owner may execute a file; git knows no more of a mode."""
     return bool((mode or 0) & S_IXUSR)
 
 
 def hash_present(workspace: Workspace, path: str, *recorded: str) -> str:
-    """Return the hash of a file, to compare it with those in the record of a write."""
+    """Hash a file for comparison with the hashes recorded for a write."""
     has_link = any(map(is_link_hash, recorded))
     return hash_entry(workspace, path) if has_link else hash_file(workspace, path)
 
 
 def read_entry(workspace: Workspace, path: str, size: int, *recorded: str) -> bytes:
-    """Return the first bytes of a file; of a link its path, if one of the hashes is of a link."""
+    """Read the first bytes of a file, or a link's path if one of the hashes is a link's."""
     if any(map(is_link_hash, recorded)) and workspace.local:
         target = workspace.local.read_link(path)
         if target is not None:
@@ -193,7 +194,7 @@ def read_entry(workspace: Workspace, path: str, size: int, *recorded: str) -> by
     return workspace.read(path, 0, size)
 
 
-MAX_VERSION_BYTES = 8 << 20  # size of a file up to which its content is kept
+MAX_VERSION_BYTES = 8 << 20  # contents of larger files are not kept
 
 
 class FileVersions:
@@ -203,7 +204,7 @@ class FileVersions:
         self.folder = folder
 
     def keep(self, workspace: Workspace, path: str, sha256: str) -> None:
-        """Keep the present content of a file, unless it is large; its hash is "" for no file."""
+        """Keep a file's current content, unless it is large. The hash of a missing file is ""."""
         target = Path(self.folder, sha256)
         if not sha256 or target.exists():
             return
@@ -212,7 +213,7 @@ class FileVersions:
             if len(data) <= MAX_VERSION_BYTES:
                 replace_private_file(target, data)
         except (OSError, WorkspaceError):
-            pass  # The write is allowed; a restore then says that the earlier content is missing.
+            pass  # The write may go on; restoring it later reports the missing content.
 
     def read(self, sha256: str) -> bytes | None:
         """Return the content with this hash; b"" for no file, None if it was not kept."""

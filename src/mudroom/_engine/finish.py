@@ -1,4 +1,4 @@
-"""End of a run, or of an interrupted turn: results of cut-off calls, the summary, the report."""
+"""Ends a run or an interrupted turn: results for cut-off calls, the summary, the report."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ NO_TIME = (
 )
 
 NOT_BEGUN = "not started: the limit of a run above was reached first"
-"""Error of a run that a limit ended before it began."""
+"""The error of a run that a limit ended before it began."""
 
 NO_TIME_LEFT = (
     "not started: the time limit was reached while the run waited for its first request: "
@@ -100,13 +100,13 @@ UNUSED_CHECK = (
 OWN_LIMIT_NOTES = [
     f"{_EXPLANATIONS[reason]} {SUMMARY_REQUEST}" for reason in (Reason.MAX_TURNS, Reason.BUDGET)
 ]
-"""What a run reads that finds a limit used up before its next turn."""
+"""What a run reads when a limit is used up before its next turn."""
 
 
 class Ending(Struct, frozen=True):
     """Why a run ends; `finish_run` makes the report from it.
 
-    `exception` is one of an adapter. `has_begun` is false if a limit left no time for a request
+    `exception` was raised by an adapter. `has_begun` is false if a limit left no time for a request
     (`explain_no_turn`), `is_summary_requested` true if an earlier process requested the summary.
     """
 
@@ -119,7 +119,7 @@ class Ending(Struct, frozen=True):
 
 
 def end_by_limit(run: RunContext, state: LimitState) -> Ending:
-    """Return the ending of a run that a limit ends. Before the first turn it has an error text."""
+    """Return the ending at a limit. Before the first turn, it has an error text."""
     error = ""
     left = state.maximum - state.spent
     if not run.turn.number and left > 0 and state.name in SHARED_LIMITS:
@@ -136,7 +136,7 @@ def end_by_limit(run: RunContext, state: LimitState) -> Ending:
 
 
 def find_limit_again(run: RunContext, reason: Reason) -> LimitState | None:
-    """Return the limit for which an earlier process asked the run for its summary."""
+    """Find the limit for which an earlier process asked the run to summarise."""
     if reason is Reason.TIMEOUT:
         return run.timer.limit
     accounts = (account for meter in run.meter.walk_up() for account in meter.accounts.values())
@@ -145,7 +145,7 @@ def find_limit_again(run: RunContext, reason: Reason) -> LimitState | None:
 
 
 def explain_no_turn(run: RunContext, ending: Ending) -> Ending:
-    """Say that a run did not begin which a limit above ended before its first request."""
+    """Explain a run that a limit above ended before its first request."""
     if run.turn.number or ending.error or ending.reason not in LIMIT_REASONS:
         return ending
     error = NOT_BEGUN if run.brief.parent else NO_TIME_LEFT
@@ -153,7 +153,7 @@ def explain_no_turn(run: RunContext, ending: Ending) -> Ending:
 
 
 def _describe_shortage(run: RunContext, left: float) -> str:
-    """Say why a run does not begin although its own time limit is not reached."""
+    """Explain why a run does not begin although its own time is not used up."""
     if run.timer.ending_left is not None:
         left = max(0.0, run.timer.ending_left)
     return NO_TIME.format(left=left, answer=run.timer.expected_answer or 0.0)
@@ -167,7 +167,7 @@ def _compute_least_amount(run: RunContext, limit: Limit, size: int) -> float:
 
 async def finish_run(run: RunContext, ending: Ending) -> Report:
     """End the open calls, request a summary if the reason allows one, and store the report."""
-    # 1. Nothing writes files any more, and the background work ends.
+    # 1. No more file writes; background work ends.
     await run.control.barrier.close()
     await _stop_background_work(run, ending)
     # 2. Open calls get results, because the request for a summary needs a valid conversation. If an
@@ -180,12 +180,12 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
         await close_open_calls(run, INTERRUPTED, refused=False)
     await run.recorder.record()
     await _end_past_children(run)
-    # 3. The summary is a turn of its own. It has no tools; calls that the model makes all the same
-    # are refused.
+    # 3. The summary is a separate turn without tools; calls that the model makes anyway are
+    # refused.
     if not summary and _allows_summary(run, ending):
         summary = await _request_summary(run, ending)
         await close_open_calls(run, NOT_RUN, refused=True)
-    # 4. From here on nothing stops the run, and it reads no messages.
+    # 4. From here on nothing can stop the run, and it reads no more messages.
     run.control.phase = Phase.FINISHED
     run.services.teams.close(run.run_id)
     await run.inbox.flush()
@@ -196,8 +196,8 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     if summary or ending.reason is Reason.GOAL:
         await finish_compaction(run, text)
     await _return_tasks(run, ending.reason, ending.error or text)
-    # 5. The report, with what the run has changed, is stored last: after a crash before it, the run
-    # is unfinished, and is ended again when it is resumed.
+    # 5. The report, with what the run has changed, is stored last. A run that crashes before that
+    # is unfinished, and ends again when resumed.
     try:
         work = await _store_work(run)
     except FilesLostError as error:
@@ -220,7 +220,7 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
 
 
 async def _stop_background_work(run: RunContext, ending: Ending) -> None:
-    """End the background work of a run. A limit of the run is the reason of its children, too."""
+    """End a run's background work. If a limit ends the run, its children report the same reason."""
     allows_summary = not ending.is_summary_requested and _allows_summary(run, ending)
     grace = run.timer.choose_grace_below(ending.reason) if allows_summary else None
     is_shared = ending.reason in LIMIT_REASONS
@@ -228,9 +228,9 @@ async def _stop_background_work(run: RunContext, ending: Ending) -> None:
 
 
 async def _end_past_children(run: RunContext) -> None:
-    """End the children of an earlier process that the run has not continued.
+    """End the children that an earlier process left and that the run has not continued.
 
-    A stopped run leaves all its children; any other run leaves only unneeded summary runs.
+    A stopped run has left all of them; any other run only summary runs it did not need.
     """
     if not run.services.past_events:
         return
@@ -243,7 +243,7 @@ async def _end_past_children(run: RunContext) -> None:
 
 
 def _warn_of_unused_check(run: RunContext, report: Report) -> None:
-    """Say once that the check of the session did not run, although files have changed."""
+    """Warn once that the session's check did not run although files have changed."""
     check = run.services.isolation.check
     if not check or run.brief.parent or report.merges or run.services.recorded_work:
         return
@@ -253,10 +253,10 @@ def _warn_of_unused_check(run: RunContext, report: Report) -> None:
 
 
 async def _return_tasks(run: RunContext, reason: Reason, text: str) -> None:
-    """Return the tasks that a child run works on to the board, at its end.
+    """Return a child run's open tasks to the board when it ends.
 
-    After GOAL, the parent completes the task that it claimed for the run: the files are merged
-    before.
+    After GOAL, the parent completes the task that it claimed for the run, once the files are
+    merged.
     """
     board = run.services.board
     if board is None:
@@ -272,9 +272,9 @@ async def _return_tasks(run: RunContext, reason: Reason, text: str) -> None:
 
 
 async def _store_work(run: RunContext) -> Work | None:
-    """Store the files of a run that has an isolated workspace.
+    """Store the files of a run in an isolated workspace.
 
-    Raises FilesLostError if they are on another machine, and cannot be sent.
+    Raises FilesLostError if they are on another machine and cannot be sent.
     """
     recorded = run.services.recorded_work
     trees = run.environment.trees
@@ -302,7 +302,7 @@ async def _store_work(run: RunContext) -> Work | None:
 
 
 def _redact_git_work(run: RunContext, work: Work) -> Work:
-    """Return work without secrets in the messages of commits, which its model wrote."""
+    """Redact secrets in commit messages, which the model wrote."""
     git = work.git
     assert git
     only, commits = (tuple(map(run.services.redact, names)) for names in (git.only, git.commits))
@@ -312,8 +312,8 @@ def _redact_git_work(run: RunContext, work: Work) -> Work:
 def _allows_summary(run: RunContext, ending: Ending) -> bool:
     """Return whether the run may give a summary.
 
-    True after `wrap_up`, and after a limit, unless the model fell silent or never answered a run
-    without a parent. A time limit may have cut off an answer that was late.
+    True after `wrap_up`, and after a limit, unless the model fell silent or never answered a root
+    run. A time limit may have cut off an answer that was only late.
     """
     if run.control.phase is Phase.CANCELLING:
         return False
@@ -328,7 +328,7 @@ def _allows_summary(run: RunContext, ending: Ending) -> bool:
 async def _request_summary(run: RunContext, ending: Ending) -> str:
     """Request a summary in a turn without tools and return its text.
 
-    Returns "" if the limits leave nothing for it, or if the model fails, is too slow, or is
+    Returns "" if the limits leave nothing for it, or if the request fails, takes too long, or is
     cancelled.
     """
     if run.control.phase is Phase.WRAPPING_UP:
@@ -337,7 +337,7 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
         note = f"{_EXPLANATIONS[ending.reason]} {SUMMARY_REQUEST}"
     run.control.phase = Phase.SUMMARISING
     try:
-        # Hooks have limits of their own, and take no time from the model.
+        # Hooks have their own limits and take no time from the model.
         if not await _judge_messages(run):
             return ""
         async with time_limit(run.timer.choose_grace(ending.reason, ending.limit)):
@@ -359,7 +359,7 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
 
 
 async def _judge_messages(run: RunContext) -> bool:
-    """Return whether the hooks saw the messages of the user and let the run continue."""
+    """Show the user's messages to the hooks; return whether they let the run continue."""
     try:
         await run.judge_messages()
     except JournalError:
@@ -373,7 +373,7 @@ async def _judge_messages(run: RunContext) -> bool:
 
 
 async def close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:
-    """Give each call without a result an error result, so that the conversation is valid (S7).
+    """Give every open call an error result, so that the conversation stays valid (S7).
 
     The results are stored with the next record.
     """
@@ -394,16 +394,16 @@ async def close_open_calls(run: RunContext, text: str, *, refused: bool) -> None
 
 
 async def end_interrupted_turn(run: RunContext, last_turn: int, counted_turns: int) -> None:
-    """End the turn or the wait that the user interrupted, and record the interrupt.
+    """End the turn or wait that the user interrupted, and record the interrupt.
 
-    Background work continues. The next request has the blocks of a request without an answer.
-    `last_turn` and `counted_turns` are of the turn before: one without an answer does not count.
+    Background work continues. The next request repeats the blocks of an unanswered one.
+    `last_turn` and `counted_turns` describe the turn before: an unanswered turn does not count.
     """
     control = run.control
     control.clear_cancel()
     barrier = control.barrier
     control.barrier = WriteBarrier()
-    with run.meter.pause():  # Nothing here counts as work, and no time limit cuts it off.
+    with run.meter.pause():  # none of this counts as work, and no time limit cuts it off
         await barrier.close()
         await close_open_calls(run, INTERRUPTED, refused=False)
         run.meter.end_request()
@@ -423,7 +423,7 @@ async def end_interrupted_turn(run: RunContext, last_turn: int, counted_turns: i
 
 
 async def wait_for_next_prompt(run: RunContext) -> None:
-    """Wait until the user sends a message. The clocks of the run stand still.
+    """Wait for the user's next message, with the run's clocks stopped.
 
     Raises CancelledError if the run is stopped.
     """
@@ -439,7 +439,7 @@ async def wait_for_next_prompt(run: RunContext) -> None:
 
 
 async def finish_compaction(run: RunContext, notes: str) -> None:
-    """Record the compaction that the user asked for, when its run ends with notes."""
+    """Record a compaction requested by the user, when its run ends with notes."""
     if not run.brief.is_compaction or run.brief.parent or not notes:
         return
     from .compaction.shortening import record_compaction

@@ -1,4 +1,4 @@
-"""Inbox of a run: each message is stored before it is read, and read exactly once."""
+"""A run's inbox: each message is stored before it is read, and read exactly once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .session_context import Recorder
 
 
 class JudgedMessages(Struct):
-    """What the model reads of messages that hooks have seen, by id, and further texts of hooks."""
+    """What the model reads of messages shown to hooks, by id, and texts that hooks added."""
 
     texts: dict[str, str] = field(default_factory=dict[str, str])
     contexts: list[str] = field(default_factory=list[str])
@@ -30,8 +30,8 @@ class JudgedMessages(Struct):
 class Inbox:
     """Messages to one run.
 
-    A message is stored with MessageSent and read with MessageDelivered. After a crash, those that
-    were sent and not delivered are unread again.
+    A message is stored with MessageSent and read with MessageDelivered. After a crash, messages
+    sent but not delivered are unread again.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -42,7 +42,7 @@ class Inbox:
         self._arrival: asyncio.Future[None] | None = None
         self._before_interrupt: frozenset[str] = frozenset()
         self.judged: JudgedMessages | None = None
-        """None: no hook must see the messages of the user before the model."""
+        """None if no hook has to see the user's messages before the model does."""
 
     @property
     def has_unread(self) -> bool:
@@ -65,7 +65,7 @@ class Inbox:
         self._before_interrupt = frozenset(self._unread)
 
     def knows(self, message_id: str) -> bool:
-        """Return whether a message was sent to the run, in this process or an earlier one."""
+        """Return whether the run has been sent a message, in this process or an earlier one."""
         return message_id in self._known_ids
 
     async def wait_for_message(self) -> None:
@@ -78,9 +78,9 @@ class Inbox:
         await asyncio.shield(self._arrival)
 
     def put(self, message: InboxMessage, result: ToolResult | None = None) -> None:
-        """Add a message and start to store it. A message with a known id is dropped.
+        """Add a message and start storing it; one with a known id is dropped.
 
-        `result` is that of a command whose end the message reports.
+        If the message reports the end of a command, `result` is that command's.
         """
         if message.id in self._known_ids:
             return
@@ -90,18 +90,18 @@ class Inbox:
             self._recorder.make_event(MessageSent, message=message, result=result), show=True
         )
         write = self._writes[message.id] = asyncio.create_task(self._recorder.record())
-        # `flush` raises its error. A run that ends without one must not have asyncio log it.
+        # `flush` raises its error. In a run that ends without a flush, asyncio must not log it.
         write.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
     def list_of_user(self) -> list[InboxMessage]:
         return [message for message in self._unread.values() if message.sender == "user"]
 
     async def take_unread(self, folder: str) -> list[MessageDelivered]:
-        """Deliver the unread messages: record that, and return the events with their texts.
+        """Deliver the unread messages: record them and return the events with their texts.
 
-        Notifications come first, then messages of runs, then those of the user; each oldest first.
-        A message of the user that hooks must see first stays unread. Notifications beyond the
-        characters that one request may have go to files in `folder`.
+        Notifications come first, then messages from runs, then the user's, each oldest first. A
+        user's message that hooks have yet to see stays unread. Notifications too long for one
+        request go to files in `folder`.
         """
         await self.flush()
         judged = self.judged
@@ -131,7 +131,7 @@ class Inbox:
         return sorted(messages, key=_get_rank)
 
     def take_contexts(self) -> list[str]:
-        """Return the texts of hooks for the model, once."""
+        """Take the texts that hooks added for the model."""
         if self.judged is None:
             return []
         contexts, self.judged.contexts = self.judged.contexts, []
@@ -147,13 +147,13 @@ class Inbox:
                 self._writes.pop(message_id, None)
 
     async def wait_until_stored(self, message_id: str) -> bool:
-        """Wait until a message is stored; return False if it was not sent. Raises JournalError."""
+        """Wait until a message is stored; return False if none was sent. Raises JournalError."""
         if write := self._writes.get(message_id):
             await asyncio.shield(write)
         return message_id in self._known_ids
 
     def restore(self, message: InboxMessage) -> None:
-        """Add a message that is stored already."""
+        """Add a message that is already stored."""
         self._known_ids[message.id] = None
         self._unread[message.id] = message
         if self._arrival and not self._arrival.done():
@@ -170,7 +170,7 @@ def _get_rank(message: InboxMessage) -> int:
 
 
 def format_message(message: InboxMessage) -> str:
-    """Return the text as the model reads it: in `<message>` tags if another run sent it."""
+    """Format a message for the model: in `<message>` tags if another run sent it."""
     if message.sender == "user" or message.kind == "notification":
         return message.text
     is_of_engine = message.sender == "mudroom" or message.kind == "shutdown"
@@ -183,7 +183,7 @@ def format_message(message: InboxMessage) -> str:
     )
 
 
-MAX_CHARACTERS = 40_000  # of all notifications in one request; the others are in files
+MAX_CHARACTERS = 40_000  # of all notifications in one request; the rest go to files
 
 _TEMPLATE = """\
 <task-notification>
@@ -208,17 +208,17 @@ def make_end_id(work_id: str) -> str:
 
 
 def choose_status(reason: Reason) -> str:
-    """Return the status of a child that ended for a reason; limits and cancels stop it."""
+    """Return a child's status for the reason it ended; limits and cancels mean "stopped"."""
     return _STATUS.get(reason, "stopped")
 
 
 def make_notification(
     work_id: str, status: str, title: str, text: str, *, name: str = ""
 ) -> InboxMessage:
-    """Return the message that reports the end of background work.
+    """Make the message that reports the end of background work.
 
-    `status` is "completed", "failed" or "stopped", `title` the agent and task of a child or a
-    command, `text` a report or output whose foreign parts are quoted, `name` that of a named child.
+    `status` is "completed", "failed" or "stopped", `title` a child's agent and task or the command,
+    `text` a report or output with foreign parts quoted, `name` that of a named child.
     """
     content = _TEMPLATE.format(
         id=work_id,
@@ -246,9 +246,9 @@ REFUSED_MESSAGE = "[hook] A message of the user was refused. It is not shown to 
 
 
 async def judge_messages(inbox: Inbox, hooks: Hooks, brief: Brief) -> None:
-    """Show the unread messages of the user to the hooks, also those that come meanwhile.
+    """Show the user's unread messages to the hooks, including those that arrive meanwhile.
 
-    A message that comes later stays unread until it is judged.
+    Later messages stay unread until they are judged.
 
     Raises StoppedByHook.
     """

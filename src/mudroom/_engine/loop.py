@@ -44,17 +44,17 @@ CUT_ANSWER = (
     "Your answer was cut off after {tokens:,} tokens. It may be longer now: write it again, whole."
 )
 MAX_ASKED = 9
-"""Requests in a row that only the engine wants. Hook programs are heard 8 times, as elsewhere."""
+"""Consecutive requests only the engine wants. Hook programs get 8, as in other agents."""
 ASKED_AGAIN = (
     "the model was asked {count} times in a row to go on, and did nothing; the last time: {note}"
 )
-_MAX_NOTE = 500  # characters of that note in a report
+_MAX_NOTE = 500  # characters of the engine's note that a report quotes
 
 MOVED = (
     "The project has moved from {former} to {folder}. Where this conversation names a path in the "
     "old folder, use the same path in the new one."
 )
-MAX_STOPPED = 3  # answers in a row that stop early before the run ends
+MAX_STOPPED = 3  # consecutive answers that stop early until the run ends
 
 
 async def execute(
@@ -62,9 +62,9 @@ async def execute(
 ) -> Report:
     """Execute a run to its end and return its report.
 
-    A failure inside the run becomes the reason of the report. With `failure`, why the run cannot
-    work, it only starts or resumes, and ends. Raises JournalError at once. In a root run, raises
-    any other exception of an adapter after the report is stored.
+    A failure inside the run becomes the report's reason. `failure` says why the run cannot work: it
+    then starts or resumes only to end. Raises JournalError at once. A root run raises any other
+    exception from an adapter after its report is stored.
     """
     overlaps = run.services.live_overlaps
     if overlaps is not None and run.brief.workspace.kind is WorkspaceKind.SHARED:
@@ -97,7 +97,7 @@ async def _reach_ending(run: RunContext, failure: str, failure_reason: Reason) -
                 await wait_for_next_prompt(run)
             return await take_turns(run, resumption.pending_answer)
     except TimeoutError as error:
-        # The run's own deadline says nothing; whoever else gives up says what took too long.
+        # The run's own deadline has no text; anyone else who gives up says what took too long.
         limit = None if str(error) else run.timer.limit
         return Ending(Reason.TIMEOUT, str(error), limit=limit)
     except (ModelError, StoppedByHook) as error:
@@ -121,7 +121,7 @@ def _make_resumed_event(run: RunContext) -> RunResumed:
 
 
 async def start_or_resume(run: RunContext) -> Resumption:
-    """Record that the run starts; or restore it from the events of an earlier process."""
+    """Record the start of the run, or restore it from an earlier process's events."""
     past = run.services.past_events.get(run.run_id)
     if past:
         from .resume import restart_background_work, restore_run
@@ -146,7 +146,7 @@ async def start_or_resume(run: RunContext) -> Resumption:
 
 
 def _tell_new_folder(run: RunContext, earlier: str) -> None:
-    """Tell the model where the project is now, if it has moved since its conversation began.
+    """Tell the model where the project is now, if it has moved since the conversation began.
 
     `earlier` is the recorded run whose conversation continues, "" for none.
     """
@@ -160,7 +160,7 @@ async def _call_start_hook(run: RunContext) -> None:
     hooks = run.services.hooks
     if hooks is None:
         return
-    async with time_limit(None) as deadline:  # a hook that hangs counts as time of the run
+    async with time_limit(None) as deadline:  # a hanging hook uses up the run's time
         run.timer.start_deadline(deadline)
         if run.brief.is_compaction:
             name, result = "before_compaction", await hooks.before_compaction(run.brief)
@@ -176,7 +176,7 @@ async def _call_start_hook(run: RunContext) -> None:
 async def take_turns(run: RunContext, pending: AssistantMessage | None) -> Ending:
     """Take turns until the run is done or a limit is exceeded.
 
-    `pending` is an answer that an earlier process received and did not handle completely.
+    `pending` is an answer that an earlier process received but did not finish handling.
     """
     while True:
         last_turn = run.turn.number
@@ -184,8 +184,8 @@ async def take_turns(run: RunContext, pending: AssistantMessage | None) -> Endin
         try:
             ending = await _take_turn(run, pending)
             if ending and ending.reason is not Reason.GOAL:
-                # What ended the run is stored while a stop can still strike: if this process is
-                # killed before the report is stored, the next one ends the run again from this.
+                # Store what ended the run while a stop can still strike: if this process is killed
+                # before it stores the report, the next one ends the run again from this record.
                 await run.recorder.record()
             if ending:
                 return ending
@@ -231,8 +231,8 @@ async def _act_and_judge(run: RunContext, answer: AssistantMessage) -> Ending | 
 async def _refuse_calls_of_summary(run: RunContext, answer: AssistantMessage) -> Ending | None:
     """Refuse the tool calls of a run that summarises the conversation.
 
-    Its requests offer the tools, because a provider's cache matches only an identical prefix. Words
-    beside the calls are the summary: another request would only buy them again.
+    Its requests offer tools because a provider's cache matches only an identical prefix. Any words
+    next to the calls are the summary: another request would only buy them again.
     """
     await close_open_calls(run, SUMMARY_CALLS_NO_TOOLS, refused=True)
     await run.recorder.record()
@@ -240,11 +240,11 @@ async def _refuse_calls_of_summary(run: RunContext, answer: AssistantMessage) ->
 
 
 async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
-    """Return the ending of a run that reached its goal.
+    """Return the ending of a run that has reached its goal, or None if it must continue.
 
-    None continues the run: its outputs are refused, a hook has a note, a message is new, or
-    background commands work. While a background child works, wait for a message first. The run
-    has not reached its goal if its check fails.
+    It continues after refused outputs, a hook's note or a new message, and while background
+    commands run. While a background child is working, it first waits for a message. If its check
+    fails, the run has not reached its goal.
     """
     if await run.background.wait_for_message():
         return None
@@ -285,11 +285,11 @@ def judge(run: RunContext, answer: AssistantMessage, outcomes: list[CallOutcome]
 
 
 def _judge_repeats(run: RunContext) -> Ending | None:
-    """Return the ending of a run that was refused, or asked in a row, too often.
+    """Return the ending of a run refused too often, or asked too many times in a row.
 
-    A model that only talks would be asked for ever, whatever the reasons are (an empty or a cut
-    answer, a hook, a reminder). Each reason may have a narrower bound of its own. The counts are
-    judged before a request, so a process that restores them ends the run here, too.
+    Otherwise a model that only talks would be asked for ever, for whatever reason (an empty or cut
+    answer, a hook, a reminder). Each reason may have a narrower bound as well. The counts are
+    judged before a request, so that a process that restores them also ends the run here.
     """
     if ending := _judge_refusals(run):
         return ending
@@ -301,9 +301,9 @@ def _judge_repeats(run: RunContext) -> Ending | None:
 
 
 def _judge_calls(run: RunContext, outcomes: list[CallOutcome]) -> Ending | None:
-    """Return the ending after an answer with tool calls: its outputs may be complete.
+    """Return the ending after an answer with tool calls, whose outputs may be complete.
 
-    If another call failed, the model reads the error first: it may have more to do.
+    If another call failed, the model reads its error first: there may be more to do.
     """
     if run.outputs.is_complete and not any(
         each.result.error for each in outcomes if each.name != EMIT_TOOL
@@ -316,8 +316,8 @@ def _judge_calls(run: RunContext, outcomes: list[CallOutcome]) -> Ending | None:
 
 
 def _judge_refusals(run: RunContext) -> Ending | None:
-    # Complete outputs are accepted: only optional ones were refused, and what keeps the run from
-    # its end, such as a failed call or a message, is for the model.
+    # With complete outputs, only optional ones were refused, and the model has to deal with what
+    # still keeps the run open, such as a failed call or a message.
     if run.outputs.has_too_many_refusals and not run.outputs.is_complete:
         return Ending(Reason.ERROR, run.outputs.give_up())
     return None
@@ -326,8 +326,8 @@ def _judge_refusals(run: RunContext) -> Ending | None:
 def _judge_final_answer(run: RunContext, answer: AssistantMessage) -> Ending | None:
     """Return the ending after an answer without tool calls.
 
-    An answer that is not complete is an error, after MAX_STOPPED in a row if the provider stopped
-    it; an empty one is an error the second time in a row.
+    An incomplete answer is an error, if the provider stopped it only after MAX_STOPPED in a row; an
+    empty one is an error the second time in a row.
     """
     if run.conversation.cut.is_last:
         run.add_note(CUT_ANSWER.format(tokens=answer.usage.output_tokens))
@@ -355,7 +355,7 @@ def _judge_final_answer(run: RunContext, answer: AssistantMessage) -> Ending | N
 
 
 def _remind(run: RunContext, reminder: str) -> Ending | None:
-    """Remind the model of its outputs, unless it was reminded often enough."""
+    """Remind the model of its outputs, unless it has been reminded often enough."""
     if run.outputs.reminder_count >= MAX_REMINDERS:
         return Ending(Reason.ERROR, run.outputs.give_up())
     run.outputs.reminder_count += 1
@@ -364,7 +364,7 @@ def _remind(run: RunContext, reminder: str) -> Ending | None:
 
 
 def _find_cutting_limit(run: RunContext, answer: AssistantMessage) -> LimitState | None:
-    """Return the limit that cut off an answer, None if the model did."""
+    """Return the limit that cut an answer short, None if the model stopped by itself."""
     permit = run.meter.permit
     if permit is None or permit.max_tokens is None or permit.cut_by is None:
         return None
@@ -373,15 +373,15 @@ def _find_cutting_limit(run: RunContext, answer: AssistantMessage) -> LimitState
 
 
 def warn_near_limit(run: RunContext) -> None:
-    """Add a note, once, when the run comes near a limit."""
+    """Add a note, once, when the run gets close to a limit."""
     if state := run.meter.take_warning(run.timer.age):
         run.add_note(NEAR_LIMIT.format(limit=state.name.replace("_", " ")))
 
 
 async def prepare_request(run: RunContext) -> None:
-    """Show new messages of the user to the hooks, and shorten the conversation if it is necessary.
+    """Show the user's new messages to the hooks, and shorten the conversation if necessary.
 
-    It is if the next request may be too long, or was refused as too long.
+    It is necessary if the next request may be, or was refused as, too long.
 
     Raises ContextOverflow if a refused request cannot be made shorter, and StoppedByHook.
     """
@@ -399,7 +399,7 @@ async def prepare_request(run: RunContext) -> None:
 
 
 async def _must_shorten(run: RunContext) -> bool:
-    """Return whether the conversation has to be shortened; most turns need no more than this."""
+    """Return whether the conversation must be shortened. In most turns this is all the work."""
     state = run.conversation.shortening
     if state.overflow_error or run.services.recorded_edits is not None:
         return True
@@ -410,7 +410,7 @@ async def _must_shorten(run: RunContext) -> bool:
     if is_first or size < state.next_check:
         return False
     policy = run.services.context_policy
-    # A summary run reads the whole conversation; the reserve of the window is meant for it.
+    # A summary run reads the whole conversation: the window's reserve exists for it.
     if run.brief.is_compaction or not policy.is_automatic:
         return False
     await policy.load_window(run.brief.model, size)
@@ -420,7 +420,7 @@ async def _must_shorten(run: RunContext) -> bool:
 
 
 async def call_within_window(run: RunContext) -> AssistantMessage | None:
-    """Call the model; return None if it refused the request as too long.
+    """Call the model; return None if it refuses the request as too long.
 
     `prepare_request` then shortens the conversation.
     """

@@ -10,7 +10,7 @@ from .._core.messages import AssistantMessage
 from .._platform.patterns import compile_later
 from .conversation import CallOutcome
 
-WARN_AFTER = 4  # repeats of a pattern of turns between two warnings to the model
+WARN_AFTER = 4  # repeats of a pattern of turns from one warning to the next
 STOP_AFTER = 12  # repeats before the run ends with LOOP
 
 WARNING = (
@@ -26,31 +26,31 @@ REFUSED_WARNING = (
 LONGEST_PERIOD = 5  # turns in a pattern that repeats
 
 _WORK_ID = compile_later(r"(?<!\d)\d++(?:[.-]\d++)+")
-"""An id of a run or a command, also with the hyphen that it has in file names."""
+"""The id of a run or command, possibly with a hyphen, as in file names."""
 
 _EVIDENCE_START = "[evidence: "
 _SPILL_DIGITS = compile_later(r"-[0-9a-f]{16}(?=\.txt)")  # each spill file has others
 
 _EVIDENCE = compile_later(r"^\[evidence: .*\]$", re.MULTILINE)
-"""The line of a report with times and ids, which are never the same."""
+"""The line of a report with times and ids, which always differ."""
 
 
 class LoopDetector:
-    """History of the last turns of one run.
+    """History of a run's last turns.
 
-    Two turns are equal if their notifications, tool calls and results are equal, and as much
-    background work is open; so polling with changing results is no loop, and neither is the wait
-    for many children. The ids of children and commands make no difference. A pattern is one turn,
-    or up to LONGEST_PERIOD different ones in order.
+    Two turns are equal if they have equal notifications, tool calls and results, and as much open
+    background work. So polling with changing results is no loop, and neither is waiting for many
+    children. Ids of children and commands are ignored. A pattern is one turn, or a sequence of up
+    to LONGEST_PERIOD different ones.
 
-    Turns in a row without a call that could act are a loop, too, whatever their arguments are: the
-    calls were denied, had wrong arguments or named no tool.
+    Consecutive turns without any call that could act are a loop as well, whatever their arguments:
+    the calls were denied, had wrong arguments, or named no tool.
     """
 
     def __init__(self) -> None:
         self._turns: list[int] = []  # hashes of the last turns
         self._equal_counts: dict[int, int] = {}
-        """Period -> number of turns in a row that equal the turn one period before, if any."""
+        """Period -> how many consecutive turns equal the turn one period before, if any."""
         self._work_ids: dict[str, None] = {}
         self._open_count = 0
         self._notifications: list[int] = []
@@ -65,9 +65,9 @@ class LoopDetector:
         self._notifications.append(hash(self._remove_differences(text)))
 
     def add_turn(self, message: AssistantMessage, outcomes: Sequence[CallOutcome]) -> int:
-        """Add a turn and return how many times in a row the pattern came that ends with it.
+        """Add a turn; return how many times in a row the pattern ending with it has occurred.
 
-        1 means that it is new, or inside a pattern.
+        1 means that the turn is new, or in the middle of a pattern.
         """
         self._refused_turns += 1
         if not outcomes or not outcomes[0].refused or not all(each.refused for each in outcomes):
@@ -99,14 +99,14 @@ class LoopDetector:
         return repeats
 
     def _add_work(self, detail: Mapping[str, Any]) -> None:
-        """Remember the child or the background command that a call has started."""
+        """Remember the child or background command that a call started."""
         is_background = bool(detail.get("background"))
         self._open_count += is_background
         if work_id := detail.get("run") or (is_background and detail.get("command")):
             self._work_ids[work_id] = None
 
     def _remove_differences(self, text: str) -> str:
-        """Return a text without ids of work and evidence, with each line that had one only once."""
+        """Remove work ids and evidence, and repeats of lines that had an id."""
         if not self._work_ids:
             return text
 

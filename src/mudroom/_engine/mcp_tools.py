@@ -1,8 +1,8 @@
-"""Tools of servers in one run: given to the model in full, or found and called by two tools.
+"""A run's MCP tools: given to the model in full, or found and called through two tools.
 
 The definitions of many tools would fill the context. So `mcp_find` returns them when the model
-looks for one, and `mcp_call` calls it. The engine replaces a call of `mcp_call` by the call of the
-tool that it names before anything else sees it.
+looks for one, and `mcp_call` calls it. The engine replaces a call to `mcp_call` with the call it
+names before anything else sees it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..errors import suggest_names
 from .session_context import Recorder, SessionServices
 
 MAX_FULL_BYTES = 4_000
-"""Bytes of definitions up to which a model gets all of them, unless its agent names them."""
+"""Up to this many bytes of definitions, a model gets all; tools its agent names in any case."""
 
 _FIND = (
     "Find tools of MCP servers: returns their descriptions and parameters. Call one with mcp_call."
@@ -46,10 +46,10 @@ class FindArguments(Struct, frozen=True):
 
 
 class McpTools:
-    """The tools of servers that one run may use.
+    """The MCP tools that a run may use.
 
-    The entries of `tools` about servers are patterns. Without servers in the session, `servers` is
-    None. `offered` are the tools that the model gets.
+    Entries of `tools` that refer to servers are patterns. `servers` is None in a session without
+    servers. `offered` are the tools the model gets.
     """
 
     def __init__(self, tools: Sequence[str], servers: ToolServers | None) -> None:
@@ -59,7 +59,7 @@ class McpTools:
         self.offered: dict[str, Tool] = self._choose_offered() if self._patterns else {}
 
     def find(self, name: str) -> Tool | None:
-        """Return a tool of a server, None if the run may not use it or it is not known."""
+        """Find an MCP tool; None if the run may not use it or it is unknown."""
         if self._servers is None or not select_tools([name], self._patterns):
             return None
         return self._servers.tools.get(name)
@@ -133,7 +133,7 @@ class McpTools:
         )
 
     def _list_instructions(self, tools: Sequence[Tool]) -> list[str]:
-        """Return the instructions of the servers of tools, once in the run."""
+        """List the instructions of the tools' servers, each once in the run."""
         assert self._servers
         texts: list[str] = []
         for pattern, text in self._servers.instructions.items():
@@ -168,7 +168,7 @@ class McpTools:
 
 
 class RunTools(dict[str, Tool]):
-    """The tools that the model of a run gets, by name."""
+    """The tools given to a run's model, by name."""
 
     def __init__(self, own: Mapping[str, Tool], mcp_tools: McpTools) -> None:
         super().__init__(own)
@@ -176,12 +176,12 @@ class RunTools(dict[str, Tool]):
         self._mcp_tools = mcp_tools
 
     def find(self, name: str) -> Tool | None:
-        """Return a tool that the run may call; one of a server as the server lists it now."""
+        """Find a tool the run may call; an MCP tool as its server lists it now."""
         return self._mcp_tools.find(name) or self.get(name)
 
 
 def list_full_patterns(patterns: Sequence[str], servers: ToolServers) -> tuple[str, ...]:
-    """Return the patterns of tools that a model gets in full: exact names, and some servers."""
+    """Return the patterns for tools given in full: exact names and certain servers."""
     exclusions = [each for each in patterns if each.startswith("!")]
     chosen = [
         each
@@ -213,9 +213,9 @@ _CALL_PARAMETERS: dict[str, Any] = {
 }
 
 
-MAX_CATALOGUE_BYTES = 8_000  # of the names in `mcp_find`'s description; with more, it has numbers
-MAX_HITS = 5  # in one result of `mcp_find`
-MAX_TEXT = 2_000  # characters of a description, or of the instructions of a server, in a result
+MAX_CATALOGUE_BYTES = 8_000  # of names in `mcp_find`'s description; beyond that, only counts
+MAX_HITS = 5  # per result of `mcp_find`
+MAX_TEXT = 2_000  # characters of a description, or a server's instructions, in a result
 
 
 def get_server(name: str) -> str:
@@ -223,7 +223,7 @@ def get_server(name: str) -> str:
 
 
 def format_catalogue(names: Sequence[str], unlisted: Sequence[str]) -> str:
-    """Return the names by server; only their numbers if they are too long."""
+    """List the names by server, or only their counts if that is too long."""
     by_server: dict[str, list[str]] = {}
     for name in names:
         server, _, tool = name.removeprefix(SERVER_PREFIX).partition("__")
@@ -236,7 +236,7 @@ def format_catalogue(names: Sequence[str], unlisted: Sequence[str]) -> str:
 
 
 def search(tools: Mapping[str, Tool], query: str) -> list[Tool]:
-    """Return the tools that fit a query best: words in the name count more."""
+    """Return the tools that match a query best; words in the name count more."""
     words = re.findall(r"[a-z0-9]+", query.lower())
     if not words:
         return list(tools.values())[:MAX_HITS]
@@ -265,13 +265,13 @@ def describe_no_hit(tools: Mapping[str, Tool]) -> str:
 
 
 class RunServers:
-    """The port ToolServers for one run: its own servers, and those of the session.
+    """The port ToolServers for one run: its own servers and the session's.
 
-    A server of its own hides one of the session that has the same name.
+    The run's own server shadows one of the session with the same name.
 
     Attributes:
-        own_grants: patterns of the tools of its own servers that the agent may use. They are not
-            in the brief, so no child of the run gets them.
+        own_grants: patterns for the tools of the run's own servers that the agent may use. They are
+            not in the brief, so no child of the run gets them.
     """
 
     def __init__(
@@ -282,7 +282,7 @@ class RunServers:
         self.own_grants = narrow_server_patterns(own.patterns, agent_tools)
 
     def _select_shared(self, names: Sequence[str]) -> list[str]:
-        """Return the names and patterns that no server of its own hides."""
+        """Return the names and patterns not shadowed by the run's own servers."""
         hiding = self._own.patterns
         return [name for name in names if not any(fnmatchcase(name, each) for each in hiding)]
 
@@ -311,7 +311,7 @@ class RunServers:
         }
 
     async def load(self, patterns: Sequence[str]) -> tuple[str, ...]:
-        """Learn the tools that patterns name; return why some are missing, a line for each."""
+        """Load the tools that patterns name; return why some are missing, a line for each."""
         own = await self._own.load(patterns)
         return (*own, *await self._shared.load(self._select_shared(patterns)))
 
@@ -323,7 +323,7 @@ class RunServers:
 
 
 def list_granted(tools: Sequence[str], servers: ToolServers | None) -> tuple[str, ...]:
-    """Return the patterns of the tools of servers that a run with this brief may use."""
+    """Return the patterns of the MCP tools that an agent with these tools may use."""
     if servers is None:
         return ()
     own = servers.own_grants if isinstance(servers, RunServers) else ()
@@ -342,7 +342,7 @@ def list_called_servers(events: Iterable[StoredEvent]) -> list[str]:
 def list_unknown_servers(
     agent_tools: Sequence[str] | None, servers: ToolServers | None
 ) -> list[str]:
-    """Return a line for each tool pattern of an agent whose server the run does not have."""
+    """Return a line for each of an agent's tool patterns whose server the run lacks."""
     known = servers.patterns if servers else ()
     lines: list[str] = []
     for pattern in list_server_patterns(agent_tools or ()):
@@ -359,8 +359,8 @@ def list_unknown_servers(
 async def ask_approver(
     services: SessionServices, recorder: Recorder, request: ApprovalRequest, form: InputForm
 ) -> ApprovalDecision:
-    """Return the answer to the form of a request, and store it."""
-    await recorder.record()  # An answer may take hours; the user reads the text before it.
+    """Ask for the answer to a form, and store it."""
+    await recorder.record()  # the answer may take hours; the user reads the text before it
     decision = await services.approver.decide(request)
     redact = services.redact
     event = recorder.make_event(

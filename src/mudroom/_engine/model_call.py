@@ -40,21 +40,21 @@ if TYPE_CHECKING:
 MAX_CALLS = 10_000  # in one answer
 
 SILENCE_SECONDS = 150.0
-"""Seconds without a chunk after which the call is given up.
+"""Seconds without a chunk until the call is abandoned.
 
-Wires give up silent connections sooner and retry.
+Wires abandon silent connections sooner, and retry.
 """
 
 FIRST_CHUNK_SECONDS = 300.0
-"""Additional seconds for the first chunk: a request may wait for its turn at the provider."""
+"""Additional seconds for the first chunk: the provider may queue the request."""
 
-WAIT_SECONDS = 1.0  # after which a run that waits for a limit says so
+WAIT_SECONDS = 1.0  # until a run that waits for a limit says so
 
 WAITS_FOR_LIMIT = "waits: {limit} does not cover another request beside those under way"
 
-NOTES_TRIES = 2  # of requests for the notes of a compaction; then the run continues without them
-_MIN_ANSWER = 16  # tokens: a provider refuses requests with less
-_MIN_SECRET_PART = 16  # characters of an unfinished secret that are not shown
+NOTES_TRIES = 2  # requests for a compaction's notes; then the run continues without them
+_MIN_ANSWER = 16  # tokens; providers refuse requests for less
+_MIN_SECRET_PART = 16  # characters; a shorter start of a secret may be shown
 
 _MILLION = 1_000_000
 _INPUT_LIMITS = (Limit.INPUT_TOKENS, Limit.TOTAL_TOKENS)
@@ -63,11 +63,10 @@ _INPUT_LIMITS = (Limit.INPUT_TOKENS, Limit.TOTAL_TOKENS)
 async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -> AssistantMessage:
     """Request the next answer, append it to the conversation and return it.
 
-    `reserve_request` comes first. The answer is stored with the next `record`, before any of its
-    tool calls acts. A turn with `summary_reason`, the reason of the run's end, has no tools.
+    Call `reserve_request` first. The answer is stored with the next `record`, before any of its
+    tool calls acts. A turn with `summary_reason`, the reason why the run ends, has no tools.
 
-    Raises ModelError after storing the failure, TimeoutError if the model sends nothing for too
-    long.
+    Raises ModelError after storing the failure, TimeoutError if the model is silent for too long.
     """
     recorder = run.recorder
     run.go_to_turn(run.turn.number + 1)
@@ -86,7 +85,7 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
         # A provider that refuses a request counts no tokens.
         failure = _close_failed_call(run, error, is_cut=run.conversation.received is not None)
         if failure.overflow and summary_reason is None:
-            # Before anything can stop the run, so that it ends in the turn before in any case.
+            # Before anything can stop the run, so that it always ends in the turn before.
             run.meter.add_turns(-1)
             run.go_to_turn(run.turn.number - 1)
         await recorder.record(failure)
@@ -108,7 +107,7 @@ def append_answer(run: RunContext, answer: AssistantMessage) -> None:
     is_cut = answer.stop_reason is StopReason.LENGTH
     run.conversation.cut.is_last = is_cut and run.require_longer_answer(answer)
     if not tokens:
-        # Some providers do not count.
+        # Some providers report no usage.
         tokens = run.estimate_request_tokens() + estimate_message_tokens([answer])
     run.conversation.append_answer(answer, tokens)
     calls = answer.tool_calls
@@ -127,8 +126,8 @@ def charge(run: RunContext, answer: AssistantMessage) -> None:
 async def reserve_request(run: RunContext, *, is_summary: bool = False) -> LimitState | None:
     """Wait until the limits allow the next request, and count its turn.
 
-    Return the limit that refuses the request. The reservation ends with `call_model`, or with
-    `Meter.end_request`.
+    Returns the limit that refuses the request, if one does. The reservation ends with `call_model`
+    or `Meter.end_request`.
     """
     meter = run.meter
     if not is_summary:
@@ -149,11 +148,11 @@ async def reserve_request(run: RunContext, *, is_summary: bool = False) -> Limit
 
 @contextmanager
 def _say_if_it_waits(run: RunContext) -> Generator[None]:
-    """Show that the run waits for a limit, unless the wait is short."""
+    """Show that the run is waiting for a limit, unless the wait is short."""
     accounts = [account for meter in run.meter.walk_up() for account in meter.accounts.values()]
     limit = "a shared limit"  # of runs in another process, which keeps its accounts
     if accounts:
-        outermost = accounts[-1]  # most runs share it, so the wait is most likely for theirs
+        outermost = accounts[-1]  # shared by most runs, so the likeliest to be waited for
         limit = f"the limit of {outermost.maximum:,.7g} {outermost.limit.unit}"
     text = WAITS_FOR_LIMIT.format(limit=limit)
     loop = asyncio.get_running_loop()
@@ -172,9 +171,9 @@ def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
     maximum: dict[Limit, float] = dict.fromkeys(_INPUT_LIMITS, most)
     prices = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
     if run.meter.compute_amount_left(Limit.USD) is not None:
-        # The provider may write the whole request to its cache. That it reads earlier messages
-        # from there is expected only after it has shown a cache: a request that passes the limit
-        # leaves nothing for the last turn.
+        # The provider may write the whole request to its cache. Reads from the cache are expected
+        # only once the provider has shown that it has one: a request that exceeds the limit leaves
+        # nothing for the last turn.
         last = run.meter.member.last
         repeated = repeated if last and last.is_cached else 0
         cached = Usage(input_tokens=tokens.minimum, cache_read_tokens=repeated)
@@ -203,9 +202,9 @@ def _compute_price(run: RunContext, usage: Usage) -> float:
 
 
 def _close_failed_call(run: RunContext, error: BaseException, *, is_cut: bool) -> TurnFailed:
-    """Charge the estimated tokens of a call that was cut off, and return its event.
+    """Charge the estimated tokens of a cut-off call, and return its event.
 
-    The tokens are not known. So the costs are unknown, too, if the model has no price.
+    The real tokens are unknown. If the model has no price, so are the costs.
     """
     usd = None if run.compute_price(run.brief.model, Usage(1, 1)) is None else 0.0
     estimate = _estimate_usage(run) if is_cut else Usage()
@@ -222,10 +221,10 @@ def _close_failed_call(run: RunContext, error: BaseException, *, is_cut: bool) -
 
 
 def _redact_cut_text(services: SessionServices, text: str) -> str:
-    """Return a text that was cut off, perhaps within a secret, without secrets."""
+    """Redact a text that may have been cut off inside a secret."""
     end = services.find_unfinished_secret(text)
     tail = text[end:]
-    # A few characters give nothing away, and most are the beginning of an ordinary word.
+    # A few characters give nothing away, and usually begin an ordinary word.
     kept = tail if len(tail) < _MIN_SECRET_PART else "[redacted: cut off]"
     return services.redact(text[:end] + kept)
 
@@ -254,7 +253,7 @@ async def _read_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage
                 call.extend(item.delay + FIRST_CHUNK_SECONDS + SILENCE_SECONDS)
                 run.conversation.discard_streamed()
                 stream.discard()
-                failed += item.delay > 0  # without a delay it avoids a refusal
+                failed += item.delay > 0  # a retry without a delay only avoids a refusal
                 _check_tries(run, item, failed)
                 await _record_retry(run, item)
             else:
@@ -273,10 +272,10 @@ async def _read_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage
 
 
 def _must_stay(run: RunContext, block: AssistantBlock) -> bool:
-    """Return whether a block of an answer must be recorded exactly as it was written.
+    """Return whether a block of an answer must be recorded exactly as written.
 
-    Calls that act must act as the model asked for, after a resume too. The arguments of the others
-    are words: for children, for the board, or the values that the run emits. A provider refuses
+    Calls that act must do what the model asked for, even after a resume. The arguments of the
+    others are words: for children, for the board, or values that the run emits. A provider refuses
     reasoning that differs from what it signed.
     """
     if isinstance(block, ThinkingBlock):
@@ -289,9 +288,9 @@ def _must_stay(run: RunContext, block: AssistantBlock) -> bool:
 
 
 class _Stream:
-    """The streamed answer on its way to the watchers: a secret in several chunks is found, too.
+    """Streams the answer to the watchers, and finds secrets even if split into several chunks.
 
-    A context manager; at its end it shows the text held back.
+    A context manager that shows the text held back when it exits.
     """
 
     def __init__(self, run: RunContext) -> None:
@@ -309,14 +308,14 @@ class _Stream:
         self.flush()
 
     def feed(self, kind: str, text: str) -> None:
-        """Show a chunk, and hold back what may be the beginning of a secret."""
+        """Show a chunk, holding back what may be the start of a secret."""
         if kind != self._kind:
             self.flush()
             self._kind = kind
         if not self._services.watchers.functions:
             return
         self._pending += text
-        # Only an answer arrives in pieces; any other line is whole.
+        # Only answers arrive in pieces; any other line is whole.
         is_answer = kind in ("text", "thinking")
         end = self._services.find_unfinished_secret(self._pending) if is_answer else len(text)
         if end or not text:
@@ -333,7 +332,7 @@ class _Stream:
 
 
 def _check_tries(run: RunContext, retry: RetryNotice, failed: int) -> None:
-    """Raise ModelUnavailable if a run that only writes notes for another one tried often enough."""
+    """Raise ModelUnavailable once a run that only writes notes has tried often enough."""
     writes_notes = run.brief.is_compaction and run.brief.parent
     if writes_notes and failed >= NOTES_TRIES:
         raise ModelUnavailable(f"{retry.error}, tried {failed} times")

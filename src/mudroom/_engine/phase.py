@@ -1,4 +1,4 @@
-"""Phase of a run, and the way to stop the run from outside."""
+"""The phase of a run, and how to stop the run from outside."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .file_writes import WriteBarrier
 class Resumption(Struct, frozen=True):
     """The point at which a run starts or continues."""
 
-    pending_answer: AssistantMessage | None = None  # with open tool calls, or no turn after it
-    summary_reason: Reason | None = None  # if the summary was requested already
-    is_stopped_from_outside: bool = False  # that reason is a stop, or the limit of a run above
+    pending_answer: AssistantMessage | None = None  # has open tool calls, or no turn follows it
+    summary_reason: Reason | None = None  # set if the summary has been requested
+    is_stopped_from_outside: bool = False  # the reason is a stop, or the limit of a run above
     is_interrupted: bool = False  # by the user: the run waits for the next prompt
 
 
@@ -29,7 +29,7 @@ class Phase(Enum):
     INTERRUPTING ─► INTERRUPTED                  the turn has ended, and no prompt waits
     INTERRUPTING | INTERRUPTED ─► RUNNING        the user sends a prompt
     RUNNING | INTERRUPTED ─► WRAPPING_UP         stopped from outside, with a summary
-    RUNNING | INTERRUPTING ─► ENDING             the run has a reason of its own to end
+    RUNNING | INTERRUPTING ─► ENDING             the run ends by itself
     ENDING | WRAPPING_UP ─► WAITING_FOR_CHILDREN, and back
     ENDING | WRAPPING_UP ─► SUMMARISING ─► ENDING
     ENDING | WRAPPING_UP | CANCELLING ─► FINISHED
@@ -38,29 +38,29 @@ class Phase(Enum):
     A resumed run starts as RUNNING, or as WRAPPING_UP if that was recorded.
     """
 
-    RUNNING = auto()  # takes turns, or waits because too many children run
+    RUNNING = auto()  # takes turns, or waits for a slot
     INTERRUPTING = auto()  # ends its current turn or wait; background work continues
     INTERRUPTED = auto()  # waits for the next message of the user; background work continues
     WRAPPING_UP = auto()  # stops its current work, then gives a summary
-    ENDING = auto()  # has its reason, without a stop from outside, and may still give a summary
+    ENDING = auto()  # ends by itself, and may still give a summary
     WAITING_FOR_CHILDREN = auto()  # ends, and waits for the summaries of its background children
     SUMMARISING = auto()  # requests the summary
     CANCELLING = auto()  # ends without a summary
-    FINISHED = auto()  # only the report remains to be stored; nothing can stop the run any more
+    FINISHED = auto()  # only the report has yet to be stored; nothing can stop the run now
 
 
 LIMIT_REASONS = (Reason.TIMEOUT, Reason.MAX_TURNS, Reason.BUDGET)
-"""Limits that end the runs below, too, which then have the same reason."""
+"""Limits that also end the runs below, for the same reason."""
 
 SUMMARY_REQUEST = (
     "Call no more tools. Summarise now what you found and did, and what is left undone."
 )
 
 WRAP_UP_NOTE = f"You are asked to wrap up. {SUMMARY_REQUEST}"
-"""Note of a run that is asked for its summary by `wrap_up`, or at the limit of a run above."""
+"""The note that asks for a summary after `wrap_up`, or at the limit of a run above."""
 
 OPEN_PHASES = (Phase.RUNNING, Phase.INTERRUPTING, Phase.INTERRUPTED)
-"""Phases of a run that is not stopped: it reads messages, and its children may start."""
+"""Phases in which a run has not been stopped: it reads messages, and children may start."""
 
 _CANCELLABLE_PHASES = (
     Phase.RUNNING,
@@ -71,18 +71,18 @@ _CANCELLABLE_PHASES = (
 
 
 class RunControl:
-    """Phase of one run, the task that executes it, and the barrier for its file writes.
+    """A run's phase, the task that executes it, and the barrier for its file writes.
 
     The task is cancelled only in the phases RUNNING, INTERRUPTED, WAITING_FOR_CHILDREN and
-    SUMMARISING, because only their code handles a cancel. The other steps that end or interrupt a
-    run are never cut off.
+    SUMMARISING, the only ones whose code handles a cancel. Other steps that end or interrupt a run
+    are never cut off.
 
     Attributes:
         barrier: closed at the end of the run, so that no file is written after it; an interrupt
             closes it and opens a new one.
-        stop_reason: reason of the run's end if it is cancelled.
-        interim_report: report of the run in the phase INTERRUPTED.
-        on_interrupt: called when the run enters that phase.
+        stop_reason: why the run ends if it is cancelled.
+        interim_report: the report while the run is INTERRUPTED.
+        on_interrupt: called when the run becomes INTERRUPTED.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class RunControl:
         self._task = task
 
     def wrap_up(self, reason: Reason = Reason.CANCELLED) -> bool:
-        """Have the run stop its work and give a summary. Return False if it is ending already.
+        """Make the run stop its work and give a summary. Return False if it is already ending.
 
         `reason` is the limit of a run above, or CANCELLED.
         """
@@ -117,7 +117,7 @@ class RunControl:
         return True
 
     def restore_interrupt(self) -> None:
-        """Return to an interrupt that an earlier process recorded."""
+        """Restore an interrupt that an earlier process recorded."""
         if self.phase is Phase.RUNNING:
             self.phase = Phase.INTERRUPTING
 
@@ -130,7 +130,7 @@ class RunControl:
                 self.on_interrupt()
 
     def resume(self) -> None:
-        """Return from an interrupt to the phase RUNNING, unless the run is being stopped."""
+        """Go back from an interrupt to RUNNING, unless the run is being stopped."""
         if self.phase in (Phase.INTERRUPTING, Phase.INTERRUPTED):
             self._leave_interrupt(Phase.RUNNING)
 
@@ -139,7 +139,7 @@ class RunControl:
         self.phase = phase
 
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
-        """Stop the run without a summary. Return False if it is being cancelled or has finished."""
+        """Stop the run without a summary. Return False if it is already cancelled or finished."""
         if self.phase in (Phase.CANCELLING, Phase.FINISHED):
             return False
         self.stop_reason = reason

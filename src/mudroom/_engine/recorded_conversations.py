@@ -1,4 +1,4 @@
-"""Recorded runs of a session: unfinished ones, conversations, briefs, effects and reports."""
+"""A session's recorded runs: conversations, briefs, reports, effects, and unfinished runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .conversation import normalize_conversation
 
 
 class PastEvents(UserDict[str, list[StoredEvent]]):
-    """The events of runs by run id, and an index of the runs below each run."""
+    """Events by run id, with an index of the runs below each run."""
 
     def __init__(self, events: Mapping[str, list[StoredEvent]] | None = None) -> None:
         self._children: dict[str, dict[str, None]] = {}
@@ -52,7 +52,7 @@ class PastEvents(UserDict[str, list[StoredEvent]]):
             del self._children[parent][run_id]
 
     def clear(self) -> None:
-        # The inherited method takes one entry after another, which takes quadratic time.
+        # The inherited method pops entries one by one, in quadratic time.
         self.data.clear()
         self._children.clear()
 
@@ -61,7 +61,7 @@ class PastEvents(UserDict[str, list[StoredEvent]]):
         return list(self._children.get(run_id, ()))
 
     def walk_below(self, run_id: str) -> Iterator[str]:
-        """Yield the ids of the runs below this one, each before those below it."""
+        """Yield the ids of all runs below this one, parents before children."""
         for child in self._children.get(run_id, ()):
             yield child
             if child in self._children:
@@ -69,15 +69,15 @@ class PastEvents(UserDict[str, list[StoredEvent]]):
 
 
 def rebuild_conversations(events: Sequence[StoredEvent]) -> list[RecordedConversation]:
-    """Return the recorded conversations in the order in which the runs began.
+    """Return the recorded conversations, ordered by the start of their runs.
 
-    A run has one conversation; each edit of the engine ends it and begins the next one.
+    A run has one conversation, until an edit by the engine ends it and begins the next.
     """
     return [each for record in _rebuild_runs(events).values() for each in record.list_parts()]
 
 
 _STOPPED = (Reason.TIMEOUT, Reason.CANCELLED, Reason.MAX_TURNS, Reason.BUDGET)
-"""Reasons of runs that a limit, also one of a run above, or a cancel may cut off in a call."""
+"""Reasons for which a run may be cut off in a call: its limits, those above, a cancel."""
 
 _STEPS = (
     RunResumed,
@@ -89,11 +89,11 @@ _STEPS = (
     Compacted,
     RunWaiting,
 )
-"""Events after which a call without an answer is not the latest step any more."""
+"""Events after which an unanswered call is no longer the latest step."""
 
 
 class _RunRecord:
-    """The conversations of one run, rebuilt while its events arrive.
+    """A run's conversations, rebuilt as its events arrive.
 
     `history` are the messages of earlier runs, as the run received them.
     """
@@ -131,10 +131,10 @@ class _RunRecord:
             self._latest = event
         self.context.apply(event)
         if isinstance(event, TurnFailed) and event.overflow:
-            self._end_part()  # the next request is another one, shortened or not
+            self._end_part()  # the next request is a new one, shortened or not
 
     def _drop_repeated_call(self) -> None:
-        """Forget a call that an earlier process made, and that the next one repeats."""
+        """Forget a call by an earlier process, which the next one repeats."""
         latest = self._latest
         if isinstance(latest, TurnStarted):
             self._request_count -= 1
@@ -142,7 +142,7 @@ class _RunRecord:
             self._request_count -= 1
             self._failures.pop()
         elif isinstance(latest, TurnFailed) and latest.turn == self._summary_turn:
-            # A summary that was refused as too long: its part goes on.
+            # The summary was refused as too long; its part continues.
             _, self._failures = self._parts.pop()
             self._failures.pop()
 
@@ -169,7 +169,7 @@ class _RunRecord:
         return _make_failure(event, self._report, self._summary_turn)
 
     def list_next_history(self) -> tuple[Message, ...]:
-        """Return the messages that a run receives that continues this one now."""
+        """Return the messages that a run continuing this one would receive now."""
         messages = self.context.build()
         if self.brief.is_compaction and not self.context.is_compacted:
             messages = messages[len(self.history) :]
@@ -177,12 +177,12 @@ class _RunRecord:
 
 
 def is_repeated(event: StoredEvent | None) -> bool:
-    """Return whether the next process repeats a model call as it was; `event`: the last one."""
+    """Return whether the next process repeats a model call unchanged. `event`: the run's last."""
     return isinstance(event, TurnFailed) and not event.overflow
 
 
 class RecordedRuns:
-    """Conversations of runs, rebuilt while their events arrive."""
+    """The conversations of runs, rebuilt as their events arrive."""
 
     def __init__(self) -> None:
         self.records: dict[str, _RunRecord] = {}
@@ -217,7 +217,7 @@ def _make_failure(event: TurnFailed, report: Report | None, summary_turn: int) -
     if report is None or event.overflow or event.turn == summary_turn:
         return failure
     is_fault = report.reason is Reason.ERROR and report.error != event.error
-    # A call may fail on its own at the moment of the stop.
+    # A call may happen to fail at the moment of the stop.
     is_cut = report.reason in _STOPPED and event.error in (CUT_OFF, report.error)
     if is_fault or is_cut:
         return replace(failure, error=report.error, stop=str(report.reason))
@@ -225,10 +225,10 @@ def _make_failure(event: TurnFailed, report: Report | None, summary_turn: int) -
 
 
 def rebuild_briefs(events: Iterable[StoredEvent]) -> list[Brief]:
-    """Return the briefs that the engine did not make while a parent worked, in order.
+    """Return the briefs that no working parent made, in order.
 
-    They are those of root runs, and those of runs that begin with a message to a named child. Each
-    has the conversation that it continues.
+    These are the briefs of root runs, and of runs that begin with a message to a named child. Each
+    includes the conversation it continues.
     """
     return [
         replace(record.brief, history=record.history) if record.brief.continues else record.brief
@@ -238,7 +238,7 @@ def rebuild_briefs(events: Iterable[StoredEvent]) -> list[Brief]:
 
 
 def group_by_run(events: Iterable[StoredEvent]) -> dict[str, list[StoredEvent]]:
-    """Return the events of each run by run id, in order; events of the session are left out."""
+    """Group events by run id, in order; events of the session itself are left out."""
     by_run: dict[str, list[StoredEvent]] = {}
     for event in events:
         if event.run:
@@ -247,14 +247,14 @@ def group_by_run(events: Iterable[StoredEvent]) -> dict[str, list[StoredEvent]]:
 
 
 def find_report(events: Sequence[StoredEvent]) -> Report | None:
-    """Return the report of a run's events; None if the run has not finished."""
+    """Find the report among a run's events; None if the run has not finished."""
     if events and isinstance(last := events[-1], RunFinished):
         return last.report
     return None
 
 
 def find_workspace(events: Sequence[StoredEvent]) -> WorkspaceSpec | None:
-    """Return the workspace of a run's events; its machine is the last one that has the files."""
+    """Find a run's workspace; its machine is the last one to have the files."""
     if not events or not isinstance(started := events[0], RunStarted):
         return None
     spec = started.brief.workspace
@@ -267,7 +267,7 @@ def find_workspace(events: Sequence[StoredEvent]) -> WorkspaceSpec | None:
 
 
 def list_returned_runs(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> list[str]:
-    """Return the ids of the later runs with which a child got its work back, in order."""
+    """List the ids of the later runs in which a child got its work back, in order."""
     runs: list[str] = []
     while (run_id := make_following_id(run_id)) in past:
         first = past[run_id][0]
@@ -278,7 +278,7 @@ def list_returned_runs(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -
 
 
 def has_effects(events: Iterable[StoredEvent], toolbox: Mapping[str, Tool]) -> bool:
-    """Return whether a run began a call that may have changed something."""
+    """Return whether a run started a call that may have changed something."""
     return any(
         isinstance(event, ToolCallStarted) and not _is_pure(event.call.name, toolbox)
         for event in events

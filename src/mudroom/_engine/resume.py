@@ -1,4 +1,4 @@
-"""Resume: restores a run from its events and checks the effects of interrupted tool calls."""
+"""Restores a run from its events and checks what interrupted tool calls did."""
 
 from __future__ import annotations
 
@@ -81,20 +81,20 @@ async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumpt
 
 
 def _restore_permit(run: RunContext, max_tokens: int | None) -> Permit | None:
-    """Return what the limits allowed to a recorded request; it holds nothing any more."""
+    """Return what the limits allowed a recorded request, which no longer holds anything."""
     if max_tokens is None:
         return None
     accounts = (account for meter in run.meter.walk_up() for account in meter.accounts.values())
-    # The record does not say which limit allowed no longer answer. The nearest one stands for it:
-    # a limit of the run itself, if it has one, before those of the runs above.
+    # The record does not say which limit kept the answer from being longer. Take the nearest: the
+    # run's own, if it has one, before those of the runs above.
     nearest = next((account.state for account in accounts), None)
     return Permit((), None, max_tokens, nearest)
 
 
 class _Restorer:
-    """Restorer of a RunContext: applies the events of the run, one by one.
+    """Restores a RunContext by applying the run's events one by one.
 
-    `sent_blocks` are those of a request whose answer is not recorded; they are sent again.
+    `sent_blocks` belong to a request without a recorded answer; they are sent again.
     """
 
     def __init__(self, run: RunContext) -> None:
@@ -183,11 +183,11 @@ class _Restorer:
             run.outputs.refuse(OutputRefusal(event.text, event.refused))
         if event.text in NEAR_LIMIT_NOTES:
             run.meter.has_warned = True
-        # The record tells only by its text whose limit a request for the summary is about.
+        # Only its text tells whose limit a recorded request for a summary is about.
         self.is_stopped_from_outside = event.text == WRAP_UP_NOTE
 
     def _restore_final_answer(self, answer: AssistantMessage, event: NoteInjected) -> None:
-        """Restore what an answer without calls stated, and count a reminder that followed it."""
+        """Restore the values stated in an answer without calls, and count the reminder after it."""
         run = self._run
         if answer.stop_reason in (StopReason.END, StopReason.CALLS):
             run.outputs.take_text(answer.text)
@@ -225,13 +225,13 @@ class _Restorer:
         self.is_interrupted = False
         self.summary_reason = event.summary_reason
         if event.summary_reason:
-            # The summary keeps its number when it is requested again: the turn before it counts,
-            # even if that was cut off.
+            # The summary keeps its number when it is requested again. The turn before it counts
+            # even if it was cut off.
             run.go_to_turn(event.turn - 1)
             run.conversation.answer_text = ""
         if event.summary_reason is Reason.CANCELLED:
             run.control.phase = Phase.WRAPPING_UP
-        # The answer was cut at this maximum, if it was; a further request may get a longer one.
+        # If the answer was cut off, it was at this maximum; another request may allow more.
         run.meter.permit = _restore_permit(run, event.max_tokens)
         self.sent_blocks += run.conversation.take_queued()
 
@@ -266,28 +266,28 @@ class _Restorer:
             self._charge_cut_off_child(event)
 
     def _charge_cut_off_child(self, event: ToolCallFinished) -> None:
-        """Charge the child of a call that the user interrupted."""
+        """Charge for the child of a call that the user interrupted."""
         position = list(self._run.turn.calls).index(event.call_id) + 1
         child = join_run_id(event.run, event.turn, position)
         if child in self._run.services.past_events:
             charge_past_child(self._run, child)
 
     def _restore_end_of_child(self, child: str) -> None:
-        """Charge a background child that has sent its notification, and add its evidence."""
+        """Charge for a background child that has sent its notification, and add its evidence."""
         self._run.background.titles.setdefault(child, "")
         if report := charge_past_child(self._run, child):
             _add_evidence(self._run, child, report)
 
 
 def _add_evidence(run: RunContext, child: str, report: Report) -> None:
-    """Add the files of a background child of an earlier process to those of its parent."""
+    """Add the files of an earlier process's background child to its parent's."""
     started = next(iter(run.services.past_events.get(child, ())), None)
     has_own_files = isinstance(started, RunStarted) and started.brief.workspace.has_own_files
     run.evidence.add_report(report, is_shared=not has_own_files)
 
 
 def charge_past_child(run: RunContext, child: str) -> Report | None:
-    """Charge a run with what a child spent in earlier processes; return the child's last report."""
+    """Charge a run for what a child spent in earlier processes; return the child's last report."""
     past = run.services.past_events
     report = None
     for each in (child, *list_returned_runs(past, child)):
@@ -304,7 +304,7 @@ def sum_estimates(past: PastEvents, run_id: str) -> Usage:
 
 
 def _sum_past(past: PastEvents, run_id: str) -> tuple[int, Usage]:
-    """Count a run and those below it that began; add their answers that were cut off."""
+    """Count a run and its descendants that began, and add up their cut-off answers."""
     count = 0
     estimate = NO_USAGE
     for each in (run_id, *past.walk_below(run_id)):
@@ -312,12 +312,12 @@ def _sum_past(past: PastEvents, run_id: str) -> tuple[int, Usage]:
             if type(event) is TurnFailed:
                 estimate += event.estimate
             elif type(event) is RunStarted:
-                count += not event.brief.is_compaction  # a summary is no child
+                count += not event.brief.is_compaction  # a summary run is no child
     return count, estimate
 
 
 def report_interrupted(run: RunContext, work_id: str) -> None:
-    """Send the notification of a command that an earlier process started."""
+    """Send the notification for a command that an earlier process started."""
     if run.background.is_reported(work_id):
         return
     result = ToolResult("", error=True, unknown_changes=UNKNOWN_AFTER_CRASH)
@@ -329,7 +329,7 @@ def report_interrupted(run: RunContext, work_id: str) -> None:
 async def _restore_memo(
     run: RunContext, event: ToolCallFinished, calls: Mapping[str, ToolCallBlock]
 ) -> None:
-    """Restore the memo of a tool after a call that succeeded: run the call again in its turn."""
+    """Restore a tool's memo by repeating a successful call in its turn."""
     tool = run.tools.get(event.name)
     call = calls.get(event.call_id)
     if tool and call and tool.is_stateful and not event.result.error:
@@ -356,17 +356,17 @@ async def restart_background_work(run: RunContext) -> None:
     run.background.interrupted.clear()
     if run.services.teams.roster.list_teammates(run.run_id):
         await open_team(run).restart()
-    await asyncio.sleep(0)  # The children restore what they spent before the run spends more.
+    await asyncio.sleep(0)  # let the children restore what they spent before the run spends more
 
 
 async def end_past_children(
     run: RunContext, finish: Callable[[RunContext], Awaitable[Report]]
 ) -> None:
-    """End each such child of a run that ends (S10). What it spent is charged (S9).
+    """End the children that an ending run has not continued (S10), and charge for them (S9).
 
-    A run that is stopped right after it is resumed has not continued its children. A run that was
-    killed while its conversation was summarised may go on without the summary. `finish` ends a run
-    that was cancelled.
+    A run stopped right after its resume has not continued its children. A run killed while its
+    conversation was being summarised may go on without the summary. `finish` ends a run that was
+    cancelled.
     """
     services = run.services
     past = services.past_events
@@ -375,7 +375,7 @@ async def end_past_children(
         if not find_report(past[child]):
             unfinished.append(child)
         elif child not in services.meters.charged:
-            # It ended in an earlier process, and the run never got its result (S9).
+            # It ended in an earlier process, but the run never got its result (S9).
             report = charge_past_child(run, child)
             if report and child in run.background.interrupted:
                 _add_evidence(run, child, report)
@@ -396,7 +396,7 @@ async def _end_child(
     first = events[0]
     if not isinstance(first, RunStarted):
         return
-    # It does nothing any more, and has no files of its own to store.
+    # It does no more work and has no files of its own to store.
     brief = replace(first.brief, workspace=WorkspaceSpec())
     control = RunControl()
     control.cancel(run.control.stop_reason)
@@ -413,7 +413,7 @@ async def _end_child(
         report = await finish(context)
     finally:
         services.meters.close(grant)
-    # The result of a call that waited for it says what is not known; nothing else does for a
-    # child in the background.
+    # The result of a call that waits for it says what is unknown; for a background child, nothing
+    # else would.
     if child in run.background.interrupted:
         _add_evidence(run, child, report)

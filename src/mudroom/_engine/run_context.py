@@ -39,15 +39,15 @@ from .session_context import Recorder, SessionServices
 from .structured_output import EMIT_TOOL, OutputCollector, OutputRefusal
 from .team_registry import format_team
 
-_LONGER = 4  # factor by which the maximum of an answer grows after it has cut one off
+_LONGER = 4  # how many times more an answer may have after one was cut off
 
 
 class RunContext:
-    """The objects of one run, each with one job. Nothing of another run is in them.
+    """The objects of one run, each with one job and nothing from any other run.
 
-    `tools` are those of the brief that the model gets, without those that the provider runs; a
-    source may have lost some. Tools of servers that it finds by `mcp_find` are found, too. `memo`
-    is the state of the tools, by tool name.
+    `tools` are the brief's tools given to the model, without provider tools and any that their
+    source has lost; it also finds MCP tools looked up with `mcp_find`. `memo` is the tools' state,
+    by tool name.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class RunContext:
         return self.services.request_heads.describe(self.conversation.config)
 
     def _list_provider_tools(self) -> tuple[str, ...]:
-        """Return the tools that the provider may run. It does not ask, so ASK means no."""
+        """List the tools the provider may run. It asks nobody, so ASK means no."""
         toolbox = self.services.toolbox
         policy = self.environment.policy
         return tuple(
@@ -120,14 +120,14 @@ class RunContext:
 
     @property
     def max_output_tokens(self) -> int | None:
-        """Longest answer of the model in tokens, None if neither agent nor session sets it."""
+        """The longest answer in tokens, None if neither agent nor session sets one."""
         return self.brief.agent.max_output_tokens or self.services.model_options.max_output_tokens
 
     @property
     def longest_answer(self) -> int:
-        """Tokens that an answer may have where the limits leave enough.
+        """Tokens that an answer may have if the limits leave enough.
 
-        A child is expected to be brief: its answers get more only after one was cut off.
+        A child is expected to be brief: it gets longer answers only after one was cut off.
         """
         if own := self.max_output_tokens:
             return own
@@ -136,7 +136,7 @@ class RunContext:
 
     @property
     def allowed_answer(self) -> int | None:
-        """Tokens that the answer to the last request could have; None: no maximum was sent."""
+        """The maximum sent with the last request, in tokens; None if none was sent."""
         permit = self.meter.permit
         if permit is not None and permit.max_tokens is not None:
             return permit.max_tokens
@@ -145,9 +145,9 @@ class RunContext:
         return LONGEST_ANSWER if self.conversation.cut.required else LONGEST_CHILD_ANSWER
 
     def require_longer_answer(self, answer: AssistantMessage) -> bool:
-        """Allow more tokens after an answer that was cut off. Return False if more cannot be had.
+        """Allow more tokens after a cut-off answer. Return False if no more can be had.
 
-        Only the request's own maximum counts, not the model's.
+        What counts is the maximum of the request, not that of the model.
         """
         allowed = self.allowed_answer
         longest = self.max_output_tokens or LONGEST_ANSWER
@@ -162,9 +162,9 @@ class RunContext:
         return config.system, tools
 
     def compute_repeated_range(self) -> TokenRange:
-        """Return the bounds of the part of the next request that a provider may have in its cache.
+        """Bound the part of the next request that a provider may have cached.
 
-        In the first request it is system prompt, tools and history.
+        In the first request that is the system prompt, the tools and the history.
         """
         if sent := self.conversation.sent_tokens:
             return TokenRange(sent, sent)
@@ -173,7 +173,7 @@ class RunContext:
         return head + compute_block_range(history)
 
     def compute_request_range(self) -> TokenRange:
-        """Return the bounds of the tokens of the next request. Meters reserve them."""
+        """Bound the tokens of the next request, which meters reserve."""
         return self.compute_repeated_range() + compute_block_range(self.conversation.queued)
 
     def estimate_head_tokens(self) -> int:
@@ -181,9 +181,9 @@ class RunContext:
         return estimate_tokens(system) + estimate_tokens(repr(tools))
 
     def estimate_request_tokens(self) -> int:
-        """Return about how many tokens the next request has, or the one that has no answer yet.
+        """Estimate the tokens of the next request, or of the one not answered yet.
 
-        It begins with the count of the provider for the last request, if there is one.
+        Starts from the provider's count for the last request, if there is one.
         """
         conversation = self.conversation
         tokens = conversation.sent_tokens
@@ -198,7 +198,7 @@ class RunContext:
         return policy.choose_thresholds(self.brief.model, size, self.max_output_tokens, fitting)
 
     def add_overflow(self, size: int, error: str) -> None:
-        """Learn from the refusal of a request as too long. `size`: about how many tokens it had."""
+        """Learn from a request refused as too long. `size`: its estimated tokens."""
         policy = self.services.context_policy
         fitting = policy.learn_window(self.brief.model, size, error)
         self.conversation.shortening.add_overflow(error, fitting)
@@ -209,19 +209,19 @@ class RunContext:
 
     @property
     def uses_prices(self) -> bool:
-        """True if all costs are stated, or a budget in dollars holds for the run."""
+        """True if all costs are reported, or the run has a budget in dollars."""
         return (
             self.services.model_options.prices
             or self.meter.compute_amount_left(Limit.USD) is not None
         )
 
     def compute_price(self, model: str, usage: Usage) -> float | None:
-        """Return the price of an answer, None if it is unknown or needs a table that is off."""
+        """Return the price of an answer, None if unknown or only in a table that is not used."""
         return self.services.compute_price(model, usage, uses_table=self.uses_prices)
 
     @property
     def stop_reason(self) -> Reason:
-        """Reason of the runs below if the work of this run is stopped now."""
+        """Why the runs below would end if this run's work stopped now."""
         deadline = self.timer.deadline
         if deadline is not None and deadline.expired():
             return Reason.TIMEOUT
@@ -229,14 +229,14 @@ class RunContext:
 
     @property
     def is_interrupted(self) -> bool:
-        """True if the user interrupts the current turn, and no time limit ends the run."""
+        """True if the user interrupts the current turn and no time limit ends the run."""
         deadline = self.timer.deadline
         if deadline is not None and deadline.expired():
             return False
         return self.control.phase is Phase.INTERRUPTING
 
     def add_note(self, text: str, origin: str = "engine") -> None:
-        """Add a note of the engine or of a hook to the next message to the model."""
+        """Add a note from the engine or a hook to the next message for the model."""
         text = clean_text(quote_hook(text) if origin == "hook" else text)
         if text in self.conversation.restored_notes:
             self.conversation.restored_notes.remove(text)
@@ -244,7 +244,7 @@ class RunContext:
         self._add(self.recorder.make_event(NoteInjected, text=text, origin=origin))
 
     def refuse_outputs(self, refusal: OutputRefusal) -> None:
-        """Take back outputs that their type refuses, and tell the model why."""
+        """Take back outputs refused by their type, and tell the model why."""
         text = clean_text(refusal.note)
         self.outputs.refuse(OutputRefusal(text, refusal.names))
         self._add(self.recorder.make_event(NoteInjected, text=text, refused=refusal.names))
@@ -254,7 +254,7 @@ class RunContext:
         self.recorder.record_later(note, show=True)
 
     async def judge_messages(self) -> None:
-        """Show the unread messages of the user to the hooks. Raises StoppedByHook."""
+        """Show the user's unread messages to the hooks. Raises StoppedByHook."""
         if hooks := self.services.hooks:
             await judge_messages(self.inbox, hooks, self.brief)
 
@@ -270,7 +270,7 @@ class RunContext:
             self.add_note(context, origin="hook")
 
     def go_to_turn(self, number: int) -> None:
-        """Begin a turn, or return to an earlier one; events carry its number from now on."""
+        """Begin a turn or go back to an earlier one; events carry its number from now on."""
         self.turn = RunTurn(number)
         self.recorder.turn = number
 
@@ -296,9 +296,9 @@ class RunContext:
         return outcomes
 
     def _compute_costs(self) -> float | None:
-        """Return the US dollars of the answers so far, None if they are not known.
+        """Return the cost of the answers so far in US dollars, None if unknown.
 
-        0.0 means that the model is free, or that it was never called.
+        0.0 means a free model, or no call at all.
         """
         meter = self.meter
         if not meter.is_price_known:
@@ -310,16 +310,16 @@ class RunContext:
         return round(meter.usd, 6)
 
     def find_tool(self, call: ToolCallBlock, name: str) -> Tool | None:
-        """Return the tool that a call means, None if the run has none of the name.
+        """Find the tool a call means, None if the run has no such tool.
 
-        A tool of a server counts as the server lists it now.
+        An MCP tool is taken as its server lists it now.
         """
         return self.tools.find(name) if name.startswith(SERVER_PREFIX) else self.tools.get(name)
 
     def read_path(self, call_id: str, name: str, path: str) -> str:
-        """Return the path that an argument of a call means, with `~` and the like expanded.
+        """Return the path a call's argument means, with `~` and the like expanded.
 
-        Raises ValueError with the remedy for a path that means nothing here.
+        Raises ValueError, with the remedy, for a path that means nothing here.
         """
         workspace = self.environment.workspace
 
@@ -327,7 +327,7 @@ class RunContext:
             try:
                 workspace.stat(path)
             except WorkspaceError as error:
-                # Whatever else is wrong with the path, the tool says it better.
+                # The tool explains anything else that is wrong with the path better.
                 return not isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError))
             return True
 

@@ -1,4 +1,4 @@
-"""What all runs of a session share: services, watchers, and the recorder of their events."""
+"""What a session's runs share: services, watchers, and the recorder of events."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ E = TypeVar("E", bound=Event)
 
 
 class Recorder:
-    """Writer of one run's events; `RunContext.go_to_turn` sets the turn that they carry."""
+    """Writes a run's events; `RunContext.go_to_turn` sets the turn they carry."""
 
     def __init__(self, services: SessionServices, run_id: str) -> None:
         self.turn = 0
@@ -85,9 +85,9 @@ class Recorder:
         )
 
     async def record(self, *events: StoredEvent) -> None:
-        """Store events and those kept by `record_later`; then show them.
+        """Store these events and those kept by `record_later`, then show them.
 
-        If the calling task is cancelled, the journal still stores them; the next `record` shows
+        If the calling task is cancelled, the journal still stores them, and the next `record` shows
         them.
         """
         unsaved = [*self._unsaved, *events]
@@ -109,10 +109,10 @@ class Recorder:
                 self._watchers.show(event)
 
     def record_later(self, event: StoredEvent, *, show: bool = False) -> None:
-        """Store an event with the next `record`; for facts on which no effect depends.
+        """Store an event with the next `record`, for facts that no effect depends on.
 
         Arguments:
-            show: show the event now, not when it is stored, unless an earlier one waits.
+            show: show the event now rather than when it is stored, unless an earlier one waits.
         """
         self._unsaved.append(event)
         if not show or self._unshown:
@@ -125,7 +125,7 @@ class Recorder:
             self._watchers.show(self.make_event(Delta, kind=kind, text=text, call_id=call_id))
 
 
-# Stands where a tool's name would in permission decisions.
+# Takes the place of a tool's name in permission decisions.
 CHECK = "merge check"
 
 
@@ -173,7 +173,7 @@ _encoder = msgspec.json.Encoder(enc_hook=repr)
 
 
 class RequestHeads:
-    """Ids of the heads and of their parts that the record of a session contains."""
+    """Ids of the request heads, and their parts, that a session's record already contains."""
 
     def __init__(self) -> None:
         self._recorded: set[str] = set()
@@ -188,7 +188,7 @@ class RequestHeads:
                 self._recorded |= {event.head.id, *event.head.parts}
 
     def describe(self, config: RequestConfig) -> RequestHead:
-        """Return the head of a run for its event. It contains only what is not recorded yet."""
+        """Describe a run's head for its event, including only what is not recorded yet."""
         key = (config.system, tuple(map(id, config.tools)), config.provider_tools)
         if key in self._cache:
             return self._cache[key][1]
@@ -225,17 +225,17 @@ def _compute_id(value: object) -> str:
 FindRecordedEdits = Callable[
     [str, int, int], Awaitable[Sequence[tuple[ResultsCleared | Compacted, Brief | None]]]
 ]
-"""Takes a run id, a turn and a number of refusals; returns the edits of the conversation there.
+"""Takes a run id, a turn and a number of refusals; returns the conversation's edits there.
 
-With an edit comes the brief of its summary run, if it has one.
+Each edit comes with the brief of its summary run, if it has one.
 """
 
 
 class Watchers:
-    """Functions that are called with each event of a session, in the order of their `append`.
+    """Functions called with each event of a session, in the order they were appended.
 
     Attributes:
-        functions: the watchers, always the same object; only the methods below change it.
+        functions: the watchers; always the same object, changed only by the methods below.
         on_change: called when the first one was added, or the last one removed.
     """
 
@@ -252,7 +252,7 @@ class Watchers:
         return iter(self._functions)
 
     def show(self, event: AnyEvent) -> None:
-        """Call the watchers with an event, without the secrets that only the record keeps."""
+        """Call the watchers with an event, without the secrets that only the record may have."""
         if self._functions:
             event = redact_event(event, self.redact)
         for watch in self._functions:
@@ -264,7 +264,7 @@ class Watchers:
             self.on_change()
 
     def remove(self, watcher: Callable[[AnyEvent], None]) -> None:
-        """Remove a watcher; nothing if it is removed already."""
+        """Remove a watcher, if it is still there."""
         if watcher in self._functions:
             self._functions.remove(watcher)
             if not self._functions:
@@ -277,7 +277,7 @@ class Watchers:
 
 
 class RecordedWork(Protocol):
-    """The isolated workspaces of a record, for a replay."""
+    """The recorded isolated workspaces, for a replay."""
 
     def find_workspace(self, run_id: str) -> WorkspaceSpec | None: ...
 
@@ -290,13 +290,13 @@ class ComputePrice(Protocol):
     def __call__(self, model: str, usage: Usage, *, uses_table: bool = True) -> float | None:
         """Return the price in US dollars, None if it is unknown.
 
-        `uses_table`: also look in a table of prices, which takes time to load.
+        `uses_table`: also consult a table of prices that takes time to load.
         """
         ...
 
 
 class SingleEnvironment:
-    """The port Environments with one environment for all runs; ignores the spec."""
+    """The port Environments with a single environment for all runs; ignores the spec."""
 
     sees_folder = True
 
@@ -311,30 +311,30 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     """Services that all runs of a session share. They know no run's conversation.
 
     Arguments:
-        toolbox: all tools by name, without those of servers.
+        toolbox: all tools by name, except MCP tools.
         agents: agents that `task` may call, by name.
         spill_folder: folder for output that is too long for a model.
-        environment_text: platform and date, for system prompts; "" leaves out the folder, too.
+        environment_text: platform and date, for system prompts; "" also leaves out the folder.
         context_texts: text of the context files, by the value of `Agent.context_files`.
-        child_models: agent name -> model string of children whose agent says "inherit"; "*" stands
-            for all other agents. Without a model string it is that of the parent.
-        redact: removes secrets from tool results, and from what models write. Its method
-            `find_unfinished`, if it has one, tells where a secret begins that is still streaming.
+        child_models: agent name -> model string for children whose agent says "inherit"; "*" is any
+            other agent. Without an entry, children use their parent's model.
+        redact: removes secrets from tool results and from what models write. An optional method
+            `find_unfinished` locates the start of a secret that is still streaming.
         mark_report: marks a child's report that looks like a prompt injection.
         past_events: events of runs that an earlier process left unfinished, by run id.
-        former_folders: the folder that a recorded run worked in, by run id, if the project has
-            moved since.
+        former_folders: the folder a recorded run worked in, by run id, if the project has moved
+            since.
         watchers: called with each event in order, once it is stored or nothing depends on it, and
-            with deltas. They must not raise or wait.
+            with deltas. They must neither raise nor block.
         forward_events: sends events to the session's process, which stores and shows them; its
             second argument is how many of the first have been shown. None in the session's process.
-        change_watch, versions, live_overlaps: None compares, keeps and warns of nothing.
+        change_watch, versions, live_overlaps: None to compare, keep and warn of nothing.
         output_checks: checks of the outputs that runs emit.
-        trace_ids: ids of the spans of tool calls; None: no traces are exported.
-        in_thread: calls a function beside the event loop. A replay, which must know when nothing
-            moves any more, calls it at once.
-        recorded_edits, recorded_work: the edits and isolated workspaces of the record in a replay;
-            None: the engine makes them.
+        trace_ids: ids for the spans of tool calls; None if no traces are exported.
+        in_thread: calls a function off the event loop. A replay, which must know when nothing moves
+            any more, calls it directly.
+        recorded_edits, recorded_work: in a replay, the record's edits and isolated workspaces;
+            otherwise None, and the engine makes them.
     """
 
     session: str
@@ -379,11 +379,11 @@ class SessionServices(Struct, frozen=True, kw_only=True):
 
     @property
     def find_unfinished_secret(self) -> Callable[[str], int]:
-        """Takes a text that streams; returns where a secret may begin, its length if nowhere."""
+        """Takes a streaming text; returns where a secret may begin, or its length."""
         return getattr(self.redact, "find_unfinished", len)
 
     def check_price(self, model: str, meter: Meter) -> None:
-        """Raise UsageError if a budget in dollars holds and the price of the model is unknown."""
+        """Raise UsageError if there is a budget in dollars but no price for the model."""
         if meter.compute_amount_left(Limit.USD) is None:
             return
         if self.compute_price(model, Usage(1, 1)) is None:

@@ -42,18 +42,18 @@ if TYPE_CHECKING:
 EMIT_TOOL = "self.emitvalue"
 """Name of the tool that emits a value.
 
-Model protocols that do not allow the dot send another name and map it back.
+Wires that do not allow the dot send another name and map it back.
 """
 
-MAX_REPAIRS = 3  # answers with repaired values, before the next refusal ends the run
-MAX_REMINDERS = 5  # after which a run ends that no answer can finish (S19)
+MAX_REPAIRS = 3  # attempts to repair refused values; the next refusal ends the run
+MAX_REMINDERS = 5  # until a run that no answer can finish ends (S19)
 
 MAX_REPEATS = 5
-"""Answers in a row that emit nothing but outputs emitted before. The next one ends the run."""
+"""Consecutive answers that only emit outputs again. The next one ends the run."""
 
 REMINDER_START = "You have stopped calling tools but have not emitted these required outputs: "
 
-_MAX_REFUSAL = 500  # characters of the last refusal in a report
+_MAX_REFUSAL = 500  # characters of the last refusal that a report quotes
 
 _WAS_NOT_ACCEPTED = " was not accepted: "
 _CORRECTED = ". Emit it again, corrected."
@@ -67,10 +67,10 @@ class Emission(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OutputRefusal(Struct, frozen=True):
-    """Refusal of emitted values by the type that the caller requested."""
+    """A refusal of emitted values by the type the caller requested."""
 
     note: str  # the reason, for the model
-    names: tuple[str, ...] = ()  # outputs wrong by themselves; () if only together
+    names: tuple[str, ...] = ()  # outputs that are wrong; () if only their combination is
 
     @property
     def reason(self) -> str:
@@ -79,13 +79,13 @@ class OutputRefusal(Struct, frozen=True):
 
 
 class OutputChecks:
-    """Checks of the values that runs emitted, by the types that their callers requested."""
+    """Checks of emitted values against the types that callers requested, by run."""
 
     def __init__(self) -> None:
         self._checks: dict[str, Callable[[dict[str, Any]], OutputRefusal | None]] = {}
 
     def add(self, run_id: str, check: Callable[[dict[str, Any]], OutputRefusal | None]) -> None:
-        """Check the values of a run before it ends with GOAL."""
+        """Have a run's values checked before it ends with GOAL."""
         self._checks[run_id] = check
 
     def remove(self, run_id: str) -> None:
@@ -97,16 +97,16 @@ class OutputChecks:
 
 
 class OutputCollector:
-    """Values that one run has emitted, and how often it had to be told about them.
+    """The values a run has emitted, and how often it had to be corrected.
 
-    The counts begin again when an output is accepted for the first time: a run that gets on may
-    need as many answers as it has outputs. If no outputs are expected, everything is allowed.
+    The counts start again whenever an output is accepted for the first time: a run that makes
+    progress may need as many answers as it has outputs. If no outputs are expected, anything goes.
 
     Attributes:
-        refusal_count: answers in which a value was refused. Calls of one answer count once: the
-            model reads all their errors together.
+        refusal_count: answers with a refused value. All calls of an answer count once, because the
+            model reads their errors together.
         reminder_count: reminders of missing outputs.
-        repeat_count: answers in a row that did nothing but emit outputs again.
+        repeat_count: consecutive answers that did nothing but emit outputs again.
     """
 
     def __init__(self, expected: Mapping[str, Output]) -> None:
@@ -117,16 +117,16 @@ class OutputCollector:
         self.repeat_count = 0
         self.last_error = ""
         self.has_given_up = False
-        self._accepted: set[str] = set()  # at any time, also if their type refused them later
+        self._accepted: set[str] = set()  # ever, even if their type refused them later
         self._is_repeat = False  # the last answer did nothing but emit outputs again
         self._only_emits = False
         self._is_refused = False  # a value of the last answer was refused
-        self._text_error = ""  # why the JSON of the last answer was not taken; its reminder says it
-        self._must_change = False  # after a refusal by the type, until the run emits a value again
+        self._text_error = ""  # why the last answer's JSON was not taken, for the reminder
+        self._must_change = False  # between a refusal by the type and the next emitted value
 
     @property
     def missing(self) -> list[str]:
-        """Names of required outputs that are not emitted yet, in declared order."""
+        """Names of required outputs not emitted yet, in declared order."""
         if not self._expected:
             return []
         return [name for name in self._required if name not in self.values]
@@ -137,10 +137,10 @@ class OutputCollector:
 
     @property
     def is_complete(self) -> bool:
-        """True if the run has given its outputs, and has none to repair.
+        """True if the run has emitted its outputs, with none left to repair.
 
-        Those are the required ones; all of them if none is required. Optional ones that the model
-        cannot repair are left out.
+        These are the required ones, or all of them if none is required. Optional ones that the
+        model cannot repair are left out.
         """
         if not self._expected or self._must_change:
             return False
@@ -150,24 +150,24 @@ class OutputCollector:
 
     @property
     def has_too_many_refusals(self) -> bool:
-        """True if values were refused, and MAX_REPAIRS further answers did not repair them."""
+        """True if values were refused and MAX_REPAIRS more answers did not repair them."""
         return self.refusal_count > MAX_REPAIRS
 
     @property
     def has_too_many_repeats(self) -> bool:
-        """True if the last answer, and MAX_REPEATS before it, only emitted outputs again."""
+        """True if the last answer and MAX_REPEATS before it only emitted outputs again."""
         return bool(self._expected) and self._is_repeat and self.repeat_count > MAX_REPEATS
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """Outputs for which the run has given up; none if it has not."""
+        """Outputs the run has given up on, if it has."""
         if not self.has_given_up:
             return ()
         return tuple(self.missing or self._required or self._expected)
 
     @property
     def reminder(self) -> str:
-        """Note for a model that stopped while outputs are missing; "" if none is."""
+        """The note for a model that stopped with outputs missing; "" if none is."""
         if not self.missing:
             return ""
         text = (
@@ -188,7 +188,7 @@ class OutputCollector:
         self._text_error = ""
 
     def emit(self, name: str, value: JsonValue) -> ToolResult:
-        """Read, check and store a value; it replaces an earlier one of the same name."""
+        """Read, check and store a value, replacing an earlier one of the same name."""
         if self._expected and name not in self._expected:
             declared = ", ".join(self._expected)
             text = f"There is no output {name!r}. Declared: {declared}."
@@ -203,7 +203,7 @@ class OutputCollector:
         return ToolResult(f"Emitted {name}.")
 
     def take_text(self, text: str) -> None:
-        """Take the values that an answer states as JSON in place of calls, if none is missing."""
+        """Accept values stated as JSON instead of calls, if the answer has all of them."""
         if not self._expected or (found := find_json(text)) is NOT_JSON:
             return
         error = ""
@@ -218,7 +218,7 @@ class OutputCollector:
         self._text_error = error
 
     def _list_stated(self, found: JsonValue) -> list[dict[str, JsonValue]]:
-        """List the values by name that the JSON of an answer may mean, the likeliest first."""
+        """List the possible meanings of an answer's JSON as values by name, likeliest first."""
         stated: list[dict[str, JsonValue]] = []
         if isinstance(found, dict):
             by_name = {name: found[name] for name in self._expected if name in found}
@@ -232,7 +232,7 @@ class OutputCollector:
         return stated
 
     def _read(self, name: str, value: JsonValue) -> tuple[JsonValue, str]:
-        """Return a value as its output means it, and why it is refused, "" if it is not."""
+        """Return a value as its output's type reads it, and the error, "" if there is none."""
         schema = self._expected[name].schema if name in self._expected else {}
         if not schema:
             return value if isinstance(value, str) else msgspec.json.encode(value).decode(), ""
@@ -254,20 +254,20 @@ class OutputCollector:
             self.repeat_count += 1
 
     def add_refusal(self, text: str) -> None:
-        """Count that the last answer has a refused value. `text`: what the model is told."""
+        """Note that the last answer had a refused value. `text`: what the model is told."""
         self.last_error = text.removesuffix(_CORRECTED).replace(_WAS_NOT_ACCEPTED, ": ", 1)
         self.refusal_count += not self._is_refused
         self._is_refused = True
 
     def refuse(self, refusal: OutputRefusal) -> None:
-        """Take back values that their type refuses; the run must emit again."""
+        """Take back values refused by their type; the run must emit them again."""
         self.add_refusal(refusal.reason)
         self._must_change = True
         for name in refusal.names:
             self.values.pop(name, None)
 
     def give_up(self) -> str:
-        """Note that the run ends without its outputs, and return the error of its report."""
+        """Record that the run ends without its outputs; return the error for its report."""
         self.has_given_up = True
         if self.has_too_many_refusals:
             last = shorten_text(self.last_error, _MAX_REFUSAL)
@@ -307,10 +307,9 @@ class OutputCollector:
 
 
 def _describe_values(expected: Mapping[str, Output]) -> dict[str, Any]:
-    """Return the schema of a value: one of the schemas of the outputs, each with its names.
+    """Return the schema of a value: a choice of the outputs' schemas, each with its names.
 
-    A choice inside a property is what all providers take; at the root of the parameters they
-    refuse one.
+    All providers accept a choice inside a property, but not at the root of the parameters.
     """
     names: dict[bytes, list[str]] = {}
     for name, output in expected.items():
@@ -352,15 +351,15 @@ T = TypeVar("T")
 _Converter: TypeAlias = Callable[[Any], Any]
 
 _FIELD_MARKERS = ("__dataclass_fields__", "__struct_fields__", "__total__", "_fields")
-"""Attributes of dataclasses, structs, TypedDicts and NamedTuples: classes with typed fields."""
+"""Attributes that mark classes with typed fields: dataclass, struct, TypedDict, NamedTuple."""
 
-_MAX_ERROR_LENGTH = 2_000  # characters of an error of a type that the model reads
+_MAX_ERROR_LENGTH = 2_000  # characters of a type's error that the model reads
 
 
 class OutputType(msgspec.Struct, Generic[T], frozen=True):
-    """Named outputs, and a function that converts the emitted values to a T.
+    """Named outputs, and a function that converts emitted values to a T.
 
-    `is_by_name`: T is a dict with the values by name.
+    `is_by_name`: T is a dict of the values by name.
     """
 
     outputs: dict[str, Output]
@@ -379,9 +378,9 @@ class OutputType(msgspec.Struct, Generic[T], frozen=True):
         return bool(values) and required <= values.keys()
 
     def convert_report(self, report: Report[Any]) -> Report[T]:
-        """Replace the outputs with a T if all required ones are there, whatever ended the run.
+        """Convert the outputs to a T if all required ones are there, whatever ended the run.
 
-        A run that reached its goal without them is an ERROR.
+        A run that reached its goal without them becomes an ERROR.
         """
         if not (report.ok or self._has_all(report.outputs)):
             return report
@@ -396,7 +395,7 @@ class OutputType(msgspec.Struct, Generic[T], frozen=True):
 
 
 def parse_output_type(requested: type[T] | Mapping[str, Any]) -> OutputType[T]:
-    """Return the outputs that a caller requests.
+    """Parse the outputs that a caller requests.
 
     `requested` is a type (dataclass, msgspec struct, TypedDict, pydantic model, `list[int]`), a
     JSON Schema, or a mapping of names to descriptions, schemas and types; see `parse_outputs`.
@@ -437,7 +436,7 @@ def _parse_mapping(requested: Mapping[str, Any]) -> OutputType[Any]:
 
 
 def _read_type(kind: type[Any]) -> tuple[dict[str, Any], _Converter]:
-    """Return the JSON Schema of a type, and the function that converts a value to the type.
+    """Return a type's JSON Schema, and the function that converts a value to it.
 
     Types with pydantic parts are read by pydantic, all others by msgspec.
     """
@@ -457,7 +456,7 @@ def _read_type(kind: type[Any]) -> tuple[dict[str, Any], _Converter]:
 
 
 def _list_parts(kind: object) -> list[Any]:
-    """Return a type, its arguments, its metadata and the types of its fields, at all levels."""
+    """List a type with its arguments, metadata and field types, at all levels."""
     import dataclasses
 
     parts: list[Any] = [kind]
@@ -479,7 +478,7 @@ def _list_parts(kind: object) -> list[Any]:
 
 
 def _needs_pydantic(part: object) -> bool:
-    """Return whether only pydantic can read a part of a type: a class, or metadata of a field."""
+    """Return whether only pydantic can read this part of a type: a class, or a field's metadata."""
     kind = part if isinstance(part, type) else type(part)
     return (
         hasattr(kind, "__get_pydantic_core_schema__")
@@ -491,7 +490,7 @@ def _needs_pydantic(part: object) -> bool:
 def _make_converter_by_name(
     converters: Mapping[str, _Converter],
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return a function that converts each value by its own converter, if there is one."""
+    """Return a function that converts each value with its own converter, if it has one."""
 
     def convert(values: dict[str, Any]) -> dict[str, Any]:
         converted = dict(values)
@@ -511,7 +510,7 @@ def _make_converter_by_name(
 
 
 class _ConversionError(Exception):
-    """Errors of several values, by the names of the outputs."""
+    """The errors of several values, by output name."""
 
     def __init__(self, errors: dict[str, Exception]) -> None:
         super().__init__(errors)
@@ -527,7 +526,7 @@ def _describe_refusal(error: Exception, values: dict[str, Any]) -> OutputRefusal
 
 
 def _list_problems(error: Exception) -> list[tuple[str, str]]:
-    """Return the problems: the name of the output, "" if it is unknown, and the description."""
+    """List the problems as pairs of output name, "" if unknown, and description."""
     if isinstance(error, _ConversionError):
         return [
             (name, f"{name}: {problem}")
@@ -550,6 +549,6 @@ def _list_problems(error: Exception) -> list[tuple[str, str]]:
 
 
 def _is_pydantic_error(error: Exception) -> TypeGuard[pydantic.ValidationError]:
-    """Return whether it is an error of pydantic, without importing pydantic."""
+    """Return whether an error comes from pydantic, without importing it."""
     kind = type(error)
     return kind.__module__.startswith("pydantic_core") and kind.__name__ == "ValidationError"

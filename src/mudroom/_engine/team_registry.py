@@ -1,4 +1,4 @@
-"""Teams: the named children of all runs in this process, and the way of their messages."""
+"""Teams: the named children of all runs in this process, and how messages reach them."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from .recorded_conversations import RecordedRuns
 PARENT = "parent"  # name of the parent in messages of a named child
 
 PARENT_NAMES = (PARENT, "main", "lead", "team-lead")
-ALL = "*"  # receiver that stands for all children, or for all teammates of the sender
+ALL = "*"  # as a receiver: all children, or all of the sender's teammates
 
 _FIRST_EVENTS = {RunStarted, TeamMessageSent}
-"""Events that matter in a session without children that another run continues."""
+"""The only events that matter until another run continues a child."""
 
 MAX_RUNS = 20
-"""Runs of one name under one run of the parent: two children must not wake each other for ever."""
+"""Runs per name and parent run: two children must not keep waking each other for ever."""
 
 
 class TeamRequest(Struct, frozen=True):
-    """A message to named children of a run (`parent`), or from one of them to that run."""
+    """A message to a run's named children, or from one of them to that run, `parent`."""
 
     parent: str
-    sender: str  # "user", or the id of the run that sends
-    id: str  # the place of the call that sends it
-    to: str  # a name, the id of a run of a named child, PARENT, or ALL
+    sender: str  # "user", or the id of the sending run
+    id: str  # the place of the sending call
+    to: str  # a name, the id of a named child's run, PARENT, or ALL
     text: str
     approve: bool | None = None
-    call_id: str = ""  # if the run itself sends
+    call_id: str = ""  # if the run itself is the sender
 
 
 class TeamReply(Struct, frozen=True):
@@ -48,10 +48,10 @@ class TeamReply(Struct, frozen=True):
 
 
 class OpenTeam(Protocol):
-    """The named children of a run that works."""
+    """The named children of a working run."""
 
     async def send(self, request: TeamRequest) -> TeamReply:
-        """Send a message. When this returns, the record has it."""
+        """Send a message. When this returns, it is in the record."""
         ...
 
     def observe(self, teammate: Teammate, event: StoredEvent) -> None: ...
@@ -60,9 +60,9 @@ class OpenTeam(Protocol):
 
 
 class Teams:
-    """Named children of all runs, and the teams of the runs that work in this process.
+    """The named children of all runs, and the teams of runs working in this process.
 
-    `open_work` is the last merge of each run whose work is not merged, by run id.
+    `open_work` has the last merge of each run whose work is not merged, by run id.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Teams:
         self._open: dict[str, OpenTeam] = {}
 
     def observe(self, event: StoredEvent) -> None:
-        """Add an event of any run, in the order of the record."""
+        """Add the next event of the record, from any run."""
         if not self._conversations.records and type(event) not in _FIRST_EVENTS:
             return
         self.roster.apply(event)
@@ -82,7 +82,7 @@ class Teams:
             team.observe(teammate, event)
 
     def _keep_conversation(self, event: StoredEvent) -> None:
-        """Add an event of a run that a later run may continue."""
+        """Keep the event if a later run may continue its run."""
         records = self._conversations.records
         may_continue = type(event) is RunStarted and (
             event.brief.workspace.kind is WorkspaceKind.ISOLATED or self.roster.get(event.run)
@@ -104,13 +104,13 @@ class Teams:
         return self._open.get(parent)
 
     def find_parent(self, name: str) -> str:
-        """Return the id of a run that works and has a child with a name, "" if there is none."""
+        """Find a working run that has a child with this name; "" if there is none."""
         return next((parent for parent in self._open if self.roster.find(parent, name)), "")
 
     def find_run_id(self, name: str) -> str:
-        """Return the id of the last run of the child with a name; any other text as it is.
+        """Return the id of the last run of the child with this name; any other text unchanged.
 
-        The child is one of a run that works.
+        The child must belong to a working run.
         """
         teammate = self.roster.find(self.find_parent(name), name)
         is_name = teammate is not None and teammate.name == normalize_name(name)
@@ -121,14 +121,14 @@ class Teams:
             team.close()
 
     def find_brief(self, run_id: str) -> Brief | None:
-        """Return the recorded brief of a run that a later one may continue."""
+        """Find the recorded brief of a run that a later one may continue."""
         record = self._conversations.records.get(run_id)
         return record and record.brief
 
     def list_history(self, run_id: str) -> tuple[Message, ...]:
-        """Return the messages that the next run of a child continues.
+        """List the messages that a child's next run continues.
 
-        That is a named child, or one that gets its work back.
+        The child is a named one, or one that gets its work back.
         """
         return self._conversations.list_next_history(run_id)
 
@@ -173,12 +173,12 @@ PLAN_NOTE = (
 
 
 def add_answer(text: str, approve: bool | None) -> str:
-    """Return the text of a message; an answer to a plan has one in any case."""
+    """Return the text of a message; an answer to a plan always has one."""
     return text if approve is None or text.strip() else _ANSWERS[approve]
 
 
 def check_name(name: str) -> str:
-    """Return the reason why a child may not have a name, "" if it may."""
+    """Return why a child may not have this name, "" if it may."""
     if name in _RESERVED:
         return f"name: {name!r} is reserved; choose another one"
     has_letter_first = name[:1].isalpha()
@@ -188,20 +188,20 @@ def check_name(name: str) -> str:
 
 
 def _is_allowed(character: str) -> bool:
-    """Return whether a name may have a character: a letter of any script, a digit, "-" or "_"."""
+    """Return whether names may contain a character: a letter of any script, a digit, "-", "_"."""
     kind = unicodedata.category(character)[0]
     return character in "-_" or (kind in "LMN" and character not in _INVISIBLE_LETTERS)
 
 
 def make_agent_name(agent: str) -> str:
-    """Return the name of a child that has that of its agent."""
+    """Return the name of a child named after its agent."""
     letters = (each if _is_allowed(each) else "-" for each in normalize_name(agent))
     name = re.sub("-+", "-", "".join(letters)).strip("-_0123456789")[:24]
     return f"{name or 'teammate'}-1" if not name or check_name(name) else name
 
 
 def format_team(brief: Brief) -> str:
-    """Return the text about its team for the system prompt of a named child, "" for others."""
+    """Describe the team for a named child's system prompt; "" for other children."""
     if not brief.name:
         return ""
     teammates = f", teammates: {', '.join(brief.teammates)}" if brief.teammates else ""

@@ -44,15 +44,15 @@ from .file_writes import hash_present
 from .run_context import RunContext
 
 QUICK_SECONDS = 1.0
-"""Duration up to which a pure call is quick: its result is stored with the next record.
+"""A pure call is quick up to this duration: its result is stored with the next record.
 
-Slower results are stored at once. After a crash a quick call may run again (S3).
+Slower results are stored at once. After a crash, a quick call may run again (S3).
 """
 
 STARTS_AT_ONCE = 32
-"""Calls of one answer that start in one iteration of the event loop.
+"""Calls of one answer started per iteration of the event loop.
 
-The first of thousands of children work while the others start, and timers come in between.
+So the first of thousands of children work while the others start, and timers get their turn.
 """
 
 ALL_FAILED = (
@@ -61,7 +61,7 @@ ALL_FAILED = (
 
 
 async def run_tool_calls(run: RunContext) -> list[CallOutcome]:
-    """Run the calls of the turn that have no outcome yet, and queue all results for the model.
+    """Run the turn's calls that have no outcome yet, and queue all results for the model.
 
     Returns the outcomes in the order of the calls.
     """
@@ -94,7 +94,7 @@ def _start_call(
 
 
 async def _run_all(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run calls at the same time; `calls` makes each of them when it starts."""
+    """Run calls concurrently; `calls` makes each one when it starts."""
     try:
         async with asyncio.TaskGroup() as group:
             for count, call in enumerate(calls, 1):
@@ -102,7 +102,7 @@ async def _run_all(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
                 if count % STARTS_AT_ONCE == 0:
                     await asyncio.sleep(0)
     except BaseExceptionGroup as failures:
-        # Only a failed journal or a fault of the engine arrives here: it ends the session.
+        # Only a failed journal or a fault in the engine gets here: it ends the session.
         raise failures.exceptions[0] from None
 
 
@@ -118,14 +118,14 @@ async def _run_in_order(run: RunContext, position: int, prepared: PreparedCall, 
 async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> None:
     """Run one call: intent, act, result, each stored before the next (S1).
 
-    Three kinds of calls come here: live ones; those that an earlier process started, which are in
-    `run.turn.started`; and those of a replay, whose tools, hooks and decisions are recorded ones
+    There are three kinds of calls: live ones; those started by an earlier process, which are in
+    `run.turn.started`; and those of a replay, with recorded tools, hooks and decisions
     (`recorded_work` is set).
     """
-    # For a resumed call the hook was called before: the record has the arguments that it chose.
+    # For a resumed call the hook has run: the record has the arguments it chose.
     if run.services.hooks and not prepared.refusal and prepared.call.id not in run.turn.started:
         prepared = await call_before_hook(run, run.services.hooks, prepared)
-    # Judged again after a resume: rules may have changed. A replay has the recorded decision.
+    # Checked again after a resume, as rules may have changed. A replay has the recorded decision.
     prepared = await check_permission(run, prepared)
     refusal = prepared.refusal
     context = CallContext(run, prepared.call, position)
@@ -138,7 +138,7 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
     if result is None:  # neither refused nor settled by what the earlier process left
         run.turn.working[prepared.call.id] = prepared.name, started_at
         result = await act_and_observe(context, prepared)
-        if run.services.recorded_work is None:  # recorded results have the engine's lines already
+        if run.services.recorded_work is None:  # recorded results already have the engine's lines
             result = replace(result, text=quote_appended(result.text))
         result = warn_of_overlaps(run, prepared, result)
         if run.services.hooks:
@@ -159,14 +159,14 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
 
 async def _add_changes_of_hooks(run: RunContext, hooks: Hooks, result: ToolResult) -> ToolResult:
     if run.services.recorded_work is not None:
-        return result  # a recorded result has it already
+        return result  # a recorded result already has it
     if not (why := await hooks.explain_changes(run.brief)):
         return result
     return replace(result, unknown_changes=join_reasons(result.unknown_changes, why))
 
 
 async def _record_start(run: RunContext, prepared: PreparedCall, *, is_refused: bool) -> None:
-    """Store the start of a call; that of a refused call is stored together with its outcome."""
+    """Store the start of a call; for a refused one, together with its outcome."""
     tool = prepared.tool
     started = run.recorder.make_event(
         ToolCallStarted,
@@ -200,16 +200,16 @@ async def _record_outcome(
 
 
 class LaneKind(Enum):
-    READING = auto()  # changes nothing: its calls run beside one another
-    ONE_THING = auto()  # changes one thing: its calls run one after another
-    BESIDE = auto()  # of one effectful call, whose tool has `is_parallel`
-    ANYTHING = auto()  # may change anything: its calls run alone, except for those BESIDE
+    READING = auto()  # changes nothing: its calls run concurrently
+    ONE_THING = auto()  # changes one thing: its calls run in turn
+    BESIDE = auto()  # a single effectful call whose tool has `is_parallel`
+    ANYTHING = auto()  # may change anything: its calls run alone, except beside BESIDE
 
 
 class Lane(NamedTuple):
-    """Which other calls of its answer a call waits for. `name`: the thing changed, or the call."""
+    """Determines which calls of an answer wait for which. `name`: what it changes, or its id."""
 
-    # Not a text alone: a file may have any name, also that of another kind of lane.
+    # A name alone is not enough: a file could be called like another kind of lane.
     kind: LaneKind
     name: str | None = None
 
@@ -219,12 +219,12 @@ _LANE_OF_ALL = Lane(LaneKind.ANYTHING)
 
 
 def choose_lane(prepared: PreparedCall) -> Lane | None:
-    """Return the lane of a call; None if it neither waits for others nor holds them up."""
+    """Choose a call's lane; None if it neither waits for others nor delays them."""
     tool = prepared.tool
     if tool is None or prepared.refusal:
         return None
     if tool.effect is Effect.PURE:
-        # `wait` may wait for the effect of a call after it, such as an answer to a message.
+        # `wait` may depend on the effect of a later call, such as an answer to a message.
         return None if tool.category is ToolCategory.AGENT else _READING_LANE
     if tool.effect is Effect.EFFECTFUL:
         return Lane(LaneKind.BESIDE, prepared.call.id) if tool.is_parallel else _LANE_OF_ALL
@@ -233,22 +233,22 @@ def choose_lane(prepared: PreparedCall) -> Lane | None:
 
 
 class Slot(Struct):
-    """Place of a call in the schedule: the events to wait for, and the event to set at its end."""
+    """A call's place in the schedule: events to wait for, and the event to set when it ends."""
 
     before: Sequence[asyncio.Event]
     done: asyncio.Event
 
 
 class CallScheduler:
-    """Order of the calls of one answer.
+    """Orders the calls of one answer.
 
-    The model reads the results as if its calls ran one after another, so a call that changes
-    something waits for earlier ones that read, and a call that reads waits for earlier ones that
-    change something. Without that, a file that is written and read in one answer "does not exist"
-    (as reported of several agents that run all reading calls first).
+    The model reads the results as if its calls had run in order. So a call that changes something
+    waits for earlier ones that read, and a call that reads waits for earlier ones that change
+    something. Without that, a file written and read in one answer "does not exist" (as reported for
+    several agents that run all reading calls first).
 
-    Calls that read run beside one another, and so do keyed calls with different keys. Effectful
-    calls of tools with `is_parallel` wait only for earlier ones that may change anything.
+    Reading calls run concurrently, and so do keyed calls with different keys. Effectful calls whose
+    tools have `is_parallel` wait only for earlier calls that may change anything.
     """
 
     def __init__(self) -> None:
@@ -256,12 +256,12 @@ class CallScheduler:
         self._reading: list[asyncio.Event] = []
 
     def reserve(self, lane: Lane) -> Slot:
-        """Return the slot of the next call with a lane; see `choose_lane`."""
+        """Return the slot for the next call in a lane; see `choose_lane`."""
         slot = Slot(self._list_before(lane), asyncio.Event())
         if lane.kind is LaneKind.READING:
             self._reading.append(slot.done)
             return slot
-        if lane.kind is LaneKind.ANYTHING:  # all that came before is over when this call begins
+        if lane.kind is LaneKind.ANYTHING:  # everything earlier is over when this call begins
             self._changing = {}
             self._reading = []
         self._changing[lane] = slot.done
@@ -281,7 +281,7 @@ class CallScheduler:
 
 
 async def call_before_hook(run: RunContext, hooks: Hooks, prepared: PreparedCall) -> PreparedCall:
-    """Return the call as a hook changed or refused it. Store a refusal."""
+    """Return the call as changed or refused by a hook. A refusal is stored."""
     decision = await hooks.before_tool(run.brief, prepared.call)
     check_hook_result("before_tool", decision, ToolHookDecision)
     if decision is None:
@@ -294,7 +294,7 @@ async def call_before_hook(run: RunContext, hooks: Hooks, prepared: PreparedCall
 async def _refuse(
     run: RunContext, prepared: PreparedCall, decision: ToolHookDecision
 ) -> PreparedCall:
-    """Return a call that a hook refuses, and store the refusal."""
+    """Mark a call as refused by a hook, and store the refusal."""
     verdict = PermissionVerdict("deny", decision.denial, rule=decision.rule)
     await _record_decision(run, prepared, verdict, ApprovalDecision(False))
     text = _explain_denial(prepared.name, verdict, ApprovalDecision(False))
@@ -319,9 +319,10 @@ def add_context(run: RunContext, decision: ToolHookDecision, result: ToolResult)
 
 
 async def check_permission(run: RunContext, prepared: PreparedCall) -> PreparedCall:
-    """Return the call, refused if a rule, the mode, a hook or the approver denies it; store that.
+    """Return the call, refused if a rule, the mode, a hook or the approver denies it.
 
-    A hook may change the arguments in place of the approver; rules then judge them again.
+    Decisions are stored. A hook may answer for the approver with changed arguments, which are then
+    checked against the rules again.
     """
     if prepared.tool is None or prepared.refusal:
         return prepared
@@ -348,7 +349,7 @@ async def check_permission(run: RunContext, prepared: PreparedCall) -> PreparedC
 
 
 def _judge(run: RunContext, prepared: PreparedCall) -> PermissionVerdict:
-    """Return the verdict of the policy; a hook may require that someone confirms the call."""
+    """Return the policy's verdict; a hook may require that someone confirms the call."""
     assert prepared.tool is not None
     verdict = run.environment.policy.judge(
         prepared.call, prepared.tool, prepared.checked_arguments, run.brief
@@ -362,7 +363,7 @@ def _judge(run: RunContext, prepared: PreparedCall) -> PermissionVerdict:
 async def _ask(
     run: RunContext, prepared: PreparedCall, verdict: PermissionVerdict
 ) -> tuple[PreparedCall, PermissionVerdict, ApprovalDecision]:
-    """Ask the hooks, then the approver. Return the call, the verdict and the decision."""
+    """Ask the hooks, then the approver; return the call, the verdict and the decision."""
     answer = None
     if hooks := run.services.hooks:
         answer = await hooks.on_permission_request(run.brief, prepared.call, verdict.why)
@@ -419,11 +420,11 @@ def _explain_denial(name: str, verdict: PermissionVerdict, decision: ApprovalDec
 async def _ask_approver(
     run: RunContext, prepared: PreparedCall, verdict: PermissionVerdict
 ) -> ApprovalDecision:
-    """Ask the approver, with the clocks of the run and its ancestors stopped."""
+    """Ask the approver while the clocks of the run and its ancestors are stopped."""
     assert prepared.tool is not None
     tool = prepared.tool
     arguments = prepared.checked_arguments
-    await run.recorder.record()  # An answer may take hours; the user reads the text before it.
+    await run.recorder.record()  # the answer may take hours; the user reads the text before it
     workspace = run.environment.workspace
     change = await run.services.in_thread(tool.list_proposed, workspace, arguments)
     request = ApprovalRequest(
@@ -451,12 +452,12 @@ def collect_reminders(run: RunContext) -> list[str]:
     return [text for text in reminders if text]
 
 
-OUTPUT_CAP = 50_000  # characters of one result for the model; a spill file has the whole text
+OUTPUT_CAP = 50_000  # characters of a result for the model; a spill file has all of it
 _SPILL_NOTICE_CHARACTERS = 400  # of OUTPUT_CAP, for the notice between head and tail
 
 
 async def act_and_observe(context: CallContext, prepared: PreparedCall) -> ToolResult:
-    """Run the tool; return its result with the files that it changed."""
+    """Run the tool; return its result with the files it changed."""
     services = context.run.services
     watch = services.change_watch
     tool = prepared.tool
@@ -464,10 +465,10 @@ async def act_and_observe(context: CallContext, prepared: PreparedCall) -> ToolR
     assert tool is not None
     if tool.effect is Effect.PURE:
         return add_writes(await run_tool(tool, context, prepared.arguments), context.writes)
-    # If the call is cut off, the end of the run closes its window.
+    # If the call is cut off, ending the run closes its window.
     windows = context.run.evidence.open_windows
     unwatched = ""
-    if services.recorded_work is None:  # recorded results have their reasons already
+    if services.recorded_work is None:  # recorded results already have their reasons
         unwatched = explain_unwatched(tool, context.sandbox.tier)
     if watch and tool.effect is Effect.EFFECTFUL:
         workspace = context.run.environment.workspace
@@ -478,13 +479,13 @@ async def act_and_observe(context: CallContext, prepared: PreparedCall) -> ToolR
     else:
         windows[call_id] = WriteWindow(context.writes, unwatched)
     result = await run_tool(tool, context, prepared.arguments)
-    result = await windows[call_id].close(result)  # the task tool puts in a window of its own
+    result = await windows[call_id].close(result)  # the task tool may have replaced the window
     del windows[call_id]
     return result
 
 
 async def run_tool(tool: Tool, context: ToolContext, arguments: object) -> ToolResult:
-    """Run a tool. An exception becomes an error result, except a cancel of the present task."""
+    """Run a tool. Exceptions become error results, except a cancel of the current task."""
     name = tool.name
     try:
         result = await tool.run(context, arguments)
@@ -518,7 +519,7 @@ def warn_of_overlaps(run: RunContext, prepared: PreparedCall, result: ToolResult
 
 def redact_result(run: RunContext, result: ToolResult) -> ToolResult:
     redact = run.services.redact
-    # One pass finds out that no text has a secret, which is usual.
+    # One pass over all texts usually finds no secret.
     texts = (result.text, result.display, result.context)
     joined = "\0".join(texts)
     if redact(joined) == joined:
@@ -528,7 +529,7 @@ def redact_result(run: RunContext, result: ToolResult) -> ToolResult:
 
 
 def cap_result(context: CallContext, result: ToolResult) -> ToolResult:
-    """Return head and tail of a result longer than OUTPUT_CAP; a spill file has the whole text."""
+    """Cut a result longer than OUTPUT_CAP to head and tail; a spill file gets all of it."""
     text = result.text
     if len(text) <= OUTPUT_CAP:
         return result
@@ -549,7 +550,7 @@ MAX_QUOTED_ARGUMENTS = 200  # characters of malformed arguments or a command in 
 
 
 class PreparedCall(Struct, frozen=True):
-    """A tool call after lookup and check: it can run, or `refusal` says why not."""
+    """A tool call after lookup and checks: it can run, or `refusal` says why not."""
 
     call: ToolCallBlock
     tool: Tool | None = None
@@ -559,7 +560,7 @@ class PreparedCall(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Name of the tool; the name in the call if there is no such tool."""
+        """The tool's name; the name in the call if there is no such tool."""
         return self.tool.name if self.tool else self.call.name
 
     @property
@@ -570,7 +571,7 @@ class PreparedCall(Struct, frozen=True):
 
 
 def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
-    """Look up the tool of a call and check its arguments; a fault becomes an error result."""
+    """Look up a call's tool and check its arguments; faults become error results."""
     if call.name not in run.tools and not call.malformed:
         try:
             meant = split_editor_call(call.name, call.arguments)
@@ -608,7 +609,7 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
 
 
 def _find_replacement(run: RunContext, name: str) -> str:
-    """Say how the run can do what a tool of another program does; "" if it cannot, or unknown."""
+    """Suggest how the run can do what another program's tool does; "" if it cannot, or unknown."""
     text, needed = REPLACEMENTS.get(name.lower(), ("", ()))
     if any(tool not in run.tools for tool in needed):
         return ""
@@ -619,7 +620,7 @@ def _find_replacement(run: RunContext, name: str) -> str:
 
 
 def _read_path(run: RunContext, call: ToolCallBlock, name: str, arguments: dict[str, Any]) -> None:
-    """Expand or refuse a path in the arguments, before rules judge the call and anyone sees it.
+    """Expand or refuse a path in the arguments before rules are checked or anyone sees it.
 
     Raises ValueError.
     """
@@ -637,7 +638,7 @@ def refuse_call(call: ToolCallBlock, tool: Tool | None, text: str) -> PreparedCa
 
 
 def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> ToolResult | None:
-    """Return the result of a call that an earlier process started; None if it may run again."""
+    """Settle a call that an earlier process started; None if it may run again."""
     if tool.effect is Effect.EFFECTFUL:
         return ToolResult(INTERRUPTED, error=True, unknown_changes=UNKNOWN_AFTER_CRASH)
     write = run.turn.started[call.id]
@@ -646,7 +647,7 @@ def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> Too
     workspace = run.environment.workspace
     workspace.remove_unfinished(write.path)
     if tool.needs_children:
-        return None  # a merge of the child's files, which the call continues
+        return None  # it merges the child's files; the call continues that
     current = hash_present(workspace, write.path, write.before, write.after)
     if current == write.after:
         text = f"{write.path} was changed as asked, right before an interruption."
