@@ -1,6 +1,6 @@
-"""Changes of files by effectful tools: the workspace before a call, compared with that after it.
+"""File changes by effectful tools: compares the workspace before a call with that after it.
 
-watch.py         the state of a workspace, and the comparison before and after each call
+watch.py         snapshots of a workspace, compared before and after each call
 live_overlaps.py warnings about files that another running run changed
-merged_files.py  files of a merge, written only while they are as its plan expects them
+merged_files.py  files of a merge, written only if they are as its plan expects
 """

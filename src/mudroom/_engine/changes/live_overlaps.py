@@ -14,9 +14,9 @@ from ..._core.tools import ToolResult
 from ..._platform.regular_files import is_binary
 from ...errors import WorkspaceError
 
-MAX_COMPARED_BYTES = 1 << 20  # size of a file up to which its changed lines are named
-MAX_RANGES = 8  # of lines, in one warning
-MAX_WARNINGS = 10  # in one result
+MAX_COMPARED_BYTES = 1 << 20  # changed lines of larger files are not listed
+MAX_RANGES = 8  # of lines, per warning
+MAX_WARNINGS = 10  # per result
 
 
 class ActiveRun(Struct, frozen=True):
@@ -25,7 +25,7 @@ class ActiveRun(Struct, frozen=True):
 
 
 class LineChange(Struct, frozen=True):
-    """Lines that one write replaced: the number of lines before them, the old and the new ones."""
+    """Lines replaced by a write: the number of lines before them, the old and the new lines."""
 
     first: int
     removed: int
@@ -33,7 +33,7 @@ class LineChange(Struct, frozen=True):
 
 
 class ChangedLines(Struct, frozen=True):
-    """A range of changed lines, from 0, without `end`, and the time of the change."""
+    """A range of changed lines, counted from 0, excluding `end`, and the time of the change."""
 
     first: int
     end: int
@@ -41,17 +41,17 @@ class ChangedLines(Struct, frozen=True):
 
 
 class WrittenFile(Struct):
-    """The writes of a file by one run."""
+    """A run's writes to one file."""
 
     time: float  # of the last write
     lines: list[ChangedLines] = []
-    unknown_at: float = -1.0  # of the last change whose lines are not known
+    unknown_at: float = -1.0  # of the last change whose lines are unknown
 
 
 class LiveOverlaps:
-    """Files that the running runs of a session wrote in the shared workspace.
+    """Files written in the shared workspace by a session's running runs.
 
-    Any thread may call the methods. Nothing is kept of a run that has ended.
+    Methods may be called from any thread. Nothing is kept of ended runs.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -61,7 +61,7 @@ class LiveOverlaps:
         self._lock = Lock()
 
     def start(self, run: str, name: str) -> None:
-        """Add a run. `name`: that of a named child, else ""."""
+        """Add a run. `name`: a named child's, else ""."""
         label = f"{name} ({run})" if name else f"run {run}"
         with self._lock:
             self._runs[run] = ActiveRun(label, self._clock.monotonic())
@@ -75,10 +75,10 @@ class LiveOverlaps:
                     del self._writes[path]
 
     def read_before(self, run: str, workspace: Workspace, path: str, sha256: str) -> bytes | None:
-        """Return the content of a file before a write, to compare its lines.
+        """Read a file before a write, to compare its lines later.
 
-        None if no other run can be warned, or if the file is large or cannot be read. `sha256` is
-        "" if there is no file.
+        None if there is no other run to warn, or if the file is large or unreadable. `sha256` is ""
+        if there is no file.
         """
         with self._lock:
             if all(_are_related(run, other) for other in self._runs):
@@ -86,7 +86,7 @@ class LiveOverlaps:
         return _read_small(workspace, path) if sha256 else b""
 
     def add_write(self, run: str, workspace: Workspace, path: str, before: bytes | None) -> None:
-        """Add a write of a run. `before`: see `read_before`."""
+        """Add a write by a run. `before`: see `read_before`."""
         after = None if before is None else _read_small(workspace, path)
         change = None
         if before is not None and after is not None:
@@ -141,7 +141,7 @@ def compare_lines(old: Sequence[bytes], new: Sequence[bytes]) -> LineChange:
 def _move_lines(
     ranges: Sequence[ChangedLines], change: LineChange, time: float | None
 ) -> list[ChangedLines]:
-    """Return the ranges after a later change; with its `time`, the changed lines are among them."""
+    """Shift the ranges for a later change; if it has a `time`, include its lines."""
     end = change.first + change.removed
     moved = change.added - change.removed
     result: list[ChangedLines] = []
@@ -159,7 +159,7 @@ def _move_lines(
 
 
 def _format_lines(file: WrittenFile, since: float) -> str:
-    """Return the lines that changed since a time, as ": lines 10-24, 30"."""
+    """Format the lines changed since a time, as ": lines 10-24, 30"."""
     if file.unknown_at >= since:
         return ""
     texts: list[str] = []
@@ -181,7 +181,7 @@ def _are_related(run: str, other: str) -> bool:
 
 
 def _read_small(workspace: Workspace, path: str) -> bytes | None:
-    """Return the content of a small text file, None if it cannot be compared."""
+    """Read a small text file; None if it cannot be compared."""
     try:
         data = workspace.read(path, 0, MAX_COMPARED_BYTES + 1)
     except WorkspaceError:

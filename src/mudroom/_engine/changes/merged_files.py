@@ -1,4 +1,4 @@
-"""Files of a merge: written together, while they are as the plan expects and no one saves them."""
+"""Files of a merge: written together, if they are as planned and nobody is saving them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..file_writes import hash_link, is_executable
 
 
 class MergedWrite(NamedTuple):
-    """A write or removal of a merge; see `FileWriteIntended`."""
+    """A merge's write or removal of a file; see `FileWriteIntended`."""
 
     path: str
     after: str
@@ -44,7 +44,7 @@ def write_merged_files(
     trees: FileTrees,
     open_record: Callable[[], AbstractContextManager[RecordWrites]] | None = None,
 ) -> None:
-    """Write the files of a plan: all of them, or none if one cannot be written.
+    """Write a plan's files: all of them, or none if one cannot be written.
 
     Without `open_record`, the writes are not recorded. Raises ChangedMeanwhileError,
     WorkspaceError.
@@ -74,24 +74,24 @@ def _is_executable(file: MergedFile) -> bool | None:
 
 
 def _hash_new(file: MergedFile, trees: FileTrees) -> str:
-    """Return the hash of the new content, "" for a removal."""
+    """Hash the new content; "" for a removal."""
     if not file.after:
         return ""
     data = trees.read(file.after)
     return hash_link(data) if stat.S_ISLNK(file.mode) else sha256(data).hexdigest()
 
 
-QUIET_SECONDS = 1.0  # without a save, after which a merge tries again
-MAX_WAIT_SECONDS = 10.0  # after which it tries again although the user still saves
+QUIET_SECONDS = 1.0  # without a save until a merge tries again
+MAX_WAIT_SECONDS = 10.0  # until it tries again although the user keeps saving
 
 _POLL_SECONDS = 0.1
 
 
 async def wait_until_quiet(clock: Clock, workspace: Workspace, path: str) -> None:
-    """Wait until a file has not changed for QUIET_SECONDS, for MAX_WAIT_SECONDS at most.
+    """Wait until a file has been unchanged for QUIET_SECONDS, for MAX_WAIT_SECONDS at most.
 
-    An editor or a formatter that saves all the time leaves no room between the plan of a merge and
-    its renames, however often it is planned again at once.
+    While an editor or formatter keeps saving, planning again at once never leaves enough time
+    between a merge's plan and its renames.
     """
     now = clock.monotonic()
     deadline = now + MAX_WAIT_SECONDS

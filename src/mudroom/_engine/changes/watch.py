@@ -18,20 +18,20 @@ from ..._core.tools import Effect, Tool, ToolCategory, ToolResult, join_reasons
 from ...errors import WorkspaceError
 
 NOT_STORED = "its files could not be stored: "
-"""Start of the reason of a run whose isolated workspace could not be stored."""
+"""How the reason begins if a run's isolated workspace could not be stored."""
 
 ELSEWHERE = "its files are on another machine"
-"""Reason of a run whose isolated workspace could not be brought back."""
+"""The reason if a run's isolated workspace could not be brought back."""
 
-MAX_LISTED_CHANGES = 500  # in the result of one call
+MAX_LISTED_CHANGES = 500  # in a call's result
 
 
 class ChangeWatch:
-    """Comparison of workspaces before and after the effectful calls of a session.
+    """Compares workspaces before and after a session's effectful calls.
 
-    It lists files only when an effectful call starts and ends. Calls at the same time share a
-    snapshot. A workspace that is too large is not listed again, nor is an ignored folder that is
-    too large. `home` is mudroom's state folder: sessions change the files in it, not calls.
+    Files are listed only when an effectful call starts or ends. Concurrent calls share a snapshot.
+    A workspace or ignored folder found too large is not listed again. `home` is mudroom's state
+    folder, whose files sessions change, not calls.
     """
 
     def __init__(self, home: str) -> None:
@@ -42,9 +42,9 @@ class ChangeWatch:
         self._large_folders: dict[str, set[str]] = {}
 
     def start_write(self, root: str, path: str) -> None:
-        """Record that a tool starts to write a file: the write is no change by calls that run.
+        """Record that a tool is writing a file, so the change is not attributed to running calls.
 
-        Any thread may call this and `end_write`.
+        This and `end_write` may be called from any thread.
         """
         self._writes.append((root, path))
         if scanner := self._scanners.get(root):
@@ -58,7 +58,7 @@ class ChangeWatch:
         return path.startswith(self._home_prefix)
 
     def enter(self, window: ChangeWindow, workspace: Workspace) -> None:
-        """Open a window: it receives the files that tools write, until `leave`."""
+        """Open a window, which receives the files that tools write until `leave`."""
         scanner = self._scanners.get(workspace.root)
         if scanner is None:
             large_folders = self._large_folders.setdefault(workspace.root, set())
@@ -78,7 +78,7 @@ class ChangeWatch:
             del self._scanners[workspace.root]
 
     async def scan(self, workspace: Workspace) -> Snapshot | str:
-        """Return the files as of now, or why they are not known."""
+        """Return the files as they are now, or why they are unknown."""
         root = workspace.root
         if root in self._unknown:
             return self._unknown[root]
@@ -89,15 +89,15 @@ class ChangeWatch:
 
 
 class ChangeWindow:
-    """The time in which one effectful call runs.
+    """The time during which an effectful call is running.
 
     Arguments:
-        writes: files that the call writes with its context; the list grows while the call runs.
-        unwatched: why the call may change files that no snapshot has, or "".
+        writes: files the call writes through its context; the list grows while it runs.
+        unwatched: why the call may change files outside all snapshots, or "".
 
     Attributes:
         written_by_tools: files that tools wrote meanwhile.
-        parallel_runs: other runs with an effectful call in the same files meanwhile.
+        parallel_runs: other runs with an effectful call on the same files meanwhile.
     """
 
     def __init__(
@@ -122,15 +122,15 @@ class ChangeWindow:
         self._before = await self._watch.scan(self._workspace)
 
     async def close(self, result: ToolResult) -> ToolResult:
-        """Return the result of the call with the files that changed meanwhile.
+        """Return the call's result with the files that changed meanwhile.
 
-        If this is cancelled, it can be called again.
+        If cancelled, it can be called again.
         """
         paths, unknown = await self._find_changes()
         self._watch.leave(self, self._workspace)
         result = add_writes(result, self._writes)
         written_by_tools = self.written_by_tools.union(map(os.path.normpath, result.changes))
-        # A tool makes the folder of a new file first: a scan may see the folder without the file.
+        # Tools create the folder of a new file first, so a scan may see it without the file.
         folders = list_folders_above(written_by_tools)
         root = self._workspace.root
         observed = [
@@ -171,14 +171,14 @@ class ChangeWindow:
 
 
 def add_writes(result: ToolResult, writes: Sequence[str]) -> ToolResult:
-    """Return a result whose `changes` include the files that the call wrote with its context."""
+    """Include the files a call wrote through its context in its result's `changes`."""
     if not writes:
         return result
     return replace(result, changes=tuple(dict.fromkeys((*result.changes, *writes))))
 
 
 class WriteWindow:
-    """The time in which a call runs that only writes files with its context; see `ChangeWindow`."""
+    """A `ChangeWindow` for a call that writes files only through its context."""
 
     def __init__(self, writes: Sequence[str], unwatched: str = "") -> None:
         self._writes = writes
@@ -193,7 +193,7 @@ class WriteWindow:
 
 
 class _Scanner:
-    """Scanner of one workspace. Callers that wait at the same time share a snapshot."""
+    """Scans a workspace. Callers that wait at the same time share a snapshot."""
 
     def __init__(self, workspace: Workspace, large_folders: set[str]) -> None:
         self.windows: set[ChangeWindow] = set()
@@ -205,7 +205,7 @@ class _Scanner:
         self._latest: Snapshot | str = ""
 
     async def scan(self) -> Snapshot | str:
-        """Return a snapshot that is taken after this call, or why there is none."""
+        """Return a snapshot begun after this call, or why there is none."""
         earlier_scans = self._started_scans
         async with self._lock:
             if self._finished_scans <= earlier_scans:
@@ -214,7 +214,7 @@ class _Scanner:
                 snapshot = await asyncio.to_thread(
                     take_snapshot, self._workspace, self._large_folders
                 )
-                if snapshot != self._latest:  # else the old one is kept, to save memory
+                if snapshot != self._latest:  # else keep the old one, to save memory
                     self._latest = snapshot
                 self._finished_scans = number
             return self._latest
@@ -224,29 +224,28 @@ _OUTSIDE = "ran without a sandbox, and files outside the folder were not compare
 _NOTHING_COMPARED = "nothing compared the files before and after the tool "
 
 _CONFINED_TIERS = ("full", "file", "refuse")
-"""Tiers whose commands cannot write outside the workspace, but for files that vanish with them."""
+"""Tiers whose commands cannot write outside the workspace, except files that vanish with them."""
 
 
 def explain_unwatched(tool: Tool, tier: str) -> str:
-    """Return why a call of a tool may change files that nothing compares, "" if it cannot.
+    """Return why a tool's call may change files that nothing compares, "" if it cannot.
 
-    `tier` is that of the sandbox in which the run's commands are executed.
+    `tier` is the sandbox tier in which the run's commands are executed.
     """
     if tool.has_category(ToolCategory.RUN):
         return "" if tier in _CONFINED_TIERS else f"commands {_OUTSIDE}"
     if tool.effect is Effect.EFFECTFUL:
         return f"the tool {tool.name} {_OUTSIDE}"
     if tool.effect is Effect.KEYED and tool.category is None:
-        # Every keyed tool of mudroom's own has a category, and writes files with its context only.
+        # mudroom's own keyed tools all have a category, and write files only through their context.
         return f"{_NOTHING_COMPARED}{tool.name}"
     return ""
 
 
 def select_outside(unknown_changes: str) -> str:
-    """Return the reasons that also concern runs with another workspace.
+    """Select the reasons that also concern runs in another workspace.
 
-    The merge of an isolated child accounts for the files of its workspace, but not for changes
-    elsewhere.
+    Merging an isolated child accounts for its workspace's files, but not for changes elsewhere.
     """
     return "; ".join(
         reason
@@ -258,19 +257,19 @@ def select_outside(unknown_changes: str) -> str:
 
 
 def select_unstored(unknown_changes: str) -> str:
-    """Return why the isolated workspace of a run was not stored, "" if another reason stands there.
+    """Return why a run's isolated workspace was not stored, "" for any other reason.
 
-    The other reasons are about files that no merge would have brought either.
+    The other reasons concern files that no merge would have brought either.
     """
     reasons = unknown_changes.split("; ")
     return "; ".join(each for each in reasons if each.startswith((NOT_STORED, ELSEWHERE)))
 
 
-MAX_FILES = 20_000  # of a workspace that is compared before and after calls
-SCAN_SECONDS = 1.0  # to list a workspace without the content of folders that git ignores
-IGNORED_SECONDS = 0.3  # from the start of a list, in which the content of ignored folders is added
-_MAX_NAMED_FOLDERS = 3  # of those that are not compared
-_CLOCK_INTERVAL = 256  # entries between two reads of the clock; a shorter list never ends early
+MAX_FILES = 20_000  # in a workspace; a larger one is not compared
+SCAN_SECONDS = 1.0  # for listing a workspace, except inside folders ignored by git
+IGNORED_SECONDS = 0.3  # from the start of the listing, for adding ignored folders' content
+_MAX_NAMED_FOLDERS = 3  # of the folders that are not compared
+_CLOCK_INTERVAL = 256  # entries between looks at the clock; shorter listings always finish
 
 Entries = dict[str, tuple[int, float, float]]
 """Size, mtime and ctime of each file or link by path; zeros for "folder/"."""
@@ -282,8 +281,7 @@ class Snapshot(Struct):
     """The state of a workspace.
 
     Attributes:
-        last_paths: paths that come last in a list of changes: files that git ignores, and files of
-            `.git`.
+        last_paths: paths listed last among changes: files ignored by git, and files of `.git`.
         skipped: folders whose content is not in `entries`.
     """
 
@@ -292,7 +290,7 @@ class Snapshot(Struct):
     skipped: list[str] = []
 
     def explain_skipped(self) -> str:
-        """Return which folders are not compared, "" if all are."""
+        """Name the folders that are not compared, "" if all are."""
         if not self.skipped:
             return ""
         named = ", ".join(f"{path}/" for path in sorted(self.skipped)[:_MAX_NAMED_FOLDERS])
@@ -301,9 +299,9 @@ class Snapshot(Struct):
 
 
 def take_snapshot(workspace: Workspace, large_folders: set[str]) -> Snapshot | str:
-    """Return the state of a workspace, or why it is not known.
+    """Return the state of a workspace, or why it is unknown.
 
-    Ignored folders that are too large are added to `large_folders`.
+    Adds ignored folders that are too large to `large_folders`.
     """
     start = time.monotonic()
     snapshot = Snapshot()
@@ -338,7 +336,7 @@ def _add_ignored(
     deadline: float,
     large_folders: set[str],
 ) -> None:
-    """Add the content of a folder that git ignores, or the folder to those that are too large."""
+    """Add the content of an ignored folder, or add it to the folders that are too large."""
     files_left = MAX_FILES - len(snapshot.entries)
     content: Entries = {}
     try:
@@ -348,7 +346,7 @@ def _add_ignored(
                 large_folders.add(folder)
                 return
     except (OSError, WorkspaceError):
-        snapshot.skipped.append(folder)  # it was removed meanwhile, or may not be opened
+        snapshot.skipped.append(folder)  # removed meanwhile, or not allowed to be opened
     snapshot.entries.update(content)
     snapshot.last_paths.update(content)
 
@@ -358,7 +356,7 @@ def _is_late(entries: Entries, deadline: float) -> bool:
 
 
 def _add_entry(entries: Entries, info: FileInfo) -> str:
-    """Add a file or a folder, but no folder of git: git makes and removes empty ones."""
+    """Add a file or folder, except in `.git`, where git creates and removes empty folders."""
     if not stat.S_ISDIR(info.mode):
         entries[info.path] = (info.size, info.mtime, info.ctime)
         return info.path
@@ -377,7 +375,7 @@ def compare_snapshots(before: Snapshot, after: Snapshot) -> list[str]:
         if before.entries.get(path) != after.entries.get(path)
         and (path in skipped or not path.startswith(skipped))
     )
-    # A folder that is new or removed is listed only if nothing below it is.
+    # A new or removed folder is listed only if nothing below it is.
     next_paths = [*paths[1:], ""]
     listed = [
         path
@@ -389,5 +387,5 @@ def compare_snapshots(before: Snapshot, after: Snapshot) -> list[str]:
 
 
 def list_folders_above(paths: Iterable[str]) -> set[str]:
-    """Return all folders above the paths, each with a slash at its end."""
+    """List all folders above the paths, each ending in a slash."""
     return {f"{folder}/" for path in paths for folder in PurePath(path).parents}

@@ -1,4 +1,4 @@
-"""Checks of merged files, each run once for each tree, and decisions on merges and checks."""
+"""Checks of merged files, each run once per tree, and decisions on merges and checks."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from ..call_context import CallContext
 from ..run_context import RunContext
 from ..session_context import CHECK
 
-_BASH = "bash"  # its rules hold for checks
-_MAX_OUTPUT = 4_000  # last characters of the output that the record and the models get
+_BASH = "bash"  # its rules also apply to checks
+_MAX_OUTPUT = 4_000  # characters at the end of the output that are recorded and shown to models
 _MAX_BYTES = 64 << 10
 
 
 async def run_check(
     run: RunContext, trees: FileTrees, check: Check, tree: str, children: tuple[str, ...] = ()
 ) -> CheckFinished:
-    """Return the result of a check with the files of a tree, in which is the work of `children`.
+    """Run a check on the files of a tree that includes the work of `children`.
 
-    It runs once for each tree. Raises WorkspaceError if no command can run.
+    Each tree is checked only once. Raises WorkspaceError if no command can run.
     """
     results = run.services.check_results
     past_events = run.services.past_events.get(run.run_id, ())
@@ -76,8 +76,8 @@ async def find_check_refusal(
 ) -> str:
     """Return why a check may not run, "" if it may. The user is asked at most once.
 
-    A check is judged like a command. One that the user gave needs no confirmation. `purpose` is
-    what the check decides, `call` the one that waits for it.
+    The rules for commands apply. A check given by the user needs no confirmation. `purpose` is what
+    the check decides, `call` the one that waits for it.
     """
     if run.services.check_results.is_allowed(check.command):
         return ""
@@ -106,9 +106,9 @@ async def find_check_refusal(
 
 
 async def explain_failed_check(run: RunContext, check: Check) -> str:
-    """Check the present files of a run that has reached its goal.
+    """Check the current files of a run that has reached its goal.
 
-    Returns "" if the check succeeds, else why it does not.
+    Returns "" if the check succeeds, else why it fails.
     """
     if run.services.recorded_work:
         report = run.services.recorded_work.find_report(run.run_id)
@@ -142,7 +142,7 @@ async def decide(
 ) -> str:
     """Return why an act is not allowed, "" if it is; ask the user if the verdict says so.
 
-    `name` is that of the act in the record.
+    `name` is the act's name in the record.
     """
     decision = ApprovalDecision(False)
     if verdict.verdict == "ask":
@@ -165,7 +165,7 @@ async def decide(
 
 
 async def find_merge_denial(context: CallContext, run_id: str, plan: MergePlan) -> str:
-    """Return why the rules or the mode deny the merge of a run's work, "" if they do not."""
+    """Return why the rules or the mode deny merging a run's work, "" if they do not."""
     if "write" not in context.run.services.toolbox:
         return "no file may be written in this session"
     verdict = _judge(context, plan)
@@ -186,7 +186,7 @@ async def ask_for_merge(
 
 
 def _judge(context: CallContext, plan: MergePlan) -> PermissionVerdict:
-    """Return the strictest verdict on the files of a plan."""
+    """Return the strictest verdict on any file of a plan."""
     run = context.run
     tool = run.services.toolbox["write"]
     call = ToolCallBlock(context.call_id, MERGE, {})
@@ -216,12 +216,12 @@ def _make_request(
     )
 
 
-MAX_LINES = 400  # of differences; further files are named without theirs
-_MAX_SHOWN_BYTES = 1_000_000  # size up to which a content is compared
+MAX_LINES = 400  # of differences; further files are only named
+_MAX_SHOWN_BYTES = 1_000_000  # larger contents are not compared
 
 
 def preview_merge(plan: MergePlan, trees: FileTrees) -> tuple[PreviewLine, ...]:
-    """Return each file of a merge with the difference to the present content. It blocks."""
+    """Return each file of a merge with its difference from the current content. Blocks."""
     lines: list[PreviewLine] = []
     for file in plan.files:
         difference = list(_compare(file, trees)) if len(lines) < MAX_LINES else []

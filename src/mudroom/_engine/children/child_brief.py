@@ -1,4 +1,4 @@
-"""Brief of a child run: its agent, its model, the tools that it may have and its budget."""
+"""A child run's brief: its agent, model, permitted tools and budget."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from ..call_context import CallContext
 
 
-_CHILD_TOOLS = "task"  # key in the memo of a run: the tools of its children
-_MAX_DESCRIPTION = 60  # characters of the prompt's first line, if the call has no description
+_CHILD_TOOLS = "task"  # key in a run's memo for its children's tools
+_MAX_DESCRIPTION = 60  # characters of the prompt's first line, if a call has no description
 
 
 def narrow_tools(
@@ -43,10 +43,10 @@ def narrow_tools(
     is_root: bool = False,
     is_named: bool = False,
 ) -> tuple[str, ...]:
-    """Return the names of the tools that an agent's patterns select from its parent's.
+    """Select from the parent's tools, by an agent's patterns; return their names.
 
-    `task` is among them only if the run may have children, and the other tools for children only
-    beside it. A named child has the tool for messages in any case.
+    `task` is included only if the run may have children, and other tools for children only together
+    with `task`. A named child always gets the tool for messages.
     """
     named = {pattern.tool for pattern in parse_tool_patterns(patterns)}
     offers = {"all", "root"} if is_root else {"all"}
@@ -69,13 +69,13 @@ def list_agents(agents: Mapping[str, Agent]) -> list[tuple[str, str]]:
 
 
 def select_agents(run: RunContext) -> dict[str, Agent]:
-    """Return the agents that the run may call, by simplified name."""
+    """Return the agents the run may call, by simplified name."""
     names = select_tools(run.services.agents, run.brief.agent.children)
     return {simplify(name): run.services.agents[name] for name in names}
 
 
 def resolve_model(run: RunContext, agent: Agent, arguments: TaskArguments) -> str:
-    """Return the model string of the child. Raises MudroomError if there is no such model."""
+    """Resolve the child's model string. Raises MudroomError if there is no such model."""
     requested = arguments.model or agent.model
     if requested == "inherit":
         requested = choose_child_model(run.services.child_models, agent.name, run.brief.model)
@@ -84,9 +84,9 @@ def resolve_model(run: RunContext, agent: Agent, arguments: TaskArguments) -> st
 
 
 async def allocate(run: RunContext, run_id: str, agent: Agent, turns: int | None) -> Grant:
-    """Reserve the budget of a child. Raises BudgetExceeded if that of the run does not suffice.
+    """Reserve a child's budget. Raises BudgetExceeded if the run's own does not suffice.
 
-    Without `turns`, the child has those of its agent.
+    Without `turns`, the agent's apply.
     """
     recorded = next(iter(run.services.past_events.get(run_id, ())), None)
     if isinstance(recorded, RunStarted):
@@ -144,11 +144,11 @@ def make_next_brief(
     call_id: str = "",
     teammates: tuple[str, ...] = (),
 ) -> Brief:
-    """Return the brief of the next run of a named child, which begins with messages.
+    """Make the brief of a named child's next run, which begins with messages.
 
-    The rights are those that the run, its parent, would give to a new child with this agent. Only
-    its approval, or that of the user, ends the mode in which the child plans. The last answer
-    counts. `call_id` is that of the parent's call that sends the message, if one does.
+    It gets the rights that its parent, `run`, would give a new child with this agent. Plan mode
+    ends only with the approval of the parent or the user; the last answer counts. `call_id` is the
+    parent's call that sends the message, if one does.
     """
     approvers = ("user", run.run_id)
     answers = [each.approve for each in messages if each.sender in approvers]
@@ -166,10 +166,10 @@ def make_next_brief(
 
 
 def make_returned_brief(run: RunContext, earlier: Brief, merged: WorkMerged, grant: Grant) -> Brief:
-    """Return the brief of the run with which a child gets its work back.
+    """Make the brief of the run in which a child gets its work back.
 
-    `earlier` is the brief of the run that did the work. `merged` says why the work comes back, and
-    has the files with which the run begins.
+    `earlier` is the brief of the run that did the work. `merged` says why the work comes back and
+    has the files to start from.
     """
     from .returned_work import make_return_prompt
 
@@ -189,7 +189,7 @@ def make_returned_brief(run: RunContext, earlier: Brief, merged: WorkMerged, gra
 
 
 def _continue_brief(run: RunContext, earlier: Brief, grant: Grant) -> Brief:
-    """Return the brief of a run that continues a conversation, with the rights of a new child."""
+    """Make the brief of a run that continues a conversation with a new child's rights."""
     agent = earlier.agent
     is_isolated = earlier.workspace.kind is WorkspaceKind.ISOLATED
     isolation = WorkspaceKind.ISOLATED if is_isolated else WorkspaceKind.SHARED
@@ -216,15 +216,15 @@ def _get_first_line(text: str) -> str:
 def _choose_tools(
     run: RunContext, agent: Agent, grant: Grant, *, is_named: bool
 ) -> tuple[str, ...]:
-    """Return the tools of a child: those that the parent has and its agent allows.
+    """Choose a child's tools: those its parent has and its agent allows.
 
-    A tool on request passes a parent that does not exclude it.
+    Tools on request reach the child through a parent that does not exclude them.
     """
     # Every grant states its levels: `SessionMeter.limit_budget` fills them in at the root.
     may_have_children = bool(grant.budget.depth)
     patterns = None if agent.tools is None else tuple(agent.tools)
     key = (patterns, may_have_children, is_named)
-    # The calls of one answer start many children of the same agent.
+    # The calls of one answer may start many children with the same agent.
     selected: dict[object, tuple[str, ...]] = run.memo.setdefault(_CHILD_TOOLS, {})
     if key not in selected:
         selected[key] = _select_child_tools(
@@ -253,7 +253,7 @@ def _select_child_tools(
 
 
 def _choose_mode(run: RunContext, agent: Agent, *, is_plan: bool) -> Mode:
-    """Return the permission mode of a child, never wider than that of its parent."""
+    """Choose a child's permission mode, never wider than its parent's."""
     if is_plan:
         return Mode.PLAN
     return (agent.mode or run.brief.mode).limit_to(run.brief.mode)
@@ -274,10 +274,10 @@ def _has_writing_tool(run: RunContext, tools: Sequence[str]) -> bool:
 def _choose_workspace(
     run: RunContext, agent: Agent, isolation: str, run_id: str, *, may_write: bool = True
 ) -> WorkspaceSpec:
-    """Return the workspace of a child: its parent's, a copy of it, or an isolated one.
+    """Choose a child's workspace: its parent's, a copy of it, or an isolated one.
 
-    `isolation` is the kind that the call asks for, "" for that of the agent, or of the session,
-    which isolates only children that may change files.
+    `isolation` is the kind requested by the call, "" for the agent's or the session's, which
+    isolates only children that may change files.
     """
     if recorded := _find_recorded_workspace(run, run_id):
         return recorded
@@ -303,7 +303,7 @@ def _choose_workspace(
 
 
 def _find_recorded_workspace(run: RunContext, run_id: str) -> WorkspaceSpec | None:
-    """Return the workspace that a run has in the record: it keeps it."""
+    """Find a run's workspace in the record, which it keeps."""
     if run.services.recorded_work:
         return run.services.recorded_work.find_workspace(run_id)
     return find_workspace(run.services.past_events.get(run_id, ()))
@@ -311,12 +311,12 @@ def _find_recorded_workspace(run: RunContext, run_id: str) -> WorkspaceSpec | No
 
 @lru_cache(maxsize=256)
 def simplify(name: str) -> str:
-    """Return the name in lower case without anything but letters and digits."""
+    """Return a name in lower case, with letters and digits only."""
     return "".join(char for char in name.lower() if char.isalnum())
 
 
 ISOLATIONS = ("shared", "isolated")
-"""Whose files a child works in: those of its parent, or files of its own."""
+"""Whose files a child works on: its parent's, or its own."""
 
 
 class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""A child run that has started: waits for its end and returns its report to the parent."""
+"""A started child run: waits for its end and returns its report to the parent."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ STARTED = (
     "nothing of it before. Go on with other work, or end your turn."
 )
 
-NO_REPORT = "a child ended without a report"  # why the changes of a run are not known
+NO_REPORT = "a child ended without a report"  # the reason why a run's changes are unknown
 
 
 def make_start_result(run_id: str) -> ToolResult:
@@ -51,9 +51,9 @@ def make_start_result(run_id: str) -> ToolResult:
 
 
 async def find_refusal(run: RunContext, brief: Brief, grant: Grant) -> str:
-    """Return the reason why a hook refuses a child, "" if it may start.
+    """Return why a hook refuses a child, "" if it may start.
 
-    Withdraws the grant of a child that does not start. Raises UsageError if its price is not known.
+    Withdraws the grant of a child that does not start. Raises UsageError if its price is unknown.
     """
     refusal = ""
     try:
@@ -69,7 +69,7 @@ async def find_refusal(run: RunContext, brief: Brief, grant: Grant) -> str:
 
 
 class ChildTeam(Protocol):
-    """The team of the parent, for the runs of a named child."""
+    """The parent's team, as needed for a named child's runs."""
 
     members: TeamMembers
 
@@ -79,9 +79,9 @@ class ChildTeam(Protocol):
 
 
 class ChildRun:
-    """A child that has started: a run, and further ones if its work comes back to it.
+    """A started child: one run, and more if its work comes back to it.
 
-    `team` is that of a named child; it handles the end.
+    `team` is set for a named child, and handles its end.
     """
 
     def __init__(
@@ -106,15 +106,15 @@ class ChildRun:
             self._team.attach(self._brief, self._handle)
 
     def work_in_background(self) -> ToolResult:
-        """Return the result of the call now; the end of the child sends a notification."""
+        """Return the call's result now, and send a notification when the child ends."""
         background = self._context.run.background
         background.add_child(self._id, self._handle, self.title, self._wait_for_notification())
         return make_start_result(self._id)
 
     async def wait_for_result(self) -> ToolResult:
-        """Wait for the end of the child and return the result of the call.
+        """Wait for the child to end and return the call's result.
 
-        If the child is detached before its end, it continues in the background.
+        A child that is detached before that continues in the background.
         """
         run = self._context.run
         windows = run.evidence.open_windows
@@ -126,7 +126,7 @@ class ChildRun:
             with run.meter.wait():
                 has_ended = await self._wait()
         except BaseException:
-            await self._end()  # also after a cancel: an interrupted parent continues
+            await self._end()  # even after a cancel: an interrupted parent continues
             raise
         finally:
             del run.background.waited_for[self._id]
@@ -155,7 +155,7 @@ class ChildRun:
         )
 
     async def _wait_for_notification(self) -> InboxMessage:
-        """Wait for the end of the child and return the notification, also after an error."""
+        """Wait for the child to end and return the notification, even after an error."""
         status = "failed"
         try:
             await self._wait()
@@ -173,8 +173,8 @@ class ChildRun:
     async def _wait(self) -> bool:
         """Wait until the child ends or is detached; return whether it has ended.
 
-        It has ended when its work is merged, or does not come back to it. If the parent is
-        stopped, the run of the child is stopped first.
+        It has ended once its work is merged, or will not come back to it. If the parent is stopped,
+        the child's run is stopped first.
         """
         while True:
             try:
@@ -191,7 +191,7 @@ class ChildRun:
                 return True
 
     async def _merge(self, report: Report) -> WorkMerged | None:
-        """Merge the work of the child; return None if it shared its parent's files."""
+        """Merge the child's work; return None if it shared its parent's files."""
         is_isolated = self._brief.workspace.kind is WorkspaceKind.ISOLATED
         if report.work is None and not (is_isolated and report.turns):
             return None
@@ -200,9 +200,9 @@ class ChildRun:
         return await merge_report(self._context, self._brief, report, self._prepare_return)
 
     async def _stop(self) -> None:
-        """End the run of the child: its parent is stopped, for the same reason.
+        """End the child's run, because its parent is stopped and for the same reason.
 
-        At a limit of the parent, or of a run above it, the child gives its summary first.
+        At a limit of the parent, or of a run above it, the child first gives its summary.
         """
         run = self._context.run
         handle = self._handle
@@ -217,7 +217,7 @@ class ChildRun:
         finally:
             run.background.ending.discard(handle)
             handle.cancel(reason)
-            with suppress(Exception):  # An error of the child does not replace the cancel.
+            with suppress(Exception):  # the child's error must not replace the cancel
                 await handle.report()
             run.services.meters.close(self._grant)
 
@@ -232,9 +232,9 @@ class ChildRun:
         return report
 
     async def _prepare_return(self, merged: WorkMerged) -> WorkMerged:
-        """Prepare the run with which the child gets its work back, if it may have one.
+        """Prepare the run in which the child gets its work back, if it may have one.
 
-        Returns the event with the id of that run, or with the reason why there is none.
+        Returns the event with that run's id, or with the reason why there is none.
         """
         run = self._context.run
         assert self._report is not None
@@ -254,7 +254,7 @@ class ChildRun:
         return replace(merged, returned=self._next[0].run_id)
 
     async def _return_work(self) -> bool:
-        """Start the run with which the child gets its work back. Return whether it has started."""
+        """Start the run in which the child gets its work back. Return whether it started."""
         assert self._merged is not None
         run = self._context.run
         if self._next is None:  # an earlier process recorded the decision
@@ -273,7 +273,7 @@ class ChildRun:
         return True
 
     async def _end(self) -> None:
-        """Have the team handle the end of the child, after the merge of its files."""
+        """Have the team handle the child's end, once its files are merged."""
         if self._team:
             await self._team.handle_end(self._brief)
 
@@ -290,9 +290,9 @@ class ChildRun:
 
 
 async def prepare_return(run: RunContext, brief: Brief, merged: WorkMerged) -> tuple[Brief, Grant]:
-    """Return brief and budget of the run with which a child gets its work back.
+    """Prepare the brief and budget of the run in which a child gets its work back.
 
-    `brief` is that of the run that did the work. Raises ValueError if the budget does not suffice,
+    `brief` belongs to the run that did the work. Raises ValueError if the budget does not suffice
     or a hook refuses the run.
     """
     try:
@@ -308,7 +308,7 @@ async def prepare_return(run: RunContext, brief: Brief, merged: WorkMerged) -> t
 
 
 class ChildWindow:
-    """The time in which a child works in the workspace of its parent."""
+    """The time during which a child works in its parent's workspace."""
 
     def __init__(self, handle: RunHandle) -> None:
         self._handle = handle
@@ -316,7 +316,7 @@ class ChildWindow:
     async def close(self, result: ToolResult) -> ToolResult:
         try:
             report = await self._handle.report()
-        except Exception:  # noqa: BLE001  the call of the child reports the error
+        except Exception:  # noqa: BLE001  the child's call reports the error
             return replace(result, unknown_changes=NO_REPORT)
         return replace(
             result,

@@ -1,4 +1,4 @@
-"""Members of the team of one run: the names of its children, and those that work."""
+"""The members of a run's team: its children's names, and which of them are working."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ..team_registry import check_name, make_agent_name
 
 
 class ActiveChild(Struct):
-    """A named child that works, or that begins."""
+    """A named child that is working or starting."""
 
-    run_id: str  # of its present run
+    run_id: str  # of its current run
     first_run: str
-    handle: RunHandle | None = None  # None until the worker has the run
-    sent: set[str] = field(default_factory=set[str])  # ids of the messages that the run has
-    is_stopping: bool = False  # the parent stops it: no message starts it again
-    work_id: str = ""  # the first `run_id`, which stays when the work comes back to the child
+    handle: RunHandle | None = None  # None until the worker has accepted the run
+    sent: set[str] = field(default_factory=set[str])  # ids of messages the run has received
+    is_stopping: bool = False  # its parent is stopping it: no message starts it again
+    work_id: str = ""  # its first `run_id`, kept when work comes back to the child
 
     def __post_init__(self) -> None:
         self.work_id = self.work_id or self.run_id
 
 
 class TeamMembers:
-    """The named children of one run; `active` are those that work, by name."""
+    """A run's named children; `active` are the working ones, by name."""
 
     def __init__(self, run: RunContext) -> None:
         self.run = run
@@ -36,7 +36,7 @@ class TeamMembers:
         self._teams = run.services.teams
 
     def find(self, name: str) -> Teammate | None:
-        """Return the named child with a name, or to which a run belongs; the newest one."""
+        """Find the newest child with this name, or the one this run id belongs to."""
         name = normalize_name(name)
         active = self.active.get(name)
         return self._teams.roster.find(self.run.run_id, active.first_run if active else name)
@@ -48,18 +48,18 @@ class TeamMembers:
         return self._teams.roster.list_unread(self.run.run_id, teammate)
 
     def list_all(self) -> list[Teammate]:
-        """Return the named children of the run and of the runs that it continues."""
+        """List the named children of the run and of the runs it continues."""
         return self._teams.roster.list_teammates(self.run.run_id)
 
     def list_current(self) -> list[Teammate]:
-        """Return copies of the named children without what a rewind removed."""
+        """List copies of the named children, without what a rewind removed."""
         return self._teams.roster.list_current(self.run.run_id)
 
     def is_stopped(self, teammate: Teammate) -> bool:
         return self._teams.roster.is_stopped(self.run.run_id, teammate)
 
     def list_names(self) -> list[str]:
-        """Return the names of the children that messages reach."""
+        """List the names of children that messages can reach."""
         known = [each.name for each in self.list_current() if not each.is_stopped]
         return list(dict.fromkeys((*known, *self.active)))
 
@@ -68,9 +68,9 @@ class TeamMembers:
         return [brief.run_id for brief in teammate.briefs if brief.parent == run_id]
 
     def describe_others(self, name: str, place: str) -> tuple[str, ...]:
-        """Return name and agent of the other named children, for a run that begins at `place`.
+        """Describe the other named children to a run that begins at `place`.
 
-        Those that other calls of the same answer start are among them.
+        Includes those started by other calls of the same answer.
         """
         if recorded := self._teams.find_brief(place):
             return recorded.teammates
@@ -84,7 +84,7 @@ class TeamMembers:
         return tuple(f"{other} ({agent})" for other, agent in agents.items())
 
     def reserve(self, requested: str, agent: Agent, place: str, *, needs_name: bool) -> str:
-        """Return the name of a child that begins at `place`, "" for none; `release` frees it.
+        """Reserve a name for a child that begins at `place`; "" if it has none. `release` frees it.
 
         Raises ValueError if the child may not have the requested name.
         """
@@ -127,12 +127,12 @@ class TeamMembers:
             active.handle = handle
 
     def is_stopping(self, name: str) -> bool:
-        """Return whether a child works that the parent stops."""
+        """Return whether the parent is stopping a working child of this name."""
         active = self.active.get(name)
         return active is not None and active.is_stopping
 
     def release(self, name: str, run_id: str) -> bool:
-        """Remove a run that has ended, or not begun. Return False if a later one has begun."""
+        """Remove a run that ended or never began. Return False if a later one has begun."""
         active = self.active.get(name)
         if active is None or active.run_id != run_id:
             return False
@@ -146,7 +146,7 @@ class TeamMembers:
         )
 
     def pass_on(self, teammate: Teammate) -> None:
-        """Send the messages that a child has not read to its run, if one works."""
+        """Send a child's unread messages to its run, if one is working."""
         active = self.active.get(teammate.name)
         if active is None or active.handle is None or active.run_id != teammate.run_id:
             return

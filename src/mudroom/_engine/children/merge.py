@@ -1,4 +1,4 @@
-"""Merges of the work of children that had isolated workspaces into the files of their parent."""
+"""Merges the work of children in isolated workspaces into their parent's files."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ..run_context import RunContext
 from .checks import ask_for_merge, describe_check, find_check_refusal, find_merge_denial, run_check
 from .merge_notes import collect_git_work, describe_git_work, describe_overlaps, list_overlaps
 
-_MAX_REFUSAL = 2_000  # characters of the reason why work is not merged
-_MAX_LISTED = 20  # files and conflicts that the model reads by name
-_MAX_IGNORED = 3  # ignored files that the model reads by name
+_MAX_REFUSAL = 2_000  # characters of the reason for not merging
+_MAX_LISTED = 20  # files and conflicts named to the model
+_MAX_IGNORED = 3  # ignored files named to the model
 
 _NOT_STORED = (
     "[merge: not done: {reason}. Your files are unchanged. What the child wrote stays in its "
@@ -33,13 +33,13 @@ _NOT_STORED = (
 _ENDED_EARLY = "the run ended before its files were stored"
 
 PrepareReturn = Callable[[WorkMerged], Awaitable[WorkMerged]]
-"""Function that decides whether a child gets its work back. Returns the event for the record."""
+"""Decides whether a child gets its work back; returns the event to record."""
 
 
 async def merge_report(
     context: CallContext, brief: Brief, report: Report, prepare_return: PrepareReturn
 ) -> WorkMerged | None:
-    """Merge the work of a child with an isolated workspace, once, and record the outcome."""
+    """Merge an isolated child's work, once, and record the outcome."""
     if merged := find_recorded_merge(context.run, report.run_id):
         context.run.evidence.add_merge(merged)
         return merged
@@ -57,9 +57,9 @@ async def merge_report(
 
 
 async def _record_lost_work(run: RunContext, report: Report) -> WorkMerged | None:
-    """Record that the files of a child could not be stored, so that nothing of them is merged."""
+    """Record that a child's files could not be stored, so that none of them are merged."""
     if run.services.recorded_work:
-        return None  # a record of an older version: its replay has no further event
+        return None  # records of older versions have no such event to replay
     reason = select_unstored(report.unknown_changes) or report.error or _ENDED_EARLY
     refusal = quote(sanitize_line(reason, _MAX_REFUSAL)).rstrip(".")
     event = run.recorder.make_event(
@@ -80,11 +80,11 @@ async def merge_once(
     choice: MergeChoice = NO_CHOICE,
     notes: str = "",
 ) -> WorkMerged:
-    """Merge the work of a run and record the outcome.
+    """Merge a run's work and record the outcome.
 
-    `prepare_return` is called if the work can go back to the child, before the outcome is recorded.
+    If the work can go back to the child, `prepare_return` is called before the outcome is recorded.
     `call` is the place of the call that asks for the merge, "" at the end of the run. `notes` are
-    further lines for the parent.
+    additional lines for the parent.
     """
     run = context.run
     run_id = brief.run_id
@@ -133,10 +133,10 @@ async def merge_once(
 def _list_left_out(
     run: RunContext, run_id: str, work: Work, outcome: MergeOutcome
 ) -> tuple[str, ...]:
-    """Return paths the child changed that the merge left as the parent had them.
+    """List paths the child changed but the merge left as the parent had them.
 
-    It took the change back when its work came back to it, or it or the parent chose the version of
-    the parent. The function blocks.
+    Either the child undid the change when it got its work back, or one of the two chose the
+    parent's version. Blocks.
     """
     trees = run.environment.trees
     if outcome.state != "merged" or trees is None:
@@ -147,7 +147,7 @@ def _list_left_out(
 
 
 def _describe_other_files(work: Work, left_out: Sequence[str]) -> Iterator[str]:
-    """Yield lines about the files that are not merged, although the rest of the work is."""
+    """Describe files that are not merged although the rest of the work is."""
     if left_out:
         paths = format_paths(left_out)
         yield f"[decided otherwise, so these files are as you had them: {paths}]"
@@ -173,9 +173,9 @@ def _describe_result(outcome: MergeOutcome, check: Check | None) -> str:
 
 
 async def choose_check(run: RunContext, brief: Brief) -> Check | None:
-    """Return the check for the work of a child: of its task, of its agent, or of the session.
+    """Return the check for a child's work: its task's, its agent's, or the session's.
 
-    Raises MudroomError if the task of the board cannot be read.
+    Raises MudroomError if the task cannot be read from the board.
     """
     services = run.services
     command = brief.agent.check or services.isolation.check
@@ -193,9 +193,9 @@ async def choose_check(run: RunContext, brief: Brief) -> Check | None:
 
 
 def find_recorded_merge(run: RunContext, child: str = "", call: str = "") -> WorkMerged | None:
-    """Return the outcome that an earlier process recorded, or that a replay has.
+    """Find the outcome recorded by an earlier process, or by the record of a replay.
 
-    It is of the end of `child`, or of the call at the place `call`.
+    It belongs to the end of `child`, or to the call at the place `call`.
     """
     if run.services.recorded_work:
         return run.services.recorded_work.find_merge(child, call)
@@ -241,7 +241,7 @@ def _describe_failure(run_id: str, outcome: MergeOutcome, check: CheckFinished) 
 def _describe_conflicts(
     context: CallContext, trees: FileTrees, run_id: str, conflicts: tuple[MergeConflict, ...]
 ) -> str:
-    """List the conflicts, with the paths of the contents of all sides."""
+    """List the conflicts, with the paths of each side's content."""
     lines = [
         f"[merge: not done, {count_noun(len(conflicts), 'conflict')}; your files are unchanged, "
         f"and all work of the child is kept as run {run_id}."
@@ -272,14 +272,14 @@ def _write_side(
 
 
 _PURPOSE = "the work of children is merged"  # what a check decides
-_MAX_ATTEMPTS = 3  # plans of one merge: the user may change files while they are written
+_MAX_ATTEMPTS = 3  # plans per merge: the user may change files while they are being written
 
 
 class MergeOutcome(Struct, frozen=True):
     """The result of a merge; see `MergePlan` for `base`, `tree` and `own`.
 
-    Nothing was changed if there are `conflicts`, a `refusal`, or a `check` that failed: without the
-    work, too, if `fails_without`.
+    Nothing was changed if there are `conflicts`, a `refusal`, or a failed `check`. With
+    `fails_without`, the check fails even without the work.
     """
 
     files: tuple[str, ...] = ()
@@ -301,7 +301,7 @@ class MergeOutcome(Struct, frozen=True):
 
 
 class MergeRequest(Struct, eq=False):
-    """Work of a child that waits for its merge."""
+    """A child's work, waiting to be merged."""
 
     context: CallContext
     run_id: str
@@ -310,18 +310,18 @@ class MergeRequest(Struct, eq=False):
     choice: MergeChoice = NO_CHOICE
     landed: tuple[str, ...] = ()  # see `MergePlan`
     outcome: MergeOutcome | None = None
-    attempts: int = 0  # how often files of the work changed while they were written
+    attempts: int = 0  # how often its files changed while they were being written
 
 
 class _Step(Struct, frozen=True):
-    """A request of a batch, and the plan of the merge of the batch up to it."""
+    """A request in a batch, and the plan that merges the batch up to it."""
 
     request: MergeRequest
     plan: MergePlan
 
 
 class MergeQueue:
-    """Works of children of one run, in the order in which the children reported."""
+    """Queues the work of a run's children, in the order of their reports."""
 
     def __init__(self, run: RunContext, trees: FileTrees) -> None:
         self._run = run
@@ -333,9 +333,9 @@ class MergeQueue:
         self._restored: dict[str, MergeRequest] = {}
 
     async def merge(self, request: MergeRequest) -> MergeOutcome:
-        """Merge work into the files of the run: all of it, or nothing.
+        """Merge work into the run's files: all of it, or nothing.
 
-        Other work that waits is merged, too, if it can share a check.
+        Other waiting work is merged along with it if it can share a check.
 
         Raises MudroomError.
         """
@@ -352,7 +352,7 @@ class MergeQueue:
                 self._waiting.remove(request)
 
     async def _choose_batch(self) -> list[MergeRequest]:
-        """Return the requests that can share a check, the oldest first."""
+        """List the requests that can share a check, oldest first."""
         waiting = [request for request in self._waiting if request.run_id not in self._early]
         first = await self._find_interrupted(waiting) or waiting[0]
         if first.check is None:
@@ -361,9 +361,9 @@ class MergeQueue:
         return batch or [request for request in waiting if request.check == first.check]
 
     async def _find_interrupted(self, waiting: list[MergeRequest]) -> MergeRequest | None:
-        """Return the request whose files an earlier process wrote in part; None if there is none.
+        """Find the request whose files an earlier process wrote in part, if there is one.
 
-        It comes first: after other work it may have a conflict, with a part of its files written.
+        It goes first: after other work it might conflict, with some of its files already written.
         """
         requests = {**self._restored, **{request.run_id: request for request in waiting}}
         for run_id in self._interrupted:
@@ -387,9 +387,9 @@ class MergeQueue:
         return None
 
     async def _restore_batch(self, first: MergeRequest) -> list[MergeRequest]:
-        """Return the batch of a request that an earlier process checked, [] if there is none.
+        """Restore the batch that an earlier process checked with a request; [] if there is none.
 
-        The files may have a part of it: without the rest, the check may fail.
+        Part of it may already be in the files, and the check may fail without the rest.
         """
         events = self._run.services.past_events.get(self._run.run_id, ())
         batches = [
@@ -411,7 +411,7 @@ class MergeQueue:
         return batch
 
     async def _merge_batch(self, batch: list[MergeRequest]) -> None:
-        """Merge the work of a batch, or refuse it. Decides on at least one request."""
+        """Merge or refuse the work of a batch, deciding on at least one request."""
         steps = await self._stage(batch)
         check = batch[0].check
         if not steps:
@@ -432,10 +432,9 @@ class MergeQueue:
             await self._return_red(check, steps[count], is_first=count == 0)
 
     async def _stage(self, batch: list[MergeRequest]) -> list[_Step]:
-        """Merge the work of a batch in trees, each request after the one before it.
+        """Merge the work of a batch in trees, each request on top of the one before.
 
-        Work that conflicts only with other work of the batch is left out: it waits for the next
-        batch.
+        Work that conflicts only with other work of the batch waits for the next batch.
         """
         steps: list[_Step] = []
         after: MergePlan | None = None
@@ -460,7 +459,7 @@ class MergeQueue:
         return steps
 
     async def _count_green(self, check: Check, steps: list[_Step]) -> int:
-        """Return how many of the steps can be merged: the check succeeds with their files."""
+        """Count the steps that can be merged because the check succeeds with their files."""
         if await self._is_green(check, steps):
             return len(steps)
         green = 0
@@ -479,9 +478,9 @@ class MergeQueue:
         return (await run_check(self._run, self._trees, check, tree, children)).is_green
 
     async def _return_red(self, check: Check, step: _Step, *, is_first: bool) -> None:
-        """Refuse work with which the check fails.
+        """Refuse work that makes the check fail.
 
-        If the work `is_first`, after no other work, the check may fail without it, too.
+        If the work `is_first`, with no other work before it, the check may also fail without it.
         """
         request = step.request
         red = await run_check(self._run, self._trees, check, step.plan.tree)
@@ -497,10 +496,10 @@ class MergeQueue:
         self._decide(request, outcome)
 
     async def _apply(self, steps: list[_Step]) -> None:
-        """Write the files of the plan of the last step, which has those of all steps.
+        """Write the files of the last step's plan, which includes those of all steps.
 
-        If the user changed one of the files meanwhile, the requests that change it, too, wait for
-        another plan, or have a conflict.
+        If the user has changed one of the files meanwhile, the requests that also change it wait
+        for another plan, or conflict.
         """
         plan = steps[-1].plan
         requests = [step.request for step in steps]
@@ -510,7 +509,7 @@ class MergeQueue:
             for request in requests:
                 self._decide(request, MergeOutcome(refusal=refusal))
             return
-        # The files of a batch are not changes of one call: each child names its own.
+        # A batch's files are not the changes of one call: each child names its own.
         writes = CallWrites(self._run, context.call_id)
         try:
             await asyncio.to_thread(write_merged_files, plan, self._trees, writes.open_landing)
@@ -531,7 +530,7 @@ class MergeQueue:
 
     async def _mark_merged(self, request: MergeRequest) -> None:
         await asyncio.to_thread(self._trees.mark_merged, request.run_id)
-        # The files are also those that an earlier process wrote.
+        # These include files that an earlier process wrote.
         self._decide(request, MergeOutcome(request.landed))
 
     def _decide(self, request: MergeRequest, outcome: MergeOutcome) -> None:
@@ -539,12 +538,12 @@ class MergeQueue:
         self._decided.add(request.run_id)
         if request in self._waiting:
             self._waiting.remove(request)
-        else:  # It is of a batch that an earlier process checked, and its child reports later.
+        else:  # part of a batch checked by an earlier process; its child reports later
             self._early[request.run_id] = outcome
 
 
 def _list_interrupted(run: RunContext) -> list[str]:
-    """Return the runs whose work an earlier process began to write, the oldest first."""
+    """List the runs whose work an earlier process began to write, oldest first."""
     past = run.services.past_events
     own = past.get(run.run_id, ())
     merged = {event.child for event in own if isinstance(event, WorkMerged)}

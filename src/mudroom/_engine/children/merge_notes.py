@@ -1,4 +1,4 @@
-"""What a parent reads beside merged files: overlaps with other children, and work only in git."""
+"""What a parent reads about merged files: overlaps between children, and work only in git."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from ..._core.runs import GitWork, Overlap, Work, find_first_id
 from ..._projections.engine_text import format_value
 from ..run_context import RunContext
 
-_MAX_NAMED = 5  # commits, staged files and git folders that the model reads by name
+_MAX_NAMED = 5  # commits, staged files and git folders named to the model
 
 
 def collect_git_work(run: RunContext, run_id: str, work: Work) -> dict[str, GitWork]:
-    """Return the git work of a child by run id: its own, and that of runs whose work came back.
-
-    The function blocks.
-    """
+    """Collect a child's git work by run id, including that of runs whose work came back. Blocks."""
     trees: FileTrees | None = run.environment.trees
     legs = run.evidence.list_earlier_legs(run_id) if trees else []
     found = {leg: trees.find_work(leg) for leg in legs} if trees else {}
@@ -25,7 +22,7 @@ def collect_git_work(run: RunContext, run_id: str, work: Work) -> dict[str, GitW
 
 
 def describe_git_work(session: str, works: dict[str, GitWork]) -> Iterator[str]:
-    """Yield lines about work that is only in git, with the command that gets it back."""
+    """Describe work that is only in git, with the command that recovers it."""
     for run_id, work in works.items():
         command = f"The user gets them with `mudroom workspaces git {session[:8]}/{run_id}`."
         if work.only:
@@ -45,14 +42,14 @@ def _list(names: tuple[str, ...]) -> str:
     return f"{listed} and {more} more" if more > 0 else listed
 
 
-_MAX_CHILDREN = 8  # whose changes are compared with those of one child: the last ones
-_MAX_LISTED = 20  # overlaps that the model reads
+_MAX_CHILDREN = 8  # the last ones, whose changes a child's are compared with
+_MAX_LISTED = 20  # overlaps shown to the model
 
 
 def list_overlaps(
     run: RunContext, child: str, work: Work, conflicts: Sequence[MergeConflict]
 ) -> tuple[Overlap, ...]:
-    """Return the files that a child and an earlier one changed. The function blocks."""
+    """List the files that both a child and an earlier one changed. Blocks."""
     trees = run.environment.trees
     if trees is None:
         return ()

@@ -1,6 +1,6 @@
 """Work that comes back to a child: what the child reads, and what its report decides.
 
-A report decides about a file in conflict with a line such as `resolved: mine src/config.py`.
+A report decides on a file in conflict with a line such as `resolved: mine src/config.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..._core.listings import count_noun
 from ..._projections.engine_text import format_value, quote
 from ..._projections.safe_text import sanitize_line
 
-_MAX_LISTED = 20  # conflicts that the child reads by name
+_MAX_LISTED = 20  # conflicts named to the child
 
 _CONFLICT = """\
 [From mudroom, not from the user.] Your work is not merged. Since you began, the files of your \
@@ -54,7 +54,7 @@ def make_return_prompt(merged: WorkMerged) -> str:
 
 
 def _describe(merged: WorkMerged, conflict: FileConflict) -> str:
-    """Return a conflict as a line, with the paths of its sides if the text has them."""
+    """Describe a conflict in a line, with its sides' paths if the text has them."""
     start = f"- {format_value(conflict.path)} ({conflict.kind})"
     lines = (line for line in merged.text.splitlines() if line.startswith(start))
     line = next(lines, start).removesuffix("]")
@@ -69,15 +69,15 @@ SIDES = {
 """The decisions, as the child reads them."""
 
 _START = "resolved:"
-_DECORATION = "-*•`'\"> \t"  # what a model adds around a line or a path to format its report
+_DECORATION = "-*•`'\"> \t"  # what models put around a line or a path to format a report
 
 _MAX_NOTES = 10
 _MAX_LINE = 200
-"""Lines that decide nothing which the parent reads, and characters of each."""
+"""Characters shown of a line that decides nothing."""
 
 
 class Resolutions(Struct, frozen=True):
-    """What a report decides."""
+    """The decisions in a report."""
 
     sides: dict[str, str] = {}  # "mine", "theirs" or "new" by path of an open conflict
     notes: tuple[str, ...] = ()  # why other lines decide nothing
@@ -86,9 +86,9 @@ class Resolutions(Struct, frozen=True):
 def read_resolutions(
     text: str, began_with: Sequence[FileConflict], still_open: Sequence[FileConflict]
 ) -> Resolutions:
-    """Return what the report of a child decides about its conflicts.
+    """Read what a child's report decides about its conflicts.
 
-    The files of those `still_open` are not changed since the run began.
+    Files in `still_open` have not changed since the run began.
     """
     if not began_with:
         return Resolutions()
@@ -122,7 +122,7 @@ def read_resolutions(
 
 
 def describe_notes(resolutions: Resolutions) -> str:
-    """Return why lines of a report decide nothing, as the parent's model reads it; "" if none."""
+    """Tell the parent's model why lines of a report decide nothing; "" if all do."""
     if not resolutions.notes:
         return ""
     notes = list(resolutions.notes[:_MAX_NOTES])

@@ -1,4 +1,4 @@
-"""Start of children, by calls of the task tool, and of the team of a run."""
+"""Starts children for the task tool, and a run's team."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 async def start_child(context: CallContext, arguments: TaskArguments) -> ToolResult:
-    """Start a child as a call of the task tool asks; return its report, or that it works."""
+    """Start a child for a task call; return its report, or that it is working."""
     run = context.run
     agents = select_agents(run)
     if arguments.find:
@@ -53,7 +53,7 @@ async def start_child(context: CallContext, arguments: TaskArguments) -> ToolRes
 async def _start_named(
     context: CallContext, agent: Agent, arguments: TaskArguments
 ) -> ChildRun | str:
-    """Start a child with a name, and return it; or return the reason why it does not start."""
+    """Start a named child and return it, or the reason why it does not start."""
     team = open_team(context.run)
     place = context.place
     try:

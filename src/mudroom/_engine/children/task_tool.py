@@ -29,7 +29,7 @@ _FIND = "words; starts no child, but lists the agents that fit, with whole descr
 _BACKGROUND = "return at once; the report comes later as a task-notification"
 
 _OTHER_WORDS = ("worktree", "copy", "clone")
-"""Words of other programs for an isolated workspace."""
+"""Other programs' words for an isolated workspace."""
 
 _ISOLATION = "isolated: files of its own; its changes are merged into yours at its end"
 
@@ -50,7 +50,7 @@ _OTHER_ARGUMENTS = {
     "objective": "prompt",
     "task_name": "name",
 }
-"""Names of arguments in other programs."""
+"""Other programs' names for arguments."""
 
 _OTHER_AGENTS = {
     "generalpurpose": "general",
@@ -61,7 +61,7 @@ _OTHER_AGENTS = {
     "explorer": "explore",
     "codebaseinvestigator": "explore",
 }
-"""Agents of other programs, and the built-in one for their work where no agent has the name."""
+"""Other programs' agents, and the built-in one that does their work if none has the name."""
 
 
 def make_task_tool(
@@ -74,10 +74,10 @@ def make_task_tool(
     """Return the task tool. Its description lists the agents.
 
     Arguments:
-        models: model strings that it offers; with less than two it offers no choice.
-        length: maximum characters of one description, None for all, 0 for none: the names are among
-            the values of the argument.
-        isolation: offers isolated workspaces.
+        models: model strings to offer; with fewer than two there is no choice.
+        length: maximum characters of a description, None for all, 0 for none, since the argument's
+            values list the names.
+        isolation: whether to offer isolated workspaces.
     """
     listed = "" if length == 0 else format_entries(list_agents(agents), length)
     text = {"type": "string"}
@@ -120,7 +120,7 @@ def make_task_tool(
 
 
 def _adapt(arguments: dict[str, Any], agents: Mapping[str, Agent]) -> dict[str, Any]:
-    """Turn the arguments of other programs into ours, or say what to do instead."""
+    """Translate other programs' arguments into ours, or say what to do instead."""
     for name in ("resume", "session_id", "task_id"):
         if arguments.pop(name, None):
             raise ValueError(

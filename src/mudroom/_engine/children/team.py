@@ -1,4 +1,4 @@
-"""Team of one run: the messages to its named children, and from them to the run."""
+"""A run's team: messages to its named children, and from them to the run."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ from .members import ActiveChild, TeamMembers
 
 WARN_EXCHANGES = 6
 MAX_EXCHANGES = 12
-"""Messages in a row between two children, without another act; more are refused."""
+"""Consecutive messages between two children without any other act; more are refused."""
 
 _READING_PHASES = (*OPEN_PHASES, Phase.WRAPPING_UP, Phase.WAITING_FOR_CHILDREN)
-"""Phases of a run in which its children may still work."""
+"""Phases of a run during which its children may still work."""
 
 
 class Team:
-    """The named children of one run that works.
+    """The named children of a working run.
 
-    A message is stored in the branch of the parent first. Then the run of the child at work gets
-    it; if none works, its next run begins with all messages that the child has not read.
+    A message is first stored in the parent's branch. Then the child's working run gets it; if none
+    is working, its next run begins with all the messages it has not read.
     """
 
     def __init__(self, run: RunContext) -> None:
@@ -73,13 +73,13 @@ class Team:
         self._sending: set[asyncio.Task[TeamReply]] = set()
 
     def attach(self, brief: Brief, handle: RunHandle) -> None:
-        """Add a run that the worker has, and send it the messages that wait."""
+        """Add a run that the worker has accepted, and send it the waiting messages."""
         self.members.attach(brief, handle)
         if teammate := self._roster.get(brief.run_id):
             self.members.pass_on(teammate)
 
     async def handle_end(self, brief: Brief) -> None:
-        """Handle the end of a run: start the next one if messages or tasks wait for it."""
+        """Handle the end of a run: start the next one if messages or tasks are waiting."""
         async with self._lock:
             await self._next_runs.handle_end(brief)
             await self._claims.look()
@@ -89,7 +89,7 @@ class Team:
             await self._claims.look()
 
     async def restart(self) -> None:
-        """Continue the runs and requests of an earlier process, and start the runs due."""
+        """Continue an earlier process's runs and requests, and start the runs that are due."""
         async with self._lock:
             await self._next_runs.restart()
             await self._claims.look()
@@ -102,14 +102,14 @@ class Team:
             await self._next_runs.restart()
 
     def observe(self, teammate: Teammate, event: StoredEvent) -> None:
-        """Send the messages that wait to a run that has begun; enforce a request to stop."""
+        """Send waiting messages to a run that has begun; enforce a request to stop."""
         if isinstance(event, RunStarted | RunResumed):
             self.members.pass_on(teammate)
         elif isinstance(event, TurnFinished):
             self.shutdowns.stop_if_overdue(teammate)
 
     def close(self) -> None:
-        """End all timers: the run ends."""
+        """End all timers, because the run ends."""
         self.shutdowns.close()
         self._claims.close()
 
@@ -122,9 +122,9 @@ class Team:
         ]
 
     def find_open_work(self, requested: str) -> str:
-        """Return the id of the run whose work is not merged, "" without one.
+        """Find the run whose work is not merged; "" if there is none.
 
-        `requested` is its id, that of the first run of the work, or the name of the child.
+        `requested` is its id, the id of the work's first run, or the child's name.
         """
         teammate = self.members.find(requested)
         names = [requested, *(brief.run_id for brief in (teammate.briefs if teammate else ()))]
@@ -136,9 +136,9 @@ class Team:
         return matching[-1] if matching else ""
 
     async def send(self, request: TeamRequest) -> TeamReply:
-        """Send a message to children, or from a child to the run. Then the record has it.
+        """Send a message to children, or from a child to the run, and store it.
 
-        If the sender is cut off, the message is still passed on.
+        The message is delivered even if the sender is cut off.
         """
         if normalize_name(request.to) in PARENT_NAMES and self._roster.get(request.sender):
             return await self._send_to_parent(request)
@@ -171,7 +171,7 @@ class Team:
         self, name: str, request: TeamRequest, sender: Teammate | None
     ) -> TeamReply:
         message_id = f"{request.id}:{name}" if request.to == ALL else request.id
-        if self._roster.has_message(message_id):  # the call is repeated after a crash
+        if self._roster.has_message(message_id):  # the call repeats one from before a crash
             return TeamReply(f"Sent to {name}.")
         active = self.members.active.get(name)
         teammate = self.members.find(name)
@@ -200,7 +200,7 @@ class Team:
     async def _begin_with(
         self, teammate: Teammate, message: InboxMessage, call_id: str = ""
     ) -> TeamReply:
-        """Send a message to a child that is idle: it begins the next run."""
+        """Send a message to an idle child, beginning its next run."""
         name = teammate.name
         messages = [*self.members.list_unread(teammate), message]
         try:
@@ -226,7 +226,7 @@ class Team:
         *,
         is_active: bool,
     ) -> str:
-        """Return the reason why a child may not get a message, "" if it may."""
+        """Return why a child may not get a message, "" if it may."""
         may_read = self._run.control.phase in _READING_PHASES
         if not may_read or not (is_active or self._next_runs.may_start):
             return "its parent is ending"
@@ -267,7 +267,7 @@ class Team:
         sender = self._roster.get(request.sender)
         assert sender is not None
         has_request = sender.shutdown is not None
-        if not run.inbox.knows(request.id):  # else the call is repeated after a crash
+        if not run.inbox.knows(request.id):  # else the call repeats one from before a crash
             if refusal := self._find_refusal_to_parent(request, sender):
                 return TeamReply(f"Nothing was sent: {refusal}", is_error=True)
             message = InboxMessage(
@@ -281,7 +281,7 @@ class Team:
         return TeamReply("Sent to your parent.")
 
     def _find_refusal_to_parent(self, request: TeamRequest, sender: Teammate) -> str:
-        """Return the reason why the run may not get a message, "" if it may."""
+        """Return why the run may not get a message, "" if it may."""
         if request.approve is not None and sender.shutdown is None:
             return "no request is open that you could answer."
         if request.approve is False and sender.has_refused:
@@ -297,7 +297,7 @@ class Team:
         return ""
 
 
-SHUTDOWN_SECONDS = 60.0  # in which a child may answer a request to stop
+SHUTDOWN_SECONDS = 60.0  # for a child to answer a request to stop
 
 
 class ShutdownRequests:
@@ -307,7 +307,7 @@ class ShutdownRequests:
         self._timers: set[asyncio.Task[None]] = set()
 
     async def ask(self, name: str, message_id: str, reason: str) -> str:
-        """Ask a child that works to stop. Return the text for the model that asks."""
+        """Ask a working child to stop. Return the text for the asking model."""
         active = self._members.active[name]
         run = self._members.run
         if not run.services.teams.roster.has_message(message_id):
@@ -323,7 +323,7 @@ class ShutdownRequests:
         )
 
     def watch(self, teammate: Teammate) -> None:
-        """Start the timer of a request, if one is open."""
+        """Start the timer of the open request, if there is one."""
         if teammate.shutdown and teammate.name in self._members.active:
             timer = asyncio.create_task(self._enforce(teammate, teammate.shutdown))
             self._timers.add(timer)
@@ -337,13 +337,13 @@ class ShutdownRequests:
             self.stop_if_overdue(teammate)
 
     def stop_if_overdue(self, teammate: Teammate) -> None:
-        """Stop a child whose deadline is over, once it has had a turn to answer the request."""
+        """Stop a child past its deadline, once it has had a turn to answer the request."""
         if teammate.first_run not in self._overdue:
             return
         if teammate.shutdown is None:
             self._overdue.discard(teammate.first_run)
         elif teammate.turns_after_shutdown:
-            # This may run in the task that is stopped, while it stores an event.
+            # This may run in the very task to be stopped, while it stores an event.
             asyncio.get_running_loop().call_soon(self._members.wrap_up, teammate)
 
     def close(self) -> None:
@@ -353,8 +353,8 @@ class ShutdownRequests:
 
 log = logging.getLogger("mudroom")
 
-POLL_SECONDS = 0.5  # between looks at the board while a child is idle: others change it, too
-BOARD = "task board"  # sender of a message with a task
+POLL_SECONDS = 0.5  # between looks at the board while a child is idle; others also change it
+BOARD = "task board"  # the sender of a task
 
 _UNUSED_CHECK = "the check of task #%d is not used: %s has no isolated workspace"
 
@@ -363,10 +363,10 @@ _GIVE_BACK = " To give it back, call task_update with status pending."
 
 
 class TaskClaims:
-    """The claims of the named children of one run whose agent says `claims`.
+    """Claims tasks for the named children whose agent says `claims`.
 
-    A claim is a message to the child: its next run begins with the task. All methods but `close`
-    need the lock of the team, which `look_with_lock` takes.
+    A claim is a message to the child, whose next run begins with the task. All methods but `close`
+    need the team's lock, which `look_with_lock` takes.
     """
 
     def __init__(
@@ -385,7 +385,7 @@ class TaskClaims:
         self._polling: asyncio.Task[None] | None = None
 
     async def look(self) -> None:
-        """Complete the tasks of runs that have ended, and claim the next ones for idle children."""
+        """Complete the tasks of ended runs, and claim the next ones for idle children."""
         board = self._members.run.services.board
         claimers = [each for each in self._members.list_all() if _has_claims(each)]
         if board is None or not claimers:
@@ -418,7 +418,7 @@ class TaskClaims:
     def _may_claim(self, teammate: Teammate) -> bool:
         """Return whether a child is idle and may take a task.
 
-        It takes tasks only after a run for this prompt: a new prompt alone does not start it.
+        It must have had a run for this prompt: a new prompt alone does not start it.
         """
         return (
             _has_claims(teammate)
@@ -433,7 +433,7 @@ class TaskClaims:
         )
 
     async def _end_claim(self, board: Board, teammate: Teammate) -> None:
-        """Complete the task of the last run of a child if it has ended, or return the task."""
+        """Complete the task of a child's last run if that has ended, or return the task."""
         brief = teammate.briefs[-1]
         report = teammate.report
         if not brief.board_task or report is None or brief.run_id in self._ended:
@@ -450,7 +450,7 @@ class TaskClaims:
         self._ended.add(brief.run_id)
 
     async def _claim(self, board: Board, teammate: Teammate) -> None:
-        """Claim the next ready task for an idle child, and start a run with it."""
+        """Claim the next ready task for an idle child and start a run with it."""
         run_id = self._next_runs.make_run_id(teammate)
         tried = [brief.board_task for brief in teammate.briefs if brief.board_task]
         agent = teammate.briefs[-1].agent.name
@@ -481,7 +481,7 @@ def _describe(teammate: Teammate, task: BoardTask, blockers: list[BoardTask]) ->
 
 
 class NextRuns:
-    """Starter of the next runs of the named children of one run; the team handles their ends."""
+    """Starts the next runs of a run's named children; the team handles their ends."""
 
     def __init__(self, members: TeamMembers, team: ChildTeam) -> None:
         self._members = members
@@ -500,10 +500,10 @@ class NextRuns:
     async def prepare(
         self, teammate: Teammate, messages: list[InboxMessage], call_id: str = ""
     ) -> tuple[Brief, Grant]:
-        """Return brief and budget of the next run of a child, which begins with messages.
+        """Prepare the brief and budget of a child's next run, which begins with messages.
 
-        `call_id` is that of the parent's call that sends the last message, if one does. Raises
-        ValueError if the budget does not suffice, or a hook refuses the run.
+        `call_id` is the parent's call that sends the last message, if one does. Raises ValueError
+        if the budget does not suffice or a hook refuses the run.
         """
         run = self._run
         earlier = self._members.get_last_brief(teammate)
@@ -522,9 +522,9 @@ class NextRuns:
         return brief, grant
 
     def _choose_run_id(self, teammate: Teammate, message: InboxMessage) -> str:
-        """Return the id of a run that begins with a message.
+        """Choose the id of a run that begins with a message.
 
-        It is the place of the call if the parent's call begins the run.
+        If a call by the parent begins the run, the id is the place of that call.
         """
         run_id = self._run.run_id
         is_broadcast = message.id.endswith(f":{teammate.name}")
@@ -533,7 +533,7 @@ class NextRuns:
         return self.make_run_id(teammate)
 
     def make_run_id(self, teammate: Teammate) -> str:
-        """Return the id of the next run that the engine begins for a child."""
+        """Make the id of the next run that the engine begins for a child."""
         own = self._members.list_own_runs(teammate)
         first = find_first_id(own[0]) if own else make_first_id(self._run.run_id, teammate.name)
         return make_next_id(first, len(own) + 1)
@@ -546,7 +546,7 @@ class NextRuns:
         ChildRun(context, brief, grant, self._team).work_in_background()
 
     async def handle_end(self, brief: Brief) -> None:
-        """Handle the end of a run: start the next one if messages wait for it."""
+        """Handle the end of a run: start the next one if messages are waiting."""
         active = self._members.active.get(brief.name)
         if not self._members.release(brief.name, brief.run_id):
             return
@@ -555,12 +555,12 @@ class NextRuns:
             await self.start_if_due(teammate)
 
     async def start_if_due(self, teammate: Teammate) -> None:
-        """Start the next run of a child that is idle, if it has unread messages."""
+        """Start an idle child's next run, if it has unread messages."""
         unread = self._members.list_unread(teammate)
         if not unread or self._members.is_stopped(teammate):
             return
         if not self.may_start or self.has_all(teammate):
-            return  # The report of the parent lists the messages.
+            return  # the parent's report lists the messages
         try:
             brief, grant = await self.prepare(teammate, unread)
         except ValueError:
@@ -568,11 +568,11 @@ class NextRuns:
         self.start(brief, grant, teammate.first_run)
 
     async def restart(self) -> None:
-        """Continue the runs of an earlier process, and start those that are due."""
+        """Continue an earlier process's runs, and start those that are due."""
         run = self._run
         roster = run.services.teams.roster
         for teammate in self._members.list_all():
-            # A run with work that came back is a part of the one before it.
+            # A run whose work came back counts as part of the one before.
             begun = (each for each in reversed(teammate.briefs) if not each.workspace.tree)
             brief = next(begun, teammate.briefs[-1])
             if teammate.name in self._members.active:

@@ -1,4 +1,4 @@
-"""Compaction of one run: a summary run, the new conversation, its record and its use."""
+"""Compacts a run: the summary run, the new conversation, its record and its use."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from ..run_context import RunContext
 from .record_file import ConversationRecord, find_record_path
 from .summary import make_summary_brief, make_summary_id, request_summary
 
-MAX_FAILED_SUMMARIES = 3  # summary runs without notes, after which a run starts no more
+MAX_FAILED_SUMMARIES = 3  # summary runs without notes until a run starts no more of them
 CROWDED_TURNS = 6
 MAX_CROWDED = 3
-"""Compactions within CROWDED_TURNS turns, from which on none has notes."""
+"""After this many compactions within CROWDED_TURNS turns, further ones have no notes."""
 _MIN_FREE = 0.25
-"""Part of the window that a compaction must free, or the next after two in a row has no notes."""
-_MIN_GAIN = 0.05  # part of the window that a compaction must free at least
+"""Fraction of the window to free; after two compactions in a row below it, none has notes."""
+_MIN_GAIN = 0.05  # fraction of the window that a compaction must free
 
 
 async def compact(
@@ -59,13 +59,13 @@ async def compact(
 ) -> bool:
     """Compact the conversation. Return False if that would not make it smaller.
 
-    `focus` is what the notes must keep. `fraction` is below 1 if an earlier compaction left too
+    `focus` is what the notes must keep. `fraction` is below 1 after a compaction that left too
     much.
     """
     before = run.estimate_request_tokens()
     min_gain = thresholds.window * _MIN_GAIN
     if before - run.conversation.new_tokens < min_gain:
-        return False  # all sent messages are too short; the record may be long
+        return False  # the sent messages are too short, however long the record is
     sizes = choose_sizes(thresholds.window, fraction)
     messages = (await record.read_context()).sent_messages
     if before - _estimate_rest(run, messages, sizes.turns) < min_gain:
@@ -78,7 +78,7 @@ async def compact(
         notes = report.text if has_summary(report) else ""
     event = await _make_compacted(run, record, cause, notes, thresholds, fraction)
     event = replace(event, summary_run=summary_run, before=before)
-    apply_compaction(run, event)  # first: an interrupt of the record does not keep it from disk
+    apply_compaction(run, event)  # first: interrupting `record` does not keep it off the disk
     await run.recorder.record(event)
     await call_compaction_hook(run)
     return True
@@ -92,7 +92,7 @@ async def _make_compacted(
     thresholds: Thresholds,
     fraction: float = 1.0,
 ) -> Compacted:
-    """Write the record of a run to its file and return the event of a compaction."""
+    """Write a run's record to its file and make the event of a compaction."""
     await record.write_file()
     sizes = choose_sizes(thresholds.window, fraction)
     messages = (await record.read_context()).sent_messages
@@ -106,10 +106,10 @@ async def _make_compacted(
 
 
 async def record_user_compaction(run: RunContext, notes: str, thresholds: Thresholds) -> None:
-    """Record the compaction of a root run that the user started: the next run continues from it.
+    """Record a compaction started by the user, from which the next run will continue.
 
-    It is stored with the end of the run: no process finds a compaction whose run may be stopped.
-    `notes` is the answer of the run.
+    It is stored with the end of its run, so that no process finds the compaction of a run that may
+    still be stopped. `notes` is the run's answer.
     """
     if any(event.cause == "user" for event in run.conversation.shortening.compactions):
         return  # by an earlier process
@@ -127,7 +127,7 @@ def _remove_prompt(run: RunContext, messages: Sequence[Message]) -> Sequence[Mes
 
 
 def apply_compaction(run: RunContext, event: Compacted) -> None:
-    if event.cause != "user":  # that one is for the run that continues this one
+    if event.cause != "user":  # else it is for the run that continues this one
         run.conversation.replace_messages(event.messages, event.after)
         run.conversation.shortening.awaits_hook = True
     run.conversation.shortening.requested_focus = None
@@ -135,9 +135,9 @@ def apply_compaction(run: RunContext, event: Compacted) -> None:
 
 
 async def call_compaction_hook(run: RunContext) -> None:
-    """Add the text of hooks to the next request of a run whose conversation was compacted.
+    """Add the hooks' text to the next request after a compaction.
 
-    An interrupt, or the end of the process, leaves the hooks to `prepare_request`.
+    After an interrupt, or in a new process, `prepare_request` calls the hooks.
 
     Raises StoppedByHook.
     """
@@ -151,7 +151,7 @@ async def call_compaction_hook(run: RunContext) -> None:
 
 
 def _estimate_rest(run: RunContext, messages: Sequence[Message], turn_tokens: int) -> int:
-    """Return about how many tokens the next request has after a compaction, without its words."""
+    """Estimate the tokens of the next request after a compaction, except for its text."""
     turns = select_last_turns(messages, turn_tokens)
     tokens = run.estimate_head_tokens() + estimate_message_tokens(turns)
     return tokens + run.conversation.new_tokens
@@ -165,7 +165,7 @@ def _choose_summary_id(run: RunContext) -> str:
 
 
 def may_request_notes(run: RunContext, thresholds: Thresholds, size: int) -> bool:
-    """Return whether a summary run is worth its price, and the budget suffices for it."""
+    """Return whether a summary run is worth its price and within the budget."""
     if run.brief.is_compaction:
         return False
     for limit in (Limit.INPUT_TOKENS, Limit.TOTAL_TOKENS):
@@ -186,8 +186,8 @@ def may_request_notes(run: RunContext, thresholds: Thresholds, size: int) -> boo
     return len(crowded) < MAX_CROWDED - 1
 
 
-MAX_MESSAGE_TOKENS = 20_000  # of the user's messages that stay word for word
-MAX_TURN_TOKENS = 20_000  # of the last turns that stay
+MAX_MESSAGE_TOKENS = 20_000  # of the user's messages kept word for word
+MAX_TURN_TOKENS = 20_000  # of the last turns, which are kept
 MAX_NOTE_TOKENS = 4_000
 
 _MAX_RULES = 100
@@ -207,7 +207,7 @@ _CUT = "\n[… {length:,} characters; the whole message is in the record …]\n"
 
 
 class Sizes(Struct, frozen=True):
-    """Maximum sizes of the parts in tokens."""
+    """Maximum sizes of the parts, in tokens."""
 
     messages: int
     facts: int
@@ -221,7 +221,7 @@ class NewContext(Struct, frozen=True):
 
 
 def choose_sizes(window: int, fraction: float) -> Sizes:
-    """Return the sizes for a context window. `fraction`: below 1 if the sizes were too large."""
+    """Choose the sizes for a context window. `fraction`: below 1 if earlier ones were too large."""
     return Sizes(
         messages=int(min(MAX_MESSAGE_TOKENS, window // 6) * fraction),
         facts=int(window // 8 * fraction),
@@ -237,9 +237,9 @@ def build_new_context(
     sizes: Sizes,
     messages: Sequence[Message],
 ) -> NewContext:
-    """Return the conversation of a run after a compaction.
+    """Build a run's conversation after a compaction.
 
-    `notes` is "" without a summary run. The last turns of `messages` stay.
+    `notes` is "" without a summary run. The last turns of `messages` are kept.
     """
     turns = select_last_turns(messages, sizes.turns)
     sent_again = _collect_texts([*turns, UserMessage(tuple(run.conversation.queued))])
@@ -286,7 +286,7 @@ def build_new_context(
 
 
 def select_last_turns(messages: Sequence[Message], max_tokens: int) -> list[Message]:
-    """Return the last turns that fit, at least the last answer with what follows it."""
+    """Select the last turns that fit, at least the last answer and what follows it."""
     start = len(messages)
     tokens = 0
     for index in range(len(messages) - 1, -1, -1):
@@ -302,7 +302,7 @@ def select_last_turns(messages: Sequence[Message], max_tokens: int) -> list[Mess
 
 
 def cut_text(text: str, max_tokens: int) -> str:
-    """Return the text, or its head and tail if it is too long."""
+    """Cut a text that is too long to its head and tail."""
     tokens = estimate_tokens(text)
     if tokens <= max_tokens:
         return text
@@ -321,9 +321,9 @@ def _collect_texts(messages: Iterable[Message]) -> set[str]:
 
 
 def _choose_texts(texts: Sequence[str], max_tokens: int) -> tuple[list[str], int]:
-    """Return the texts that fit, and the number of the others.
+    """Choose the texts that fit, and count the others.
 
-    The first one and the newest are kept. A long one is cut to its head and its tail.
+    Keeps the first and the newest ones. A long one is cut to its head and tail.
     """
     kept: list[str] = []
     shortened = [cut_text(text, max_tokens // 4) for text in texts]
@@ -344,9 +344,9 @@ def _format_texts(tag: str, kept: Sequence[str], left_out: int) -> str:
 
 
 def _list_hidden_rules(user_texts: Iterable[str], kept: Iterable[str]) -> list[str]:
-    """Return the lines of rules of the user that are not in the kept messages.
+    """List lines with the user's rules that the kept messages do not contain.
 
-    A line that removes a rule is one of them only if the rule is in the kept messages.
+    A line that revokes a rule is listed only if a kept message contains the rule.
     """
     shown = "\n".join(kept)
     lines = [
@@ -386,37 +386,37 @@ def _format_state(run: RunContext) -> str:
     return "\n".join(["## State of your run", *(f"- {row}" for row in rows)])
 
 
-# So many lines of one list are kept, the newest.
+# Lines kept of each list: the newest.
 _MAX_LISTED = 300
 _MAX_COMMANDS = 100
-# Characters of one row; a path may have 4,096.
+# Characters per row; a path may have 4,096.
 _MAX_ROW = 4_200
 _REPORT_LENGTH = 300
 _TASK_LENGTH = 300
 
 
 class ConversationFacts(Struct):
-    """Facts about a conversation's runs; each list is in the order of the events."""
+    """Facts about a conversation's runs, each list in the order of events."""
 
-    task: str = ""  # prompt of the run, if it is a child
-    earlier_tasks: list[str] = []  # prompts of the earlier runs of a named child
+    task: str = ""  # the prompt, if the run is a child
+    earlier_tasks: list[str] = []  # prompts of a named child's earlier runs
     user_texts: list[str] = []
     read: dict[str, str] = {}  # last turn by file ("1.8")
     changed: dict[str, str] = {}  # likewise
     failed_commands: dict[str, str] = {}  # last line of the output, by command
-    decisions: dict[str, str] = {}  # of the user or a rule, about calls
+    decisions: dict[str, str] = {}  # by the user or a rule, about calls
     children: dict[str, tuple[Brief, Report | None]] = {}
-    commands: dict[str, str] = {}  # that work in the background, by id
-    unread: dict[str, str] = {}  # messages that wait for the next request
+    commands: dict[str, str] = {}  # running in the background, by id
+    unread: dict[str, str] = {}  # messages waiting for the next request
     todo: str = ""
     claims: dict[int, str] = {}  # tasks on the board, by id
-    kept_results: dict[str, str] = {}  # of tools that keep them whole, such as skills, by call
+    kept_results: dict[str, str] = {}  # of tools that keep them whole, such as skills; by call
 
 
 def collect_facts(
     events: Iterable[StoredEvent], runs: Collection[str], kept_tools: Collection[str]
 ) -> ConversationFacts:
-    """Collect the facts about the runs of one conversation. Results of `kept_tools` stay whole."""
+    """Collect the facts about a conversation's runs. Results of `kept_tools` stay whole."""
     facts = ConversationFacts()
     calls: dict[tuple[str, str], ToolCallStarted] = {}
     for event in events:

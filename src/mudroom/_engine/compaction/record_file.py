@@ -1,4 +1,4 @@
-"""The record of a conversation: its events, and the file in which the tools can search them."""
+"""A conversation's record: its events, and a file of them that tools can search."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..run_context import RunContext
 
 
 def find_record_path(run: RunContext) -> str:
-    """Return the path of the file, always the same for one run; the tools may read it."""
+    """Return the path of the file, which tools may read; it is the same throughout a run."""
     folder = run.services.spill_folder
     begin = f"{run.run_id}-record"
     made = Path(folder).glob(f"{glob.escape(begin)}-*.txt")
@@ -34,11 +34,10 @@ def find_record_path(run: RunContext) -> str:
 
 
 class ConversationRecord:
-    """The recorded events of a run's conversation. Each call reads those that are new.
+    """The recorded events of a run's conversation. Each call reads only new ones.
 
-    A session may have many events of other runs, so nothing is read twice. `events` are those of
-    the runs of the conversation, which are listed oldest first, and the starts and ends of all
-    runs.
+    Nothing is read twice, since a session may have many events of other runs. `events` are those of
+    the conversation's runs, listed oldest first, and the starts and ends of all runs.
     """
 
     def __init__(self, run: RunContext) -> None:
@@ -48,7 +47,7 @@ class ConversationRecord:
         self._position = 0
 
     async def read_context(self) -> ContextBuilder:
-        """Return the messages of the run as its model has them."""
+        """Read the run's messages as its model has them."""
         await self._read()
         return rebuild_context(self._run, self.events)
 
@@ -76,14 +75,14 @@ class ConversationRecord:
 
 
 def rebuild_context(run: RunContext, events: Iterable[StoredEvent]) -> ContextBuilder:
-    """Return the messages of a run as its model has them, from events."""
+    """Rebuild a run's messages, as its model has them, from events."""
     history = normalize_conversation(run.brief.history)
     context = ContextBuilder()
     for event in events:
         if event.run != run.run_id:
             continue
         if isinstance(event, RunStarted):
-            # The record has no messages of the runs that this one continues.
+            # The record leaves out the messages of the runs that this one continues.
             event = replace(event, brief=replace(event.brief, history=history))
         context.apply(event)
     return context
@@ -96,7 +95,7 @@ def _write(run: RunContext, events: list[StoredEvent]) -> None:
 
 
 def format_record(events: Iterable[StoredEvent]) -> str:
-    """Return prompts, messages, answers, calls and whole results of runs, in their order."""
+    """Format prompts, messages, answers, calls and whole results of runs, in order."""
     return "\n".join(line for event in events for line in _format_event(event))
 
 

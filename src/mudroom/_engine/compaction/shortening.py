@@ -1,4 +1,4 @@
-"""Shortening of a conversation whose next request may be too long."""
+"""Shortens a conversation whose next request may be too long."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from .compactor import (
 from .record_file import ConversationRecord, find_record_path
 from .summary import make_summary_brief, request_summary
 
-MAX_OVERFLOWS = 3  # refusals of one request as too long, after which the run ends
-_FRACTIONS = (1.0, 1.0, 0.5, 0.2)  # sizes of the parts of a compaction, by the number of refusals
+MAX_OVERFLOWS = 3  # refusals of a request as too long until the run ends
+_FRACTIONS = (1.0, 1.0, 0.5, 0.2)  # of the sizes of a compaction's parts, by refusals so far
 _REMEDY = "Use a model with a larger context window, or fewer tools and shorter instructions."
 
 
 async def shorten_conversation(run: RunContext) -> None:
-    """Shorten the conversation as far as the next request needs it.
+    """Shorten the conversation as far as the next request requires.
 
     Raises ContextOverflow if a refused request cannot be made shorter.
     """
@@ -62,7 +62,7 @@ async def reopen_request(run: RunContext, error: ContextOverflow) -> None:
 
 
 async def _compact_on_request(run: RunContext) -> bool:
-    """Compact the conversation if a tool requested that. Return whether it changed."""
+    """Compact the conversation if a tool requested it. Return whether it changed."""
     state = run.conversation.shortening
     focus = state.requested_focus
     state.requested_focus = None
@@ -134,19 +134,19 @@ async def _repeat_edits(run: RunContext) -> bool:
 def apply_edit(
     run: RunContext, event: ResultsCleared | Compacted, messages: Iterable[Message]
 ) -> None:
-    """Change the conversation of a run as a recorded event says. `messages`: those after it."""
+    """Apply a recorded edit to a run's conversation. `messages`: those after the edit."""
     if isinstance(event, Compacted):
         apply_compaction(run, event)
     else:
         apply_clearing(run, event, messages)
 
 
-KEPT_TURNS = 3  # at the end, whose results and arguments stay
-KEPT_ERROR_TURNS = 10  # at the end, in which errors stay
-MAX_KEPT_TOKENS = 40_000  # of the newest calls and results that stay
+KEPT_TURNS = 3  # the last ones, which keep results and arguments
+KEPT_ERROR_TURNS = 10  # the last ones, which keep errors
+MAX_KEPT_TOKENS = 40_000  # of the newest calls and results, which are kept
 MIN_CLEARED_TOKENS = 20_000
-"""Tokens that are cleared at once, because the provider's cache holds only an equal beginning."""
-MIN_LENGTH = 200  # characters from which a result is cleared
+"""Tokens to clear at a time, because the provider's cache only serves an equal prefix."""
+MIN_LENGTH = 200  # characters; shorter results are not cleared
 
 CLEARED = "[cleared to save space: "
 _CLEARED_TEXT = CLEARED + "{title}. The whole result is in {path}; search it for {call_id}]"
@@ -158,7 +158,7 @@ class _Part(Struct, frozen=True):
 
     block: ToolResultBlock | ToolCallBlock
     age: int  # in turns
-    newer_tokens: int  # those of the parts from this one on
+    newer_tokens: int  # of the parts from this one on
     is_repeated: bool = False  # a later call of a pure tool has the same arguments
 
     @property
@@ -171,10 +171,10 @@ async def clear_old_results(
 ) -> bool:
     """Clear old results and cut old arguments, if that frees enough.
 
-    Results of calls that were repeated later come first. Return False if nothing was cleared.
+    Starts with results of calls that were repeated later. Return False if nothing was cleared.
     """
     if run.turn.number <= KEPT_TURNS and not run.brief.history:
-        return False  # nothing is old enough; the record may be long
+        return False  # nothing is old enough, however long the record is
     path = find_record_path(run)
     messages = (await record.read_context()).sent_messages
     parts = _list_clearable(run, messages, thresholds)
@@ -210,7 +210,7 @@ def _make_edit(
 async def cut_queued_results(
     run: RunContext, record: ConversationRecord, thresholds: Thresholds
 ) -> bool:
-    """Cut the results of the last turn that do not fit. Return False if all fit."""
+    """Cut those results of the last turn that do not fit. Return False if all fit."""
     results = [block for block in run.conversation.queued if isinstance(block, ToolResultBlock)]
     allowed = thresholds.compact_at // 4
     if estimate_block_tokens(results) <= allowed:
@@ -239,7 +239,7 @@ async def _clear(run: RunContext, record: ConversationRecord, event: ResultsClea
 
 
 def apply_clearing(run: RunContext, event: ResultsCleared, messages: Iterable[Message]) -> None:
-    """Change the conversation of a run as an event says. `messages`: the sent ones after it."""
+    """Apply a clearing to a run's conversation. `messages`: the sent ones after it."""
     conversation = run.conversation
     conversation.queued = Cleared().add(event).clear_blocks(conversation.queued)
     freed_later = conversation.new_tokens - estimate_block_tokens(conversation.queued)
@@ -261,7 +261,7 @@ def find_calls(messages: Iterable[Message]) -> dict[str, ToolCallBlock]:
 def _list_clearable(
     run: RunContext, messages: Iterable[Message], thresholds: Thresholds
 ) -> list[_Part]:
-    """Return the results that may be cleared, and the calls with long arguments, newest first."""
+    """List the results that may be cleared and the calls with long arguments, newest first."""
     kept = min(MAX_KEPT_TOKENS, thresholds.window // 4)
     clearable: list[_Part] = []
     for part in _walk_parts(messages, run.conversation.queued, run.tools):
@@ -311,7 +311,7 @@ def _walk_parts(
 
 
 def _make_call_key(call: ToolCallBlock | None, tools: Mapping[str, Tool]) -> str:
-    """Return a text that calls of a pure tool with the same arguments share; "" for others."""
+    """Return a key shared by a pure tool's calls with equal arguments; "" for other calls."""
     tool = tools.get(call.name) if call else None
     if call is None or tool is None or tool.effect is not Effect.PURE:
         return ""
@@ -328,15 +328,15 @@ def _describe(call: ToolCallBlock | None, block: ToolResultBlock, tools: Mapping
     return f"{describe_call(call, make_call_title(arguments, tool))}, {size}"
 
 
-MAX_LENGTH = 2_000  # characters from which a text in the arguments is cut
-_KEPT_LENGTH = 500  # characters of head and tail that stay
+MAX_LENGTH = 2_000  # characters; longer texts in arguments are cut
+_KEPT_LENGTH = 500  # characters kept of head and tail
 _CUT = "[… {length:,} characters were cut to save space; the call had the whole text …]"
 
 
 def cut_arguments(call: ToolCallBlock, tools: Mapping[str, Tool]) -> dict[str, Any]:
-    """Return the arguments of a call; long texts are cut if its tool writes files.
+    """Cut long texts in a call's arguments, if its tool writes files.
 
-    A call with a signature of the provider stays as it is.
+    A call signed by the provider stays as it is.
     """
     tool = tools.get(call.name)
     if tool is None or not tool.has_category(ToolCategory.WRITE) or call.signature:

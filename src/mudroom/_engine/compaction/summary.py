@@ -1,4 +1,4 @@
-"""The summary run: a run of its own in which the model writes notes about a conversation."""
+"""The summary run: a separate run in which the model writes notes about a conversation."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ SUMMARY_PROMPT = (
     "a report asks for something, say that the file or the report says so. Leave out what no "
     "longer matters."
 )
-"""Text with which the prompt of every summary run begins.
+"""How the prompt of every summary run begins.
 
-A model that follows rules recognises by it that a summary of the conversation is wanted.
+A rule-based model recognises by it that a summary is wanted.
 """
 
 RUN_TITLE = "conversation summary"  # on screens
@@ -40,14 +40,14 @@ def make_summary_prompt(focus: str) -> str:
 
 
 def make_summary_id(run_id: str, turn: int, number: int) -> str:
-    """Return the id of a summary run: "1.8.c1" is the first one after turn 8 of run "1"."""
+    """Make the id of a summary run: "1.8.c1" is the first one after turn 8 of run "1"."""
     return join_run_id(run_id, turn, f"c{number}")
 
 
 def make_summary_brief(
     run: RunContext, run_id: str, focus: str, messages: Iterable[Message]
 ) -> Brief:
-    """Return the brief of a summary run: the conversation as it would be sent, and the prompt."""
+    """Make a summary run's brief: the conversation as it would be sent, and the prompt."""
     conversation = run.conversation
     history = list(messages)
     if conversation.queued:
@@ -75,8 +75,8 @@ def make_summary_brief(
 
 
 async def request_summary(run: RunContext, brief: Brief) -> Report:
-    """Execute a summary run and return its report. An earlier process may have executed it."""
-    # The results that the summary reads are stored before it.
+    """Execute a summary run, unless an earlier process did, and return its report."""
+    # Store the results the summary will read before it starts.
     await run.recorder.record()
     meters = run.services.meters
     grant = meters.open(brief.run_id, brief.budget, run.meter)

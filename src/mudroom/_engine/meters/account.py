@@ -11,12 +11,12 @@ from ..._core.messages import Usage
 
 
 class Account:
-    """One limit of a run, or of a session, and of everything below it, in tokens or US dollars.
+    """One limit in tokens or US dollars, for a run or session and everything below it.
 
     Attributes:
         spent: what answers have cost so far.
-        granted: unspent part of the amounts that runs below got as limits of their own.
-        requested: what the requests under way cost at most.
+        granted: unspent part of the amounts granted to runs below as their own limits.
+        requested: the most that open requests can cost.
     """
 
     __slots__ = ("_requests", "granted", "limit", "maximum", "requested", "spent")
@@ -35,7 +35,7 @@ class Account:
 
     @property
     def unspent(self) -> float:
-        """The unspent amount; negative once the limit is passed."""
+        """The unspent amount; negative once the limit is exceeded."""
         return self.maximum - self.spent
 
     @property
@@ -53,30 +53,30 @@ class Account:
 
     def release(self, amount: float) -> None:
         self._requests -= 1
-        # No rounding error remains when no request is under way.
+        # Without open requests, no rounding error may remain.
         self.requested = self.requested - amount if self._requests else 0
 
 
 def compute_cost(limit: Limit, usage: Usage, usd: float | None) -> float:
-    """Return what an answer takes of a limit. `usd`: its price, None if unknown."""
+    """Return how much of a limit an answer uses. `usd`: its price, None if unknown."""
     return (usd or 0.0) if limit is Limit.USD else getattr(usage, limit)
 
 
-LONGEST_ANSWER = 32_000  # tokens in a plan, where neither agent nor session sets a maximum
-LONGEST_CHILD_ANSWER = 8_000  # the same for a child, until one of its answers was cut off
+LONGEST_ANSWER = 32_000  # tokens, if neither agent nor session sets a maximum
+LONGEST_CHILD_ANSWER = 8_000  # the same for a child, until one of its answers is cut off
 
 
 class RequestPlan(Struct, frozen=True):
-    """Amounts that a model request will spend."""
+    """What a model request will spend."""
 
-    minimum: Mapping[Limit, float]  # without the answer, estimated from below
-    maximum: Mapping[Limit, float]  # the same, estimated from above
-    prices: Mapping[Limit, float]  # of one token of the answer
+    minimum: Mapping[Limit, float]  # without the answer; a low estimate
+    maximum: Mapping[Limit, float]  # the same; a high estimate
+    prices: Mapping[Limit, float]  # per token of the answer
     min_answer: int  # tokens that the answer may always have
-    max_answer: int = LONGEST_ANSWER  # tokens where enough is left
+    max_answer: int = LONGEST_ANSWER  # tokens, if enough is left
     is_summary: bool = False
-    is_child: bool = False  # others may work beside the run
-    size: int = 0  # tokens of the request, estimated from above
+    is_child: bool = False  # others may be working at the same time
+    size: int = 0  # tokens of the request; a high estimate
 
     def compute_sent(self, tokens: int) -> dict[Limit, float]:
         return {
@@ -85,23 +85,23 @@ class RequestPlan(Struct, frozen=True):
 
 
 class Admission(Struct, frozen=True):
-    """Permit or refusal of a request by limits in another process."""
+    """A request's permit or refusal by limits in another process."""
 
-    number: int = 0  # id of the request in the channel between the processes
-    max_tokens: int | None = None  # of the answer; None: no limit counts them
-    cut_by: LimitState | None = None  # the limit that allows no longer answer
-    refusal: LimitState | None = None  # the limit that does not allow the request
+    number: int = 0  # identifies the request between the processes
+    max_tokens: int | None = None  # of the answer; None if no limit counts them
+    cut_by: LimitState | None = None  # the limit that keeps the answer from being longer
+    refusal: LimitState | None = None  # the limit that refuses the request
 
 
 class Permit:
-    """A request that the limits allow. Accounts hold its highest cost until `end`.
+    """A request the limits allow. Accounts hold its highest possible cost until `end`.
 
     Arguments:
-        holds: accounts, and the maximum amounts of the request that they hold.
-        on_end: called at the end; None for a request of the past.
+        holds: the accounts, with the maximum amount each holds for the request.
+        on_end: called at the end; None for a past request.
         max_tokens, cut_by: see `Admission`.
-        turns: turns that the meters have counted for the request.
-        take_back: removes the turn or the summary that the meters have counted.
+        turns: turns counted for the request.
+        take_back: uncounts the turn or summary.
     """
 
     def __init__(
@@ -124,20 +124,20 @@ class Permit:
             account.hold(amount)
 
     def cut_to(self, admission: Admission) -> None:
-        """Cut the answer to the tokens that limits in another process allow."""
+        """Limit the answer to the tokens that limits in another process allow."""
         maximum = admission.max_tokens
         if maximum is not None and (self.max_tokens is None or maximum < self.max_tokens):
             self.max_tokens = maximum
             self.cut_by = admission.cut_by
 
     def withdraw(self) -> None:
-        """End a request that was not sent: it has cost no turn, and is no summary."""
+        """End a request that was never sent, so it costs no turn and is no summary."""
         if self._take_back is not None:
             self._take_back()
         self.end()
 
     def end(self) -> None:
-        """Release the held amounts. A second call does nothing."""
+        """Release the held amounts. Calling it again does nothing."""
         callbacks = self.on_end
         self.on_end = []
         for account, amount in self._holds if callbacks else ():

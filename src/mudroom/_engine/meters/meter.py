@@ -1,4 +1,4 @@
-"""Meter: compares what a run spends with the limits of the run and of the runs above it."""
+"""Meter: compares a run's spending with its own limits and those of the runs above it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ...errors import BudgetExceeded
 from .account import Account, Admission, Permit, RequestPlan, compute_cost
 from .pool import Member, Pool
 
-WARNING_FRACTION = 0.9  # used fraction of a limit at which a note warns the run
-_orders = count()  # of the meters, as they are opened
+WARNING_FRACTION = 0.9  # of a limit; a run that has used this much is warned
+_orders = count()  # numbers meters as they are opened
 
 NEAR_LIMIT = (
     "You have used 90 % of your {limit}. Come to an end: finish what matters most, then report."
@@ -26,16 +26,15 @@ NEAR_LIMIT = (
 class Meter:
     """Tokens, money, turns and children of one run.
 
-    Tokens, money and children are added to every ancestor, too, so a limit of an ancestor holds for
-    all runs below it. The amounts granted to a child stay reserved in its ancestors until
-    `release`.
+    Tokens, money and children also count for every ancestor, so an ancestor's limit applies to all
+    runs below it. Amounts granted to a child stay reserved in its ancestors until `release`.
 
     Attributes:
-        accounts: the limits of tokens and money of this run; they hold for the runs below it, too.
-        estimate: tokens and price of answers that were cut off, of this run and the runs below it.
-        member: what the pools of this run and of those above it know of the run.
-        permit: the last request of this run, if a limit holds for it.
-        timer: the clock of the run, while this process executes it.
+        accounts: this run's limits of tokens and money, which also apply to the runs below it.
+        estimate: tokens and price of cut-off answers, of this run and those below it.
+        member: what this run's pools, and those above it, know about it.
+        permit: the run's last request, if a limit applies to it.
+        timer: the run's clock, while this process executes it.
         is_run: false for the meter of a session.
     """
 
@@ -85,7 +84,7 @@ class Meter:
         self.accounts = {}
         for limit in SHARED_LIMITS:
             if (maximum := getattr(budget, limit)) is not None:
-                # Requests under way hold amounts in the accounts that are there already.
+                # Open requests hold amounts in the existing accounts.
                 account = before.get(limit) or Account(limit, maximum, self._sum_spent(limit))
                 account.maximum = maximum
                 self.accounts[limit] = account
@@ -95,7 +94,7 @@ class Meter:
             self.pool = Pool(self.accounts)
         self._change_granted(1)
         for run in [*self.pool.runs][:1] if self.pool is not None else ():
-            run.member.tell()  # a larger limit may let requests go that wait
+            run.member.tell()  # a larger limit may admit waiting requests
 
     def _sum_spent(self, limit: Limit) -> float:
         if limit is Limit.USD:
@@ -105,20 +104,20 @@ class Meter:
 
     @property
     def has_shared_limits(self) -> bool:
-        """True if a limit, here or above, holds for the runs below it, too."""
+        """True if a limit, here or above, also applies to the runs below it."""
         if self.accounts or self.parent is None:
             return bool(self.accounts)
         return self.parent.has_shared_limits
 
     @property
     def is_new(self) -> bool:
-        # A summary run has begun with the run whose place it takes: were it new, it would wait for
-        # younger runs, which wait for it.
+        # A summary run counts as begun, like the run whose place it takes. As a new run it would
+        # wait for younger runs, which wait for it.
         return not (self.turns or self.member.is_part)
 
     @contextmanager
     def wait(self) -> Generator[None]:
-        """Let other runs use inside the `with` block what this one was expected to need."""
+        """Inside the `with` block, let other runs use what this one was expected to need."""
         self.member.start_wait()
         try:
             yield
@@ -126,10 +125,10 @@ class Meter:
             self.member.waits -= 1
 
     def allocate(self, requested: Budget, seconds: float = 0.0) -> Meter:
-        """Return a meter for a child of a run that is `seconds` old, and reserve what it requests.
+        """Make a meter for a child of a run that is `seconds` old, reserving what it requests.
 
-        It counts in the meters of this process; see `Meters.allocate`. Raises BudgetExceeded that
-        names the limit that does not suffice.
+        Counts only in this process's meters; see `Meters.allocate`. Raises BudgetExceeded, naming
+        the limit that does not suffice.
         """
         self.check_children()
         if self.has_shared_limits:
@@ -139,7 +138,7 @@ class Meter:
         return self._open_child(self._limit_child_budget(requested, seconds))
 
     def reopen_child(self, budget: Budget) -> Meter:
-        """Return a meter for a child with this budget, as its record has it; nothing is checked."""
+        """Make a meter for a child with its recorded budget, without checking anything."""
         self.add_usage(Usage(), 0.0, children=1)
         return self._open_child(budget)
 
@@ -150,11 +149,11 @@ class Meter:
         return child
 
     def withdraw(self) -> None:
-        """Take back the count of a child that did not begin."""
+        """Uncount a child that did not begin."""
         self.add_usage(NO_USAGE, 0.0, children=-1)
 
     def end_request(self) -> None:
-        """End the request of this run that is under way; nothing if there is none."""
+        """End the run's open request, if there is one."""
         if self.permit is not None:
             self.permit.end()
 
@@ -166,37 +165,37 @@ class Meter:
             meter = meter.parent
 
     def find_remote_parent(self) -> ParentMeter | None:
-        """Return the meters above in another process, None if there are none."""
+        """Find the meters above in another process; None if there are none."""
         *_, top = self.walk_up()
         return None if isinstance(top.parent, Meter) else top.parent
 
     def find_remote_limits(self) -> ParentMeter | None:
-        """Return the meters above in another process, None if they have no limits."""
+        """Find the meters above in another process; None if they have no limits."""
         remote = self.find_remote_parent()
         return remote if remote is not None and remote.has_shared_limits else None
 
     def release(self) -> None:
-        """Give back the amounts reserved and held for this run."""
+        """Return the amounts reserved and held for this run."""
         self._change_granted(-1)
         self._granting = None
         for meter in self.walk_up():
             if meter.pool is not None:
                 meter.pool.close_run(self)
-        self.timer = None  # no reference cycle: the memory of the run is free at once
+        self.timer = None  # breaks a reference cycle, so the run's memory is free at once
         self.member.free()
 
     def get_grant(self, limit: Limit) -> float | None:
-        """Return the unspent part of a limit that the meters above reserve for this run.
+        """Return the unspent part of what the meters above reserve for this run.
 
-        None if they reserve nothing: the run shares their limits.
+        None if they reserve nothing, because the run shares their limits.
         """
         account = self.accounts.get(limit)
         return None if account is None or self._granting is None else max(0, account.unspent)
 
     def _change_granted(self, sign: int) -> None:
-        """Grant the unspent amounts of this run (sign 1), or take them back (sign -1).
+        """Grant this run's unspent amounts (sign 1), or take them back (sign -1).
 
-        An ancestor with a limit of its own was granted that by the meters above it already.
+        An ancestor with its own limit has already been granted that by the meters above it.
         """
         if self._granting is None or not self.accounts:
             return
@@ -207,7 +206,7 @@ class Meter:
                 above = next(filter(None, accounts), None) if sign > 0 else None
                 if above is None:
                     continue
-                # The limits above may be replaced: the grant goes back where it came from.
+                # Limits above may be replaced later; the grant must go back where it came from.
                 self._granting[limit] = above
             self._granting[limit].granted += sign * (self.get_grant(limit) or 0)
 
@@ -226,16 +225,16 @@ class Meter:
         return limit_budget(requested, time_left, depth_left)
 
     def add_turns(self, count: int) -> None:
-        """Count turns of this run, here and in the meter directly above."""
+        """Count turns of this run, here and in the meter just above."""
         self.turns += count
         if self.parent is not None:
             self.parent.add_child_turns(count)
 
     def add_child_turns(self, count: int) -> None:
-        """Do nothing: only a session counts the turns of the runs below."""
+        """Do nothing: only a session counts turns of the runs below."""
 
     def charge(self, usage: Usage, usd: float | None = 0.0, estimate: Usage = NO_USAGE) -> None:
-        """Add tokens and money of this run, here and to every ancestor; see `add_usage`."""
+        """Add this run's tokens and money, here and to every ancestor; see `add_usage`."""
         self.usage += usage
         self._add_costs(usage, usd, estimate)
         if self.parent is not None:
@@ -246,8 +245,8 @@ class Meter:
     ) -> None:
         """Add what descendants spent, here and to every ancestor.
 
-        `usd` is None if the price is unknown. `estimate` has tokens and price of answers that were
-        cut off.
+        `usd` is None if the price is unknown. `estimate` has the tokens and price of cut-off
+        answers.
         """
         self.descendant_usage += usage
         self.children += children
@@ -256,7 +255,7 @@ class Meter:
             self.parent.add_usage(usage, usd, children, estimate)
 
     def learn(self, usage: Usage, usd: float | None) -> None:
-        """Expect the next requests to cost what one of this run has cost."""
+        """Expect future requests to cost what this one did."""
         if not self.has_shared_limits:
             return
         costs = {limit: compute_cost(limit, usage, usd) for limit in SHARED_LIMITS}
@@ -282,7 +281,7 @@ class Meter:
 
     @contextmanager
     def pause(self) -> Generator[None]:
-        """Stop the clocks of this run and its ancestors inside the `with` block."""
+        """Inside the `with` block, stop the clocks of this run and its ancestors."""
         self.set_paused(True)
         try:
             with self.wait():
@@ -301,7 +300,7 @@ class Meter:
         return self.timer.find_time_below() if self.timer is not None else None
 
     def find_time_above(self) -> SharedTime | None:
-        """Return the time that this run has; the run that needs a summary run has its limit."""
+        """Return the time the runs above leave to this one; the run it is part of limits a summary."""
         if self.parent is None or self.member.is_part:
             return None
         return self.parent.find_time_below()
@@ -311,14 +310,14 @@ class Meter:
             self.timer.learn_below(seconds)
 
     def find_exceeded_limit(self, seconds: float = 0.0) -> LimitState | None:
-        """Return the first used-up limit of this run or an ancestor. `seconds`: age of the run."""
+        """Find the first used-up limit of this run or an ancestor. `seconds`: the run's age."""
         return self._find_own_limit(1.0, seconds, self.turns) or self.find_shared_limit(1.0)
 
     def take_warning(self, seconds: float = 0.0) -> LimitState | None:
-        """Return the first limit of which WARNING_FRACTION is used; afterwards always None.
+        """Return, only once, the first limit of which WARNING_FRACTION is used.
 
-        The turn that begins is counted, but not used. Its request has a permit if a shared limit
-        holds.
+        The turn about to begin is counted but not used. Its request has a permit if a shared limit
+        applies.
         """
         if self.has_warned:
             return None
@@ -337,17 +336,17 @@ class Meter:
         return None
 
     def find_passed_limit(self) -> LimitState | None:
-        """Return a shared limit, here or above, of which more than all is used."""
+        """Find a shared limit, here or above, that is exceeded."""
         state = self.find_shared_limit(1.0)
         return state if state and state.spent > state.maximum else None
 
     def list_shared_limits(self) -> Iterator[LimitState]:
-        """Yield the limits of this run that hold for its descendants, too."""
+        """Yield this run's limits that also apply to its descendants."""
         for account in self.accounts.values():
             yield account.state
 
     def find_shared_limit(self, fraction: float) -> LimitState | None:
-        """Return the first shared limit, here or above, of which this fraction is used."""
+        """Find the first shared limit, here or above, of which this fraction is used."""
         if not self.has_shared_limits:
             return None
         for state in self.list_shared_limits():
@@ -356,7 +355,7 @@ class Meter:
         return self.parent.find_shared_limit(fraction) if self.parent else None
 
     def has_others_below(self, state: LimitState) -> bool:
-        """Return whether other runs have begun that share a limit with this one."""
+        """Return whether other runs that share this limit have begun."""
         for meter in self.walk_up():
             account = meter.accounts.get(state.name)
             if account and account.maximum == state.maximum and meter.pool:
@@ -364,9 +363,9 @@ class Meter:
         return True
 
     def compute_amount_left(self, limit: Limit) -> float | None:
-        """Return the amount of a shared limit that this run may spend; None if there is no limit.
+        """Return how much of a shared limit this run may still spend; None without a limit.
 
-        Amounts granted to running children do not count.
+        Amounts granted to running children are not included.
         """
         if not self.has_shared_limits:
             return None
@@ -379,7 +378,7 @@ class Meter:
         return choose_smaller(account.left, above)
 
     def check_children(self) -> None:
-        """Raise BudgetExceeded if a meter of this process allows no further child."""
+        """Raise BudgetExceeded if a meter in this process allows no more children."""
         for meter in self.walk_up():
             maximum = meter.budget.children
             if maximum is not None and meter.children >= maximum:
@@ -395,15 +394,15 @@ def is_used(spent: float, maximum: float, fraction: float) -> bool:
 
 
 class SharedTime(Struct, frozen=True):
-    """The time that a run, or a session, leaves to the runs below it."""
+    """The time a run or session leaves to the runs below it."""
 
-    seconds: float  # until they must have ended; negative when it is over
+    seconds: float  # until they must have ended; negative once it is over
     holds_ending: bool = True  # the last turn must fit into that time; below a session it follows
-    answer: float | None = None  # seconds expected of their answers; None while none arrived
+    answer: float | None = None  # expected seconds of their answers; None before the first
 
 
 class MeterTimer(Protocol):
-    """The clock of the run of a meter; see `RunTimer`."""
+    """The clock of a meter's run; see `RunTimer`."""
 
     def set_paused(self, paused: bool) -> None: ...
 
@@ -413,7 +412,7 @@ class MeterTimer(Protocol):
 
 
 class ParentMeter(Protocol):
-    """The meters above a run, where they are in another process; see `Meter`."""
+    """The meters above a run, in another process; see `Meter`."""
 
     def add_child_turns(self, count: int) -> None: ...
 
@@ -425,13 +424,13 @@ class ParentMeter(Protocol):
 
     @property
     def has_shared_limits(self) -> bool:
-        """True if there are shared limits, here or above; it does not change while runs work."""
+        """True if there are shared limits, here or above. It does not change while runs work."""
         ...
 
     def compute_amount_left(self, limit: Limit) -> float | None: ...
 
     async def add_child(self) -> None:
-        """Count a child that starts. Raise BudgetExceeded if no further one may start."""
+        """Count a starting child. Raise BudgetExceeded if no more may start."""
         ...
 
     def set_paused(self, paused: bool) -> None: ...
@@ -443,7 +442,7 @@ class ParentMeter(Protocol):
     async def admit(self, plan: RequestPlan, *, is_own: bool) -> Admission:
         """Wait until the limits above allow a request, and count its turn; see `RequestGate`.
 
-        `is_own`: the request is of the run directly below.
+        `is_own`: the request comes from the run directly below.
         """
         ...
 

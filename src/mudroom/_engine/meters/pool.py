@@ -1,4 +1,4 @@
-"""Pool: the runs that share the limits of one meter, and what they need until they end."""
+"""Pool: the runs that share a meter's limits, and what they need until they end."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from .account import Account
 if TYPE_CHECKING:
     from .account import RequestPlan
 
-EXPECTED_TURNS = 3  # of a run, while no run of the pool has finished
-EXPECTED_ANSWER = 500  # tokens of an answer, while the pool has seen none
-LONGEST_SUMMARY = 1_024  # tokens held for the summary of a run, so that it can say something
-SHORTEST_SUMMARY = 256  # the same where answers are short
-SMALLEST_RATIO = 0.25  # of an estimate that is held for a first request: some prompts are larger
-IDLE_SECONDS = 15.0  # for which a run that executes tools, and asks for nothing, goes before others
-SURPRISE = 1.25  # factor of unexpected costs, from which all expectations are corrected
-LARGEST_ENDING = 0.25  # part of a limit that is held for the last turn of one run
+EXPECTED_TURNS = 3  # per run, until a run of the pool has finished
+EXPECTED_ANSWER = 500  # tokens, until the pool has seen an answer
+LONGEST_SUMMARY = 1_024  # tokens held for a run's summary, so that it can say something
+SHORTEST_SUMMARY = 256  # the same if answers are short
+SMALLEST_RATIO = 0.25  # of an estimate, held for a first request at least: prompts differ
+IDLE_SECONDS = 15.0  # how long a run that executes tools without a request keeps precedence
+SURPRISE = 1.25  # costs higher by this factor correct all expectations
+LARGEST_ENDING = 0.25  # fraction of a limit held at most for one run's last turn
 
 PATIENCE = 3
-"""Times that the requests which an older run may still make are counted, while none has finished.
+"""How many times over the requests still expected of an older run count until one has finished.
 
-Nothing says then how long a run takes. A younger run that goes ahead would spend what the older
-ones need to finish.
+Until then nothing tells how long a run takes, and a younger run going ahead could spend what the
+older ones need to finish.
 """
 
 
 class AnsweredRequest(Struct, frozen=True):
-    """The last request of a run that was answered."""
+    """A run's last answered request."""
 
     costs: Mapping[Limit, float]  # by limit
     sent: Mapping[Limit, float]  # the same without the answer
-    size: int  # in tokens, estimated from above before it was sent
+    size: int  # in tokens; a high estimate from before it was sent
     is_cached: bool  # the provider read from its cache, or wrote to it
 
 
@@ -47,14 +47,14 @@ class Member(Struct):
     """A run as seen by the pools whose limits apply to it."""
 
     order: int  # older runs have smaller numbers
-    waits: int = 0  # more than 0 while it waits for other runs or the user, and asks for nothing
+    waits: int = 0  # above 0 while it waits for other runs or the user, without a request
     is_elsewhere: bool = False  # another process executes the run
-    last: AnsweredRequest | None = None  # if a limit holds for it
-    on_free: Callable[[], None] | None = None  # called when the run needs less than it seemed
-    is_part: bool = False  # a summary run, which takes the place of the run that needs it
+    last: AnsweredRequest | None = None  # if a limit applies to it
+    on_free: Callable[[], None] | None = None  # called when the run needs less than expected
+    is_part: bool = False  # a summary run, taking the place of the run that needs it
     is_asking: bool = False  # while a request of the run waits for a limit
-    has_goal: bool = False  # others may need as many requests as this run, which reached its goal
-    idle_since: float = 0.0  # time of the event loop at which its last request ended
+    has_goal: bool = False  # reached its goal; others may need as many requests
+    idle_since: float = 0.0  # event loop time when its last request ended
 
     def start_wait(self) -> None:
         """Count one more wait, and let others use what the run was expected to need."""
@@ -68,14 +68,14 @@ class Member(Struct):
             self.on_free()
 
     def take_place_of(self, other: Member) -> None:
-        """Take precedence as another run does, which waits for this one."""
+        """Take the precedence of another run that waits for this one."""
         self.order = other.order
         self.is_part = True
 
     def expect_sent(self, limit: Limit, most: float, size: int) -> float:
-        """Return what a request takes without its answer, by what the provider counted last.
+        """Predict a request's cost without its answer from the provider's last count.
 
-        The wide bound `most`, of `size` tokens, holds while nothing is known.
+        While nothing is known, it is `most`, the high estimate for `size` tokens.
         """
         if self.last is None or not self.last.size:
             return most
@@ -88,10 +88,10 @@ class Member(Struct):
 
 
 class PoolRun(Protocol):
-    """A run that shares limits with others: its meter.
+    """A run that shares limits with others, as its meter.
 
     Attributes:
-        is_new: true if the run has had no turn, and takes the place of no other run.
+        is_new: true if the run has had no turn and takes no other run's place.
     """
 
     member: Member
@@ -104,28 +104,28 @@ class PoolRun(Protocol):
 
 
 class Forecast(Struct):
-    """What a run that has begun is expected to spend until it ends."""
+    """What a begun run is expected to spend until it ends."""
 
-    current: Mapping[Limit, float] = {}  # its request under way; empty while there is none
-    rest: Mapping[Limit, float] = {}  # the requests that are expected to follow
-    ending: Mapping[Limit, float] = {}  # the last turn, in which the run gives its summary
-    size: int = 0  # tokens of its request under way, estimated from above; 0 while there is none
-    summary: Mapping[Limit, float] = {}  # the tokens of the summary, without the request for it
-    prices: Mapping[Limit, float] = {}  # of a token of an answer
+    current: Mapping[Limit, float] = {}  # its open request; empty if there is none
+    rest: Mapping[Limit, float] = {}  # the requests expected to follow
+    ending: Mapping[Limit, float] = {}  # the last turn, for the summary
+    size: int = 0  # tokens of its open request, a high estimate; 0 if there is none
+    summary: Mapping[Limit, float] = {}  # the summary itself, without its request
+    prices: Mapping[Limit, float] = {}  # per token of an answer
 
     def sum_all(self, limit: Limit) -> float:
-        """Return what the run is expected to spend of a limit, its last turn included."""
+        """Return what the run is expected to use of a limit, including its last turn."""
         parts = (self.current, self.rest, self.ending)
         return sum(part.get(limit, 0) for part in parts)
 
 
 class Pool:
-    """Runs that have begun and have not ended, oldest first, and what their answers taught.
+    """The runs that have begun and not ended, oldest first, and what their answers taught.
 
-    Runs that share a limit would otherwise spend it all at once, and none would reach its end. So
-    the pool holds the last turn of every run that has begun, and a further run begins only where
-    the expected needs of the others are covered, too. Expectations follow the answers seen: a
-    distant limit narrows nothing, and a scarce one narrows the fan-out by itself.
+    Otherwise runs that share a limit would spend it all at once, and none would reach its end. So
+    the pool holds the last turn of every run that has begun, and another run begins only if the
+    expected needs of the others are covered as well. Expectations follow the answers seen: a
+    distant limit restricts nothing, and a scarce one narrows the fan-out by itself.
 
     Attributes:
         runs: what each run is expected to spend.
@@ -158,22 +158,22 @@ class Pool:
         self._most_turns = 0
         self._finished = 0
         self._finished_turns = 0
-        # Sizes of first requests: no count of the provider precedes these estimates.
+        # Sizes of first requests, which are estimated before the provider has counted anything.
         self._estimated_size = 0
         self._measured_size = 0
-        # Sums over all runs: thousands of them are not walked for each request.
+        # Sums over all runs, so that no request has to walk thousands of them.
         self._totals: dict[Limit, float] = {}
         self._endings: dict[Limit, float] = {}
 
     @property
     def size_ratio(self) -> float:
-        """Tokens of first requests as the provider counts them, for each estimated one."""
+        """How many tokens the provider counts in first requests per estimated one."""
         if not self._estimated_size:
             return 1.0
         return max(SMALLEST_RATIO, self._measured_size / self._estimated_size)
 
     def learn(self, run: PoolRun, costs: Mapping[Limit, float], usage: Usage) -> None:
-        """Add what a request has cost, and expect as much of the next ones."""
+        """Add what a request cost, and expect the next ones to cost as much."""
         self._answers += 1
         self._output_tokens += usage.output_tokens
         self.longest_answer = max(self.longest_answer, usage.output_tokens)
@@ -191,7 +191,7 @@ class Pool:
         is_cached = usage.cache_read_tokens + usage.cache_write_tokens > 0
         run.member.last = AnsweredRequest(costs, sent, forecast.size, is_cached)
         if self._is_surprising(costs, forecast):
-            # The others that wait for their first answers will be surprised as much.
+            # Others still waiting for their first answers will be surprised as much.
             for other, unknown in list(self.runs.items()):
                 if other.member.last is None:
                     self.set_forecast(other, self._expect(unknown, costs, sent))
@@ -211,7 +211,7 @@ class Pool:
         self._add_sums(run, 1)
 
     def expect_report(self, run: PoolRun, amounts: Mapping[Limit, float]) -> None:
-        """Hold for the last turn of a run what the report of a further child adds to it."""
+        """Add to what is held for a run's last turn the report of another child."""
         if forecast := self.runs.get(run):
             ending = {
                 limit: max(amount, self._cap_ending(limit, amount + amounts.get(limit, 0)))
@@ -220,7 +220,7 @@ class Pool:
             self.set_forecast(run, replace(forecast, ending=ending))
 
     def end_request(self, run: PoolRun) -> None:
-        """Forget the request of a run that was under way: its costs are known now."""
+        """Forget a run's open request, whose cost is now known."""
         run.member.idle_since = _read_time()
         if forecast := self.runs.get(run):
             self.set_forecast(run, replace(forecast, current={}, size=0))
@@ -251,10 +251,10 @@ class Pool:
     def covers(self, limit: Limit, run: PoolRun, forecast: Forecast, left: float) -> bool:
         """Return whether an amount suffices for a run and for those that take precedence.
 
-        Older runs go before one that has begun, all runs that have begun before a new one. A run
-        that waits for others has no precedence: it may wait for this one.
+        Older runs precede one that has begun; all runs that have begun precede a new one. A run
+        waiting for others has no precedence, as it may be waiting for this one.
 
-        `forecast` is that of the run, with the request that asks; `left` remains of the limit.
+        `forecast` is the run's, including the request in question; `left` remains of the limit.
 
         For example, each of two runs expects 1,000 tokens for its request (`current`), 2,000 for
         those that follow (`rest`) and 500 for its last turn (`ending`). To go ahead,
@@ -272,7 +272,7 @@ class Pool:
             needed += forecast.rest.get(limit, 0)
         others = self._totals.get(limit, 0) - (own.sum_all(limit) if own else 0)
         if needed + PATIENCE * others <= left:
-            return True  # thousands of runs under a distant limit are not walked
+            return True  # avoids walking thousands of runs under a distant limit
         patience = 1 if run.is_new or self._finished else PATIENCE
         work = sum(
             each.current.get(limit, 0) + patience * each.rest.get(limit, 0)
@@ -284,7 +284,7 @@ class Pool:
         return any(True for _ in self._list_earlier(run))
 
     def _list_earlier(self, run: PoolRun) -> Iterator[Forecast]:
-        """Yield the forecasts of the runs that go before this one and work."""
+        """Yield the forecasts of the working runs that precede this one."""
         above = set(run.walk_up())
         is_new = run.is_new
         now = _read_time()
@@ -294,8 +294,8 @@ class Pool:
             if not (is_new or other.member.order < run.member.order):
                 continue
             is_asking = forecast.current or other.member.is_asking
-            # A tool, a hook or a program may wait for this very run, and a run in another process
-            # for anything: none holds others back for long without a request.
+            # A tool, hook or program may be waiting for this very run, and a run in another process
+            # for anything. So none holds others back for long without a request.
             limit = 0.0 if other.member.is_elsewhere else IDLE_SECONDS
             if is_asking or now - other.member.idle_since < limit:
                 yield forecast
@@ -303,15 +303,15 @@ class Pool:
     def forecast(
         self, run: PoolRun, plan: RequestPlan, limits: Iterable[Limit], ratio: float
     ) -> Forecast:
-        """Estimate what a run will spend: on its next request, on those after it, on its end.
+        """Estimate what a run will spend on its next request, on those after it, and on its end.
 
-        `ratio` is `size_ratio`, or 1 for a request whose size the provider has told.
+        `ratio` is `size_ratio`, or 1 for a request whose size the provider has reported.
         """
         answer = self._output_tokens // self._answers if self._answers else EXPECTED_ANSWER
         words = LONGEST_SUMMARY
         if self._answers:
             words = min(words, max(SHORTEST_SUMMARY, 4 * self.longest_answer))
-        growth = 1 + answer / max(1, plan.size)  # the answer is part of the next request
+        growth = 1 + answer / max(1, plan.size)  # the next request includes the answer
         requests_left = max(1, self._expect_turns() - run.turns - 1)
         current: dict[Limit, float] = {}
         ending: dict[Limit, float] = {}
@@ -331,7 +331,7 @@ class Pool:
     def _expect(
         self, forecast: Forecast, costs: Mapping[Limit, float], sent: Mapping[Limit, float]
     ) -> Forecast:
-        """Return what a run will spend if its requests cost as much as one that was answered."""
+        """Predict what a run will spend if its requests cost as much as an answered one."""
         requests_left = {
             limit: round(amount / forecast.current[limit]) if forecast.current.get(limit) else 1
             for limit, amount in forecast.rest.items()
@@ -347,7 +347,7 @@ class Pool:
         )
 
     def _cap_ending(self, limit: Limit, amount: float) -> float:
-        account = self.accounts.get(limit)  # the limit may have been removed meanwhile
+        account = self.accounts.get(limit)  # the limit may have been removed
         return amount if account is None else min(amount, LARGEST_ENDING * account.maximum)
 
     def _expect_turns(self) -> int:
@@ -356,14 +356,14 @@ class Pool:
         return max(EXPECTED_TURNS, self._most_turns + 1)
 
     def _estimate_cost(self, run: PoolRun, limit: Limit, unknown: float) -> float:
-        """Return what a request costs: as the last one of the run, or as those of the others."""
+        """Estimate a request's cost from the run's last one, or from those of others."""
         if run.member.last is not None:
             return run.member.last.costs[limit]
         return self._costs.get(limit, 0) / self._answers if self._answers else unknown
 
 
 def _read_time() -> float:
-    """Return the time of the event loop, 0 outside one."""
+    """Return the event loop's time, 0 outside one."""
     try:
         return asyncio.get_running_loop().time()
     except RuntimeError:

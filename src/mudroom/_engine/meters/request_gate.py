@@ -1,4 +1,4 @@
-"""The meters of the running runs of a session, and the gate for requests that they allow."""
+"""The meters of a session's running runs, and the gate that admits their requests."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from .meter import Meter, ParentMeter
 from .pool import EXPECTED_ANSWER, IDLE_SECONDS, LONGEST_SUMMARY, Forecast, Pool
 
 SHARES = 32
-"""Least number of parts of a limit's rest; an answer beside others may be as long as one part.
+"""What is left of a limit is divided by at least this; an answer may be as long as one share.
 
-There are two parts for each run where more runs share the limit.
+With many runs under the limit, there are two shares for each.
 """
 
-SHORTEST_ANSWER = 512  # tokens where runs share a limit, before any answer is known
+SHORTEST_ANSWER = 512  # tokens under a shared limit, before any answer is known
 
 
 class RequestGate:
-    """Gate for the model requests of all runs of a process.
+    """Admits the model requests of all runs in a process.
 
-    A request starts when the rest of every limit covers it together with the requests under
-    way, and with the last turns of all runs that have begun. So parallel runs pass a limit by one
-    answer at most, and a run that reaches it still gives its summary. Summaries go first, then runs
-    that have begun, oldest first, then new ones; see `Pool` for when those begin.
+    A request starts once what is left of every limit covers it, together with all open requests
+    and the last turns of all runs that have begun. So parallel runs exceed a limit by one answer at
+    most, and a run that reaches it can still give its summary. Summaries go first, then runs that
+    have begun, oldest first, then new ones; `Pool` decides when those begin.
 
-    A request waits only while other requests are under way, or while runs that go before it work.
-    A run that waits for others goes before none, so no two wait for each other.
+    A request waits only while other requests are open, or while runs that precede it are working.
+    A run that waits for others precedes none, so no two wait for each other.
     """
 
     def __init__(self) -> None:
@@ -41,9 +41,9 @@ class RequestGate:
         self._next_look: asyncio.TimerHandle | None = None
 
     async def reserve(self, meter: Meter, plan: RequestPlan) -> LimitState | None:
-        """Wait until the limits allow a request of a run, and count its turn.
+        """Wait until the limits allow a run's request, and count its turn.
 
-        Return the limit that refuses the request.
+        Returns the limit that refuses the request, if one does.
         """
         permit = await self.admit(meter, plan)
         if isinstance(permit, LimitState):
@@ -69,7 +69,7 @@ class RequestGate:
     async def admit(
         self, meter: Meter, plan: RequestPlan, *, is_own: bool = True
     ) -> Permit | LimitState:
-        """Wait until the meters of this process allow a request of a run, or of one below it."""
+        """Wait until this process's meters allow a request by a run, or by one below it."""
         request = _WaitingRequest(self, meter, plan, is_own)
         blocked = {
             each
@@ -82,7 +82,7 @@ class RequestGate:
             return decision
         insort(self._waiting, request, key=attrgetter("rank"))
         meter.member.is_asking = True
-        # What others wait for is not always known: look again from time to time.
+        # What others are waiting for is not always known, so look again from time to time.
         self._look_again_later()
         try:
             return await request.decision
@@ -97,7 +97,7 @@ class RequestGate:
         return len(self._waiting)
 
     def admit_waiting(self) -> None:
-        """Decide on the waiting requests; those that must wait longer keep their places."""
+        """Decide on the waiting requests; those that have to wait longer keep their places."""
         blocked: set[Meter] = set()
         for request in list(self._waiting):
             if request.decision.done():  # cancelled
@@ -129,9 +129,9 @@ class RequestGate:
 
 
 class _Room(Struct):
-    """Place for a request in one account.
+    """Room for a request in one account.
 
-    `grant` is what the account has granted to the run, None if the run shares its limit.
+    `grant` is what the account has granted the run, None if the run shares its limit.
     """
 
     meter: Meter
@@ -145,9 +145,9 @@ class _Room(Struct):
 
 
 class _WaitingRequest:
-    """A request of a run that has no permit yet. Requests with a lower rank go first.
+    """A request without a permit. Requests with a lower rank go first.
 
-    `blocked_by` are the meters whose runs this one waits for.
+    `blocked_by` are the meters whose runs it waits for.
     """
 
     def __init__(self, gate: RequestGate, meter: Meter, plan: RequestPlan, is_own: bool) -> None:
@@ -159,7 +159,7 @@ class _WaitingRequest:
         self._is_own = is_own
         self._is_first = meter.is_new and not plan.is_summary
         self.rank = (0 if plan.is_summary else 1 + self._is_first, meter.member.order)
-        # Limits in another process are checked last: a turn counts when they allow it, too.
+        # Limits in another process are checked last: the turn counts once they allow it as well.
         is_last_check = meter.find_remote_limits() is None
         self._counts_turn = is_own and not plan.is_summary and is_last_check
         self._tokens = plan.max_answer
@@ -168,9 +168,9 @@ class _WaitingRequest:
     def decide(self, blocked: set[Meter]) -> Permit | LimitState | None:
         """Return a permit, or the limit that refuses the request; None if it must wait.
 
-        `blocked` are the meters whose runs earlier requests wait for; those of this one are added.
+        `blocked` are the meters whose runs earlier requests wait for; this request adds its own.
         """
-        # A last turn is needed when a limit is used up: it only has to fit.
+        # A last turn is needed just when a limit is used up, so it only has to fit.
         is_summary = self._plan.is_summary
         if not is_summary and (exceeded := self._meter.find_shared_limit(1.0)):
             return exceeded
@@ -204,7 +204,7 @@ class _WaitingRequest:
                     grants[limit] = grant
 
     def _make_forecasts(self, rooms: list[_Room]) -> dict[Meter, Forecast]:
-        """Return what the run is expected to spend in each pool of which it is a member."""
+        """Forecast what the run will spend, for each of its pools."""
         limits: dict[Meter, list[Limit]] = {}
         for room in rooms:
             if room.grant is None:
@@ -217,7 +217,7 @@ class _WaitingRequest:
         return forecasts
 
     def _fit(self, room: _Room, forecast: Forecast | None) -> bool:
-        """Return whether the request fits into the rest of a limit; cut its answer if need be."""
+        """Return whether the request fits into what is left of a limit; cut its answer if need be."""
         account, limit = room.account, room.account.limit
         plan = self._plan
         price = plan.prices.get(limit, 0)
@@ -234,23 +234,23 @@ class _WaitingRequest:
         if is_covered:
             longest = max(shortest, self._compute_share(room))
             if sent + price * shortest <= free:
-                # Calls of one answer start many children: the first request of one is not alone.
+                # One answer may start many children, so a child's first request is hardly alone.
                 is_many = self._is_first and self._plan.is_child
                 is_alone = not is_many and not self._has_others(room)
                 return self._cut(account, free - sent, shortest, 0 if is_alone else longest)
         if self._may_wait(room):
             return False
-        # Nothing could become free: the request may take all that is not held for last turns.
+        # Nothing else can become free: the request may use all that is not held for last turns.
         minimum = min(sent, plan.minimum.get(limit, 0))
         return self._cut(account, free - minimum, plan.min_answer)
 
     def _estimate_sent(self, room: _Room) -> float:
-        """Return what the request costs at most without its answer."""
+        """Estimate the most the request can cost without its answer."""
         sent = self._plan.maximum.get(room.account.limit, 0)
         return sent * room.pool.size_ratio if self._is_first else sent
 
     def _fit_summary(self, room: _Room, free: float) -> bool:
-        """Return whether a last turn fits; the amount held for it counts as free."""
+        """Return whether a last turn fits, counting the amount held for it as free."""
         account, limit = room.account, room.account.limit
         plan = self._plan
         sent = self._meter.member.expect_sent(limit, plan.maximum.get(limit, 0), plan.size)
@@ -259,8 +259,8 @@ class _WaitingRequest:
             return True
         if account.is_busy:
             return False
-        # One summary may pass a limit: that of the run whose limit it is. A run below must leave
-        # something of the limit for that, whatever its own summary costs.
+        # Only the summary of the run that has the limit may exceed it. Runs below must leave
+        # something for that, whatever their own summaries cost.
         is_owner = not room.meter.is_run or (self._is_own and room.meter is self._meter)
         needed = plan.minimum.get(limit, 0) if is_owner else sent
         if self._cut(account, account.left - needed, plan.min_answer):
@@ -271,9 +271,9 @@ class _WaitingRequest:
         return True
 
     def _cut(self, account: Account, free: float, shortest: int, longest: int = 0) -> bool:
-        """Cut the answer to a free amount. Return False if that is less than the shortest.
+        """Cut the answer to the free amount. Return False if that is below the shortest.
 
-        The answer may have `longest` tokens even if more are free; 0 is for all.
+        The answer gets at most `longest` tokens even if more are free; 0 means all.
         """
         price = self._plan.prices.get(account.limit, 0)
         if not price:
@@ -289,23 +289,23 @@ class _WaitingRequest:
         return True
 
     def _compute_share(self, room: _Room) -> int:
-        """Return the tokens of an answer that leave as much to each of the others."""
+        """Return the tokens an answer may have if all others get as many."""
         price = self._plan.prices.get(room.account.limit, 0)
         parts = max(SHARES, 2 * (len(room.pool.runs) + self._gate.waiting_count))
         return int(room.account.unspent / parts / price) if price else 0
 
     def _choose_shortest(self, pool: Pool) -> int:
-        """Return how many tokens the answer must have: twice as many as any answer so far."""
+        """Return the tokens the answer needs at least: twice the longest answer so far."""
         known = 2 * pool.longest_answer or SHORTEST_ANSWER
         return min(self._plan.max_answer, max(known, self._plan.min_answer))
 
     def _has_others(self, room: _Room) -> bool:
-        """Return whether other runs than those above work with the limit."""
+        """Return whether runs other than those above are working under the limit."""
         above = set(self._meter.walk_up())
         return any(run not in above for run in room.pool.runs)
 
     def _may_wait(self, room: _Room) -> bool:
-        """Return whether amounts may become free, without anyone who waits for this run."""
+        """Return whether amounts may become free without anyone waiting for this run."""
         if room.grant is not None:
             return False
         if room.account.is_busy:
@@ -336,7 +336,7 @@ class _WaitingRequest:
             turns=int(self._counts_turn),
             take_back=take_back,
         )
-        # A run below one in another process only holds its requests.
+        # For a run of another process, only its requests are held.
         for meter, forecast in forecasts.items() if self._is_own else ():
             assert meter.pool is not None
             meter.pool.set_forecast(self._meter, forecast)
@@ -349,11 +349,11 @@ class _WaitingRequest:
 
 
 class Meters:
-    """Meters of the running runs of a session, by run id.
+    """The meters of a session's running runs, by run id.
 
     Attributes:
-        charged: ids of the children whose cost their parents have counted or will count, so that
-            a parent that ends early neither misses nor repeats what an earlier process spent.
+        charged: ids of the children whose cost their parents have counted or will count, so that a
+            parent that ends early neither misses nor repeats what an earlier process spent.
     """
 
     def __init__(self) -> None:
@@ -364,7 +364,7 @@ class Meters:
     def open(self, run_id: str, budget: Budget, parent: Meter | ParentMeter | None = None) -> Grant:
         """Open a meter for a run without a parent in this process.
 
-        `parent` pays for the run, too: the session, or ancestors in another process.
+        `parent` also pays for the run: the session, or ancestors in another process.
         """
         self._meters[run_id] = Meter(budget, parent)
         self.charged.add(run_id)
@@ -373,9 +373,9 @@ class Meters:
     async def allocate(
         self, parent: Meter, run_id: str, requested: Budget, seconds: float
     ) -> Grant:
-        """Open a meter for a child; see `Meter.allocate`. Meters of another process count it, too.
+        """Open a meter for a child, and count it in other processes' meters; see `Meter.allocate`.
 
-        Raises BudgetExceeded that names the limit that does not suffice.
+        Raises BudgetExceeded, naming the limit that does not suffice.
         """
         meter = parent.allocate(requested, seconds)
         self.charged.add(run_id)
@@ -391,7 +391,7 @@ class Meters:
         return grant
 
     def reopen(self, parent: Meter, run_id: str, budget: Budget) -> Grant:
-        """Open a meter for a child that an earlier process started, with its recorded budget."""
+        """Open a meter, with its recorded budget, for a child started by an earlier process."""
         self._meters[run_id] = parent.reopen_child(budget)
         self.charged.add(run_id)
         return Grant(run_id, budget)
@@ -400,12 +400,12 @@ class Meters:
         return self._meters[grant.run_id]
 
     def withdraw(self, grant: Grant) -> None:
-        """Remove the meter of a child that did not begin: it does not count."""
+        """Remove the meter of a child that did not begin, and uncount it."""
         self.get(grant).withdraw()
         self.close(grant)
 
     def close(self, grant: Grant) -> Meter:
-        """Remove and return the meter of a run that ended, and release its reservation."""
+        """Remove and return an ended run's meter, and release what was reserved for it."""
         meter = self._meters.pop(grant.run_id)
         meter.release()
         return meter

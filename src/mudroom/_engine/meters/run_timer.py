@@ -1,4 +1,4 @@
-"""The time of runs: their age, their deadlines, and the silence after which a model call ends."""
+"""Time: the age and deadlines of runs, and the silence that ends a model call."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from ..._core.ports import Clock
 from ..._core.runs import Reason
 from .meter import Meter, SharedTime
 
-RECENT_ANSWERS = 5  # whose times tell how long a last turn takes: as the longest of them
-SLACK = 1.25  # factor by which an answer may take longer than the longest of the recent ones
+RECENT_ANSWERS = 5  # the longest of them tells how long a last turn takes
+SLACK = 1.25  # how much longer than the longest recent answer one may take
 
-FIRST_GUESS = 10.0  # seconds for an answer while none has arrived; at most a quarter of those left
+FIRST_GUESS = 10.0  # seconds, before the first answer; at most a quarter of the time left
 
-GRACE_SECONDS = 60.0  # at most for the summary turn
-_MIN_GRACE = 5.0  # seconds of the summary turn after a time limit that is shorter
-_PATIENCE = 3  # times the expected seconds of an answer that a run above waits for a summary
-_MARGIN = 0.05  # part of the time limit left for everything but answers: processes must end
-_MAX_MARGIN = 1.0  # most seconds of that
+GRACE_SECONDS = 60.0  # for the summary turn, at most
+_MIN_GRACE = 5.0  # seconds for the summary turn after a shorter time limit
+_PATIENCE = 3  # expected answers that a run above waits for a summary
+_MARGIN = 0.05  # of the time limit, for everything besides answers: processes must end
+_MAX_MARGIN = 1.0  # seconds
 
 
 class RunTimer:
-    """Age and deadline of a run, and how long its answers take.
+    """A run's age and deadline, and how long its answers take.
 
-    The age stands still while the run waits for an approval, or for a limit of tokens or money.
+    The age does not grow while the run waits for an approval, or for a limit of tokens or money.
 
-    A run with a time limit works until the limit is reached, and its last turn follows. The runs
-    below it must have ended before, so that it can read their reports and answer in time. So the
-    work of each of them ends earlier, by an answer of the run above and its own last turn.
+    A run with a time limit works until the limit and then has its last turn. The runs below it must
+    end before that, so that it can read their reports and answer in time. So each of them stops
+    working earlier, by one answer of the run above and its own last turn.
 
     Attributes:
-        deadline: timeout of the run while it takes turns; each pause moves it later.
+        deadline: timeout of the run while it takes turns; each pause postpones it.
         is_timed: true if the run has a time limit, or one above it had when it started.
     """
 
@@ -50,15 +50,15 @@ class RunTimer:
         self._answers: tuple[float, ...] = ()
         self._answers_below: tuple[float, ...] = ()
         self.deadline: asyncio.Timeout | None = None
-        # Most runs have no time limit: they look for one once.
+        # Most runs have no time limit, and look for one only once.
         self.is_timed = meter.budget.seconds is not None or meter.find_time_above() is not None
         meter.timer = self
 
     @property
     def age(self) -> float:
-        """Seconds since the run started, without pauses and waits."""
+        """Seconds since the run started, excluding pauses and waits."""
         now = self._clock.monotonic() if self._stopped_at is None else self._stopped_at
-        # Sums of waits are rounded: a run that only waited is not a little younger than nothing.
+        # Sums of waits are rounded; a run that only waited must not get a negative age.
         age = now - self._started_at
         return age if age > 0 else 0.0
 
@@ -74,7 +74,7 @@ class RunTimer:
 
     @property
     def expected_answer(self) -> float | None:
-        """Seconds that the next answer is expected to take, None while nothing is known."""
+        """Expected seconds of the next answer, None while nothing is known."""
         if self._answers:
             return self._expect(self._answers)
         above = self._meter.find_time_above()
@@ -82,12 +82,12 @@ class RunTimer:
 
     @property
     def ending_left(self) -> float | None:
-        """Seconds until the run must have ended, with its last turn; None if no run above waits."""
+        """Seconds until the run and its last turn must be over; None if no run above waits."""
         above = self._meter.find_time_above()
         return above.seconds if above and above.holds_ending else None
 
     def find_shortage(self) -> LimitState | None:
-        """Return the time limit if too little time is left for another answer and a last turn."""
+        """Return the time limit if not enough is left for another answer and a last turn."""
         above = self._meter.find_time_above()
         if above is None:
             return None
@@ -97,16 +97,16 @@ class RunTimer:
                 recent = self._answers or (expected,)
                 needed = expected + sum(recent) / len(recent)
             elif not self._answers:
-                needed = expected  # without an answer, the run would have nothing to summarise
+                needed = expected  # without an answer, there would be nothing to summarise
         if above.seconds > 0 and above.seconds >= needed:
             return None
         age = round(self.age, 3)
         return self.limit or LimitState(Limit.SECONDS, age + max(0.0, above.seconds), age)
 
     def choose_grace(self, reason: Reason, limit: LimitState | None) -> float:
-        """Return the seconds for the summary; after a time limit no more than the limit itself.
+        """Choose the seconds for the summary; after a time limit, at most the limit itself.
 
-        Where a run above waits, no more than what is left until then, or some usual answers.
+        If a run above is waiting, at most what is left until its turn, or a few usual answers.
         """
         if reason is not Reason.TIMEOUT:
             return GRACE_SECONDS
@@ -137,7 +137,7 @@ class RunTimer:
         return SharedTime(left - min(FIRST_GUESS, left / 4), answer=answer)
 
     def learn(self, seconds: float) -> None:
-        """Note how long an answer took, here and for the other runs below the run above."""
+        """Note how long an answer took, here and for the siblings."""
         if not self.is_timed or self._meter.member.is_part:
             return
         self._answers = (*self._answers[1 - RECENT_ANSWERS :], seconds)
@@ -156,7 +156,7 @@ class RunTimer:
         self.update_deadline()
 
     def update_deadline(self) -> None:
-        """Move the deadline to where it is now: the runs above and the answers so far move it."""
+        """Recompute the deadline, which depends on the runs above and the answers so far."""
         deadline = self.deadline
         if not self.is_timed or deadline is None or deadline.expired():
             return
@@ -166,9 +166,9 @@ class RunTimer:
 
     @contextmanager
     def wait(self) -> Generator[None]:
-        """Let the run wait for a limit inside the `with` block: its own time does not pass.
+        """Inside the `with` block the run waits for a limit, without using up its own time.
 
-        That of the runs above does.
+        The time of the runs above goes on.
         """
         self._stop(waits=1)
         try:
@@ -192,26 +192,26 @@ class RunTimer:
         self.update_deadline()
 
     def _compute_work_left(self) -> float | None:
-        """Return the seconds until the last turn of the run must begin; None without a limit."""
+        """Return the seconds until the run's last turn must begin; None without a limit."""
         own = None if self._waits else self.time_left
         above = self._meter.find_time_above()
         if above is None:
             return own
-        # A run without an answer has nothing to summarise: its first one may take all the time.
+        # Without an answer there is nothing to summarise, so the first one may take all the time.
         is_ending_held = above.holds_ending and self._answers
         ending = self._expect(self._answers) if is_ending_held else 0.0
         return choose_smaller(own, above.seconds - ending)
 
     def _expect(self, answers: tuple[float, ...]) -> float:
-        """Return how long another answer takes at most, if it is like these."""
+        """Return how long another answer may take, judging by these."""
         limit = self._meter.budget.seconds or 0.0
         return SLACK * max(answers) + min(_MAX_MARGIN, _MARGIN * limit)
 
 
 def sum_worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[StoredEvent]) -> float:
-    """Return the seconds in which a process executed the run or a descendant.
+    """Return the seconds during which a process executed the run or a descendant.
 
-    The time in which the run was interrupted does not count.
+    Time while the run was interrupted does not count.
     """
     all_events = [*events, *descendants]
     run_id = all_events[0].run

@@ -1,9 +1,9 @@
-"""Tools with which a model controls its run and the background work of it.
+"""Tools that let a model control its run and its background work.
 
 wait.py           waits for background work and messages, without a request
-send_message.py   sends a message to a child that works
+send_message.py   sends a message to a working child
 task_stop.py      stops background work
-compact.py        shortens the conversation of the run
+compact.py        shortens the run's conversation
 """
 
 from __future__ import annotations

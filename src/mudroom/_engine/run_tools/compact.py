@@ -1,4 +1,4 @@
-"""The compact tool: shortens the conversation of its run at the end of the turn."""
+"""The compact tool: shortens its run's conversation at the end of the turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..conversation import REQUESTED_FOCUS
 if TYPE_CHECKING:
     from ..call_context import CallContext
 
-MIN_PERCENT = 30  # of the context window, from which a model may compact its conversation
+MIN_PERCENT = 30  # of the context window, in use before a model may compact
 
 _ACCEPTED = (
     "Notes replace the older part of this conversation when this turn ends. The user's messages, "

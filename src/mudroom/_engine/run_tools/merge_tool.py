@@ -1,4 +1,4 @@
-"""The merge tool: decides what becomes of the work of a child that is not merged."""
+"""The merge tool: decides what happens to a child's unmerged work."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _DROPPED = "[merge: nothing is merged; all work of the child is kept as run {run
 
 
 async def merge_work(context: CallContext, arguments: MergeArguments) -> ToolResult:
-    """Merge or drop the work, or give it back to the child; return the result of the call."""
+    """Merge or drop the work, or give it back to the child; return the call's result."""
     run = context.run
     if run.background.is_reported(context.place):
         return make_start_result(context.place)
@@ -81,7 +81,7 @@ async def merge_work(context: CallContext, arguments: MergeArguments) -> ToolRes
 async def _merge(
     context: CallContext, brief: Brief, work: Work, arguments: MergeArguments
 ) -> WorkMerged:
-    """Merge the work of a child as the call asks, and record the outcome."""
+    """Merge a child's work as the call requests, and record the outcome."""
     recorder = context.run.recorder
     child = brief.run_id
     if arguments.how == "drop":
@@ -108,7 +108,7 @@ async def _merge(
 
 
 async def _return_work(context: CallContext, merged: WorkMerged) -> ChildRun | str:
-    """Start the run with which a child gets its work back, or return why it does not start."""
+    """Start the run in which a child gets its work back, or return why it does not start."""
     run = context.run
     earlier = run.services.teams.find_brief(merged.child)
     if earlier is None:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from ..children.members import TeamMembers
 
 MAX_CHARACTERS = 8_000  # of a message
-LONG_SECONDS = 1.0  # from which the sender learns which call of the receiver works
+LONG_SECONDS = 1.0  # a call running longer is named to the sender
 
 
 class Arguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of the send_message tool.
 
-    `summary` is for screens. `request_id` and `msg_type` need not be given: a child has one open
-    request at most.
+    `summary` is for screens. `request_id` and `msg_type` may be left out, since a child has at most
+    one open request.
     """
 
     to: str = ""
@@ -55,7 +55,7 @@ def _parse(arguments: dict[str, Any]) -> Arguments:
 
 
 def _get_key(_: Arguments) -> str:
-    """Return one key for all messages of an answer: they are sent in the order of the calls."""
+    """Return the same key for all messages, so that an answer's are sent in call order."""
     return MESSAGE_TOOL
 
 
@@ -90,7 +90,7 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
 
 
 def _choose_parent(run: RunContext, to: str) -> str:
-    """Return the id of the run whose team has the receiver: this run, or its parent."""
+    """Return the id of the run whose team includes the receiver: this run or its parent."""
     brief = run.brief
     if not brief.name:
         return run.run_id
@@ -110,7 +110,7 @@ def _get_members(run: RunContext) -> TeamMembers:
 
 
 def _is_named(run: RunContext, to: str) -> bool:
-    """Return whether a receiver is a named child of the run, or stands for all and there is one."""
+    """Return whether the receiver is a named child of the run, or all of them and there is one."""
     members = _get_members(run)
     if to == ALL:
         return bool(members.list_names())
@@ -118,13 +118,13 @@ def _is_named(run: RunContext, to: str) -> bool:
 
 
 def _select_unnamed(run: RunContext) -> dict[str, RunHandle]:
-    """Return the handles of the children at work that have no name, by id."""
+    """Return the handles of working children without a name, by id."""
     named = {active.work_id for active in _get_members(run).active.values()}
     return {each: handle for each, handle in run.background.children.items() if each not in named}
 
 
 def _explain_unknown(run: RunContext, to: str) -> str:
-    """Return the reason why no child of the run gets a message."""
+    """Explain why no child of the run gets the message."""
     if run.background.is_reported(to):
         return f"{to} has ended: start a new child."
     if normalize_name(to) in PARENT_NAMES:
@@ -143,7 +143,7 @@ async def _send_to_unnamed(context: CallContext, handles: list[RunHandle], text:
 
 
 def _describe_long_call(handle: RunHandle) -> str:
-    """Return what a child works on, if that takes long; else ""."""
+    """Describe a child's current call if it takes long; else ""."""
     current = handle.find_current_call()
     if current is None or current[1] < LONG_SECONDS:
         return ""
@@ -151,7 +151,7 @@ def _describe_long_call(handle: RunHandle) -> str:
 
 
 async def _send(context: CallContext, handle: RunHandle, text: str) -> bool:
-    """Send a message, and return when it is stored. Return False if the child cannot take it."""
+    """Send a message and wait until it is stored. Return False if the child cannot take it."""
     message = InboxMessage(f"{context.place}:{handle.run_id}", text, context.run_id)
     past = context.run.services.past_events.get(handle.run_id, ())
     if any(isinstance(event, MessageSent) and event.message.id == message.id for event in past):

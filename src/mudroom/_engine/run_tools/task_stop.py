@@ -50,7 +50,7 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
     if work_id not in background.titles:
         hint = suggest_names(work_id, [*background.titles, *team.members.list_names()])
         return ToolResult(f"There is no background work {work_id!r}. {hint}", error=True)
-    # A child without a name cannot answer, so it is not asked.
+    # A child without a name cannot answer, so do not ask it.
     background.stop_one(work_id, is_gentle=arguments.how != "now")
     return ToolResult(f"{work_id} is stopping; its task-notification comes when it has ended.")
 

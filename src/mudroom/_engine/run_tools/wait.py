@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..call_context import CallContext
     from ..children.members import TeamMembers
 
-MAX_SECONDS = 600.0  # of one call
+MAX_SECONDS = 600.0  # per call
 
 _DESCRIPTION = (
     "Wait for background work (task or bash with background: true) or a message. "
@@ -27,7 +27,7 @@ _DESCRIPTION = (
 
 
 class Arguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of the wait tool. `block`: false only lists the work, as a timeout of 0 does."""
+    """Arguments of the wait tool. `block`: false only lists the work, like a timeout of 0."""
 
     ids: tuple[str, ...] = field(name="for", default=())
     until: Literal["any", "all"] = "any"
@@ -36,7 +36,7 @@ class Arguments(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def seconds(self) -> float:
-        """Seconds to wait. A number above the maximum is in milliseconds, as in other programs."""
+        """Seconds to wait. Numbers above the maximum are milliseconds, as in other programs."""
         seconds = self.timeout / 1000 if self.timeout > MAX_SECONDS else self.timeout
         return min(seconds, MAX_SECONDS) if self.block else 0.0
 
@@ -95,7 +95,7 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
 
 
 def _find_cycle(run_id: str, requested: str) -> str:
-    """Return the reason why a run cannot wait for another one that waits for it, or ""."""
+    """Return why a run cannot wait for another one that waits for it, or ""."""
     is_above = run_id == requested or is_run_above(requested, run_id)
     if normalize_name(requested) in PARENT_NAMES or is_above:
         return (
@@ -106,7 +106,7 @@ def _find_cycle(run_id: str, requested: str) -> str:
 
 
 def _list_teammates(members: TeamMembers, ids: list[str]) -> list[str]:
-    """Return a line for each named child that does not work."""
+    """List a line for each named child that is not working."""
     return [
         f"{teammate.name} ({teammate.agent}, {teammate.run_id}): {teammate.state}"
         for teammate in members.list_current()
