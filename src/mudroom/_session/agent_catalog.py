@@ -1,4 +1,4 @@
-"""Agents of a session: built-in ones, those of agent files, and the caller's.
+"""A session's agents: built-in ones, those from agent files, and the caller's.
 
 The catalog also holds skills and the texts of context files for system prompts.
 """
@@ -23,7 +23,7 @@ from .._platform.open_beneath import find_real_path
 from ..errors import UnknownName, UsageError, quote_value
 from .options import SessionOptions
 
-# Tools that a session may have, and that agent files may name.
+# Tools that a session may have and agent files may name.
 KNOWN_TOOLS = (
     *BUILTIN_TOOLS,
     "task",
@@ -44,7 +44,7 @@ class AgentCatalog(Struct, frozen=True, kw_only=True):
     """The agents and skills of a session.
 
     Arguments:
-        root_agent: agent that runs the prompts, with its output style.
+        root_agent: the agent that runs the prompts, with its output style.
         output_style: "default" if none was wanted, "" if none was chosen.
         context_texts: text of the context files, by value of `Agent.context_files`.
     """
@@ -66,7 +66,7 @@ def load_catalog(
 ) -> AgentCatalog:
     """Collect the agents; a later source replaces an agent of the same name.
 
-    A `user_home` of "" is left out. `explain_unavailable` takes a model string and says why the
+    A `user_home` of "" is skipped. `explain_unavailable` takes a model string and says why the
     model cannot be used here, "" if it can. Raises UnknownName for the root agent and its style.
     """
     catalog = _collect_agents(options, folder, user_home, explain_unavailable, notices)
@@ -103,7 +103,7 @@ def _apply_style(
         known = (agent_files.NO_STYLE, *styles)
         where = "output_style, in a program Integrations(output_style=...)"
         error = UnknownName("output style", name, known, where=where, remedy=remedy)
-        # A settings file or an old record may name a style that this folder does not have.
+        # A settings file or an old record may name a style that does not exist in this folder.
         origin = integrations.origins.get("output_style")
         if not origin:
             raise error
@@ -174,7 +174,7 @@ def find_agent(name: str, agents: Mapping[str, Agent], *, where: str = "") -> Ag
 
 
 def parse_child_models(rules: str | Mapping[str, str]) -> dict[str, str]:
-    """Map agent names to model strings; "*" is all other agents. A text without "=" is for all."""
+    """Map agent names to model strings; "*" is any other agent. Text without "=" applies to all."""
     models: dict[str, str] = {}
     folded_names: set[str] = set()
     for agent, model in _split_rules(rules) if isinstance(rules, str) else rules.items():
@@ -194,7 +194,7 @@ def parse_child_models(rules: str | Mapping[str, str]) -> dict[str, str]:
 
 
 def _split_rules(rules: str) -> Iterator[tuple[str, str]]:
-    """Yield agent name and model string of each rule; "" for the one that is missing."""
+    """Yield the agent name and model string of each rule; "" for whichever is missing."""
     if "=" not in rules:
         yield "*", rules.strip()
         return
@@ -211,8 +211,8 @@ def resolve_child_models(
 ) -> dict[str, str]:
     """Map the names of existing agents to model strings; "" is the parent's model.
 
-    A rule for an agent that this folder does not have raises UnknownName, unless it has an origin,
-    such as a settings file: the rules of those apply in all folders, so it is left out.
+    A rule for an agent that does not exist in this folder raises UnknownName, unless it comes from
+    a source, such as a settings file, that applies in all folders: then it is left out.
     """
     models: dict[str, str] = {}
     for name, model in parse_child_models(rules).items():
@@ -240,7 +240,7 @@ def _find_root_agent(
     try:
         return find_agent(requested, agents)
     except UnknownName:
-        # The file of an agent that cannot be used has no name but its own.
+        # An unusable agent file only has its file name.
         wanted = agent_files.fold_name(requested)
         for fault in diagnostics:
             is_named = agent_files.fold_name(Path(fault.path).stem) == wanted
@@ -317,7 +317,7 @@ def _describe_missing_servers(
 
 
 def describe_platform(folder: str) -> str:
-    """Return platform and date, and the root of the repository if the folder is below it."""
+    """Describe platform and date, and the repository's root if the folder is below it."""
     date = time.strftime("%Y-%m-%d")
     text = f"Platform: {platform.system()}. Date: {date}."
     path = Path(find_real_path(folder))

@@ -1,4 +1,4 @@
-"""Briefs of runs without a parent (prompts, tasks and scopes), and the meter above these runs."""
+"""Briefs of root runs (prompts, tasks and scopes), and the meter above these runs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class SessionMeter(Meter):
-    """The meter above the runs that the caller starts: prompts, tasks and scopes.
+    """The meter above the runs that a caller starts: prompts, tasks and scopes.
 
-    It counts their turns, and the time in which at least one of them works.
+    It counts their turns, and the time during which at least one of them is working.
     """
 
     is_run = False
@@ -44,27 +44,27 @@ class SessionMeter(Meter):
 
     @property
     def has_shared_limits(self) -> bool:
-        """True if the session has a limit: all of them hold for its runs, too."""
+        """True if the session has any limit, since all of them also apply to its runs."""
         budget = self.budget
         is_timed = budget.turns is not None or budget.seconds is not None
         return is_timed or bool(self.accounts)
 
     def start_time(self) -> None:
-        """Count the time until `stop_time`, only once if several runs work."""
+        """Count time until `stop_time`, once however many runs are working."""
         if not self._working:
             self.set_paused(False)
         self._working += 1
 
     def stop_time(self) -> None:
-        """Stop counting the time if no other run works."""
+        """Stop counting time if no other run is working."""
         self._working -= 1
         if not self._working:
             self.set_paused(True)
 
     def limit_budget(self, requested: Budget, depth: int) -> Budget:
-        """Limit the budget of a run to what the session has left.
+        """Limit a run's budget to what the session has left.
 
-        `depth` is the level of the run: 0 for a prompt, 1 for a task or a scope.
+        `depth` is the run's level: 0 for a prompt, 1 for a task or scope.
         """
         own = self.budget
         children_left = None if own.children is None else max(0, own.children - self.children)
@@ -84,7 +84,7 @@ class SessionMeter(Meter):
             depth=choose_smaller(requested.depth, levels_left),
             **amounts,
         )
-        # By default a prompt may start one level of children, a task or a scope none.
+        # By default a prompt may start one level of children, tasks and scopes none.
         return limited.with_defaults(Budget(depth=1 - depth))
 
     def add_child_turns(self, count: int) -> None:
@@ -98,13 +98,13 @@ class SessionMeter(Meter):
             yield self._timer.limit
 
     def find_shared_limit(self, fraction: float) -> LimitState | None:
-        # No warnings: each run warns of its own limits.
+        # Without warnings, because each run warns of its own limits.
         return super().find_shared_limit(fraction) if fraction >= 1 else None
 
     def add_past(self, recorded: OpenEvents, unfinished: Collection[str]) -> None:
         """Add what earlier processes spent.
 
-        The runs in `unfinished` continue: they add what they spent themselves.
+        The runs in `unfinished` continue, and add their own spending.
         """
         past = recorded.amounts
         for event in recorded.events:
@@ -183,7 +183,7 @@ class BriefMaker:
         **more: Any,
     ) -> Brief:
         self._check_images(prompt, model)
-        # `run_brief` limits it again; here its depth decides which tools the run has.
+        # `run_brief` limits it again; its depth is needed here to choose the tools.
         budget = self._meter.limit_budget(budget, depth)
         mode = self._options.permissions.mode
         return Brief(

@@ -1,4 +1,4 @@
-"""Builds a session's services: chooses the adapters that the options ask for.
+"""Builds a session's services: chooses the adapters that the options call for.
 
 `model_registry.py` chooses model adapters, `worker_setup` those of a worker process, and
 `_replay/` those of a replay.
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 
 class SessionResources(Struct, frozen=True, kw_only=True):
-    """Everything that an open session uses and must close."""
+    """Everything an open session uses and must close."""
 
     services: SessionServices
     board: SessionBoard | None
@@ -89,11 +89,11 @@ class SessionResources(Struct, frozen=True, kw_only=True):
 
     @property
     def board_name(self) -> str:
-        """File name of the task board that is offered to all runs, "" for none."""
+        """File name of the task board offered to all runs, "" for none."""
         return self.board.name if self.board and self.board_offer == "all" else ""
 
     async def close(self) -> None:
-        # First what still starts runs and records events, last what they need.
+        # First whatever still starts runs and records events, last what they depend on.
         await self.worker.close()
         await self.tool_sources.close()
         if self.mcp_servers:
@@ -118,8 +118,8 @@ async def open_resources(
 ) -> SessionResources:
     """Choose and open everything a session uses. If it raises, nothing stays open.
 
-    `watchers` may change later; `past_events`, of interrupted runs by run id, is filled before the
-    first run. Raises UsageError or JournalError.
+    `watchers` may change later; `past_events`, the interrupted runs' events by run id, is filled
+    before the first run. Raises UsageError or JournalError.
     """
     builder = _Builder(options, allows_offline=allows_offline)
     async with builder.undo:
@@ -129,7 +129,7 @@ async def open_resources(
 
 
 class _Builder:
-    """Builds one session. `undo` closes what is open; empty it when everything is built."""
+    """Builds a session. `undo` closes whatever is open; empty it once everything is built."""
 
     def __init__(self, options: SessionOptions, *, allows_offline: bool) -> None:
         self._options = options
@@ -217,7 +217,7 @@ class _Builder:
             self.undo.push_async_callback(self._board.close)
 
     async def _open_needed_board(self) -> None:
-        # The claims of worker processes need the lock of the session from the start.
+        # Claims by worker processes need the session's lock from the start.
         has_workers = choose_worker(self._options).kind != "local"
         if self._board and (self._options.children.board or has_workers):
             await self._board.open()
@@ -399,7 +399,7 @@ class _Builder:
 
 
 class DenyAllApprover:
-    """The port Approver when there is no one to ask."""
+    """The port Approver if there is nobody to ask."""
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
         return ApprovalDecision(False, "no user is present to confirm it")
@@ -408,13 +408,13 @@ class DenyAllApprover:
 class SessionJournal:
     """A journal that stores the opening of a session together with the next events.
 
-    That way the record of a new session begins with its opening and first prompt, or not at all.
+    So the record of a new session begins with its opening and first prompt, or not at all.
 
     Attributes:
         observe: called with each event except the opening, before it is stored.
-        is_sealed: true once the session is paused. Every append then raises SessionPaused, so a
-            run can take no further step and never reaches its end: a later process finds the
-            record as a crash would have left it.
+        is_sealed: true once the session is paused. Every append then raises SessionPaused, so that
+            no run takes another step or reaches its end: a later process finds the record as a
+            crash would have left it.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -437,7 +437,7 @@ class SessionJournal:
         """Store an event in the next step of the event loop, before all later events.
 
         If it cannot be stored, the next `append` stores it first or raises. It is dropped if later
-        events have been stored in the meantime, since it would be read as the latest.
+        events have been stored meanwhile, since it would be read as the latest.
         """
         if self.is_sealed:
             raise _make_pause_error()
@@ -482,7 +482,7 @@ class SessionJournal:
         return self._journal.follow(after)
 
     async def close(self) -> None:
-        # An opening without further events is not stored.
+        # An opening with nothing after it is not stored.
         await self._flush()
         await self._journal.close()
 

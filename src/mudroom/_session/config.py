@@ -1,6 +1,6 @@
-"""Settings of the command line: defaults < user file < project file < environment < flags.
+"""Command line settings: defaults < user file < project file < environment < flags.
 
-Each value remembers its origin.
+Each value remembers where it comes from.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ PositiveFloat = Annotated[float, Meta(gt=0, le=1e12)]
 
 
 class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of one command line. Fields that `SessionOptions` also has become session options.
+    """Settings of one command line. Fields shared with `SessionOptions` become session options.
 
-    A settings file has the options of a group one by one, under their flat names. A limit that is
-    None means no limit.
+    A settings file has a group's options one by one, under their flat names. None as a limit means
+    no limit.
 
     Arguments:
-        max_minutes, max_tokens, max_budget_usd: limits of a prompt and of all runs below it.
+        max_minutes, max_tokens, max_budget_usd: limits of a prompt with all runs below it.
             max_tokens counts input and output together.
-        agent: name of the agent that runs the prompts; "" is the built-in one.
+        agent: name of the agent that runs the prompts; "" for the built-in one.
         agents: more agents, as JSON.
         json_schema: JSON Schema of the answer, as JSON or as a path.
         screen: "plain" never moves the cursor, for screen readers.
         theme: "auto" asks the terminal for its background.
-        notify_after: seconds of work before the terminal is notified of a question or an end.
-        terminal_title: show the folder and the state in the terminal's title.
-        status_line: command that prints the line below the prompt; "" for the built-in line.
-        store: address of a PostgreSQL database for the sessions; None keeps them in files.
+        notify_after: seconds of work after which the terminal is notified of a question or the end.
+        terminal_title: show folder and state in the terminal's title.
+        status_line: command that prints the line below the prompt; "" for the built-in one.
+        store: address of a PostgreSQL database for sessions; None keeps them in files.
         permission_mode: "" uses the mode of the settings files.
         allowed_tools, disallowed_tools: rules, separated by commas.
-        trust: trust the files of this folder in this session only.
+        trust: trust this folder's files for this session only.
         plugin_dirs: folders of plugins, separated as in PATH.
-        annotate: write what GitHub Actions shows of a step: annotations to stderr, and a summary to
-            the file of GITHUB_STEP_SUMMARY.
-        strict_merges: the exit code tells that work of children did not land.
-        retention_days: days that a session is kept after its last event; None keeps it forever.
-        origins: the file, variable or flag that each setting comes from. Defaults are left out.
+        annotate: write for GitHub Actions: annotations to stderr, and a summary to the file in
+            GITHUB_STEP_SUMMARY.
+        strict_merges: the exit code tells if work of children did not land.
+        retention_days: days a session is kept after its last event; None keeps it forever.
+        origins: the file, variable or flag each setting comes from, without defaults.
     """
 
     model: str = "auto"
@@ -98,7 +98,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         return self.origins.get(name, "default")
 
     def get_persistent_origin(self, name: str) -> str:
-        """Return the file or variable that a setting comes from, "" for a flag or the default."""
+        """Return the file or variable a setting comes from, "" for a flag or default."""
         origin = self.origins.get(name, "")
         return "" if origin == "flag" else origin
 
@@ -110,11 +110,11 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         return {name: getattr(self, name) for name in names}
 
 
-# The session option `agents` is a list of agents, the setting is JSON.
+# As a session option, `agents` is a list of agents; as a setting, JSON.
 _OPTION_NAMES = ("agent", "model", "sandbox", "store", "worker")
 
-# Not those that only flags have, nor `origins`, nor `prices`: the commands turn the table of prices
-# on themselves.
+# Without those that are only flags, `origins`, and `prices`: commands enable the table of prices
+# themselves.
 SETTING_NAMES = tuple(
     name
     for name in list_places(Settings)
@@ -123,7 +123,7 @@ SETTING_NAMES = tuple(
 
 
 PROJECT_FILE = ".mudroom.toml"
-# Settings that a project file may lower. The file may come from an untrusted repository.
+# Settings that a project file may lower, since it may come from an untrusted repository.
 PROJECT_SETTINGS = (
     "max_turns",
     "max_minutes",
@@ -147,7 +147,7 @@ _VARIABLES = {
     "sandbox": "MUDROOM_SANDBOX",
     "store": "MUDROOM_STORE",
 }
-# mudroom's variables that are not settings; the last four belong to its tests.
+# mudroom's variables that are no settings; the last four belong to its tests.
 _OTHER_VARIABLES = (
     "MUDROOM_HOME",
     "MUDROOM_SCREEN_READER",
@@ -162,15 +162,14 @@ _OTHER_VARIABLES = (
 
 _DEFAULTS = Settings()
 
-# Name, checked value and origin of a setting.
+# A setting's name, checked value and origin.
 Setting = tuple[str, Any, str]
 
 
 def load_settings(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
     """Merge all sources of settings. A flag that is None was not given.
 
-    Raises UsageError, which names the file or variable, the line, the key and the nearest known
-    key.
+    Raises UsageError, naming the file or variable, the line, the key and the nearest known key.
     """
     values: dict[str, Any] = {"home": find_home(environ)}
     variables = [f"${name}" for name in ("MUDROOM_HOME", "XDG_STATE_HOME") if environ.get(name)]
@@ -200,30 +199,30 @@ def load_settings(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, A
 
 
 def write_setting(path: Path, name: str, value: str) -> None:
-    """Set one setting in a file and keep its other lines; an empty value removes the setting.
+    """Change one setting in a file, keeping its other lines; an empty value removes it.
 
-    Raises UsageError for an unknown setting, a wrong value, or a file that cannot be read, and
-    leaves the file unchanged then.
+    Raises UsageError for an unknown setting, a wrong value or an unreadable file, which is then
+    left unchanged.
     """
     key = name.replace("-", "_")
     if key not in SETTING_NAMES:
         raise _make_unknown_setting_error(name, key, SETTING_NAMES, str(path))
-    # Raises for a file that is wrong already, which tomlkit would accept.
+    # Raises for a faulty file that tomlkit would accept.
     _read_file(path, SETTING_NAMES)
     import tomlkit
 
     document = tomlkit.parse(path.read_text("utf-8") if path.exists() else "")
-    # Keep the spelling of the file, `max-turns` or `max_turns`.
+    # Keep the file's own spelling, `max-turns` or `max_turns`.
     written_key = next((name for name in document if name.replace("-", "_") == key), key)
     if value:
         document[written_key] = validate_value(key, value, str(path), is_text=True)
     else:
         document.pop(written_key, None)
-    replace_private_file(path, tomlkit.dumps(document).encode())  # `store` may have a password
+    replace_private_file(path, tomlkit.dumps(document).encode())  # `store` may hold a password
 
 
 def find_home(environ: Mapping[str, str]) -> str:
-    """Return the folder of sessions, input history and trusted folders."""
+    """Return the folder for sessions, input history and trusted folders."""
     return _read_home_variable(environ) or _find_user_folder(
         environ, "XDG_STATE_HOME", ".local/state", "user_state_dir"
     )
@@ -244,7 +243,7 @@ def load_home(environ: Mapping[str, str]) -> str:
 
 
 def load_store(environ: Mapping[str, str]) -> str:
-    """Return the setting `store` of the environment or the user file, "" for neither."""
+    """Return the setting `store` from the environment or the user file, "" if in neither."""
     settings = [*_read_file(find_user_file(environ), SETTING_NAMES), *_read_environment(environ)]
     return next((value for name, value, _ in reversed(settings) if name == "store"), "")
 
@@ -261,13 +260,13 @@ def _find_user_folder(
 ) -> str:
     """Return mudroom's folder below the one in an environment variable, else below `below_home`.
 
-    `function` of platformdirs names the folder on other systems.
+    On other systems, platformdirs' `function` names the folder.
     """
     if base := environ.get(variable):
         return os.path.join(base, "mudroom")
     user = environ.get("HOME")
     if sys.platform == "linux" and user:
-        # The same as platformdirs, without the cost of its import.
+        # What platformdirs would return, without the cost of importing it.
         return os.path.join(user, below_home, "mudroom")
     import platformdirs
 
@@ -275,7 +274,7 @@ def _find_user_folder(
 
 
 def _read_file(path: Path, allowed: tuple[str, ...]) -> list[Setting]:
-    """Read the settings of a TOML file, with "file:line" as origin; a missing file has none."""
+    """Read a TOML file's settings, with "file:line" as origin; none if the file is missing."""
     try:
         text = read_regular_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
@@ -312,7 +311,7 @@ def _read_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
             yield key, validate_value(key, environ[name], f"${name}", is_text=True), f"${name}"
     if environ.get("MUDROOM_SCREEN_READER", "0") != "0":
         yield "screen", "plain", "$MUDROOM_SCREEN_READER"
-    # no-color.org: any value but the empty one counts, and it wins.
+    # no-color.org: any value except the empty one counts, and takes precedence.
     if environ.get("NO_COLOR"):
         yield "color", "never", "$NO_COLOR"
         return
@@ -339,7 +338,7 @@ def _make_unknown_setting_error(
 
 
 def _find_line(text: str, key: str) -> int:
-    """Find the line that sets a key, counted from 1; 1 if it is not found."""
+    """Find the line that sets a key, counted from 1; 1 if there is none."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip(" \t[\"'").startswith(key):
             return number
@@ -367,7 +366,7 @@ _TYPES = {name: place.field.type for name, place in list_places(Settings).items(
 
 
 def validate_value(key: str, value: object, origin: str, *, is_text: bool = False) -> object:
-    """Convert a value to the type of its setting. `is_text`: the source has only text."""
+    """Convert a value to its setting's type. `is_text`: the source only has text."""
     if isinstance(value, str):
         value = value.strip()
     kind = _find_kind(_TYPES[key])
@@ -396,9 +395,9 @@ def validate_value(key: str, value: object, origin: str, *, is_text: bool = Fals
 
 
 def _strip_rules(rules: Mapping[str, str]) -> dict[str, str]:
-    """Strip a table of rules; none are left if a text in it is blank."""
+    """Strip a table of rules; none remain if any text is blank."""
     stripped = {agent.strip(): model.strip() for agent, model in rules.items()}
-    # Two names that differ only in blanks would lose a rule.
+    # Names that differ only in blanks would lose a rule.
     is_whole = len(stripped) == len(rules) and all(map(all, stripped.items()))
     return stripped if is_whole else {}
 

@@ -1,4 +1,4 @@
-"""Context windows of models, from the setting, servers, tables and refusals."""
+"""Models' context windows, from the setting, servers, tables and refusals."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from .model_registry import ModelRegistry, find_local_provider
 
 # Providers of models without a window.
 _UNLIMITED = ("offline", "scripted", "replay")
-# Tokens, for a model at a local server that does not tell its own window.
+# Tokens, for a model at a local server that does not report its window.
 _LOCAL_WINDOW = 32_000
 _DEFAULT_WINDOW = 128_000
-# The part of a refused request that is expected to fit.
+# The fraction of a refused request that is expected to fit.
 _REFUSED_PART = 0.9
 
 
@@ -36,8 +36,8 @@ class ContextWindows:
     """Context windows in tokens, by model string.
 
     Arguments:
-        setting: window that the user set for all models. It wins over `kept`.
-        kept: windows that refusals taught earlier sessions.
+        setting: window that the user set for all models; overrides `kept`.
+        kept: windows that earlier sessions learnt from refusals.
         find_listed: returns the window of a model in the table of prices, 0 if it has none or is
             not loaded.
     """
@@ -149,27 +149,27 @@ class LearntWindows:
         self._windows: dict[str, LearntWindow] | None = None
 
     def find(self, model: str, base_url: str) -> int:
-        """Return the window in tokens, 0 if none was learnt lately. The file is read once."""
+        """Return the window in tokens, 0 if none was learnt recently. The file is read once."""
         if self._windows is None:
             self._windows = self.read()
         window = self._windows.get(_make_key(model, base_url))
         return window.tokens if window else 0
 
     def add(self, model: str, base_url: str, tokens: int) -> None:
-        """Keep a window. A folder that cannot be written keeps nothing."""
+        """Keep a window, unless the folder is not writable."""
         if not self._is_kept:
             return
         with suppress(OSError):
             make_private_folder(self.path.parent)
             with self._lock():
-                # Read again under the lock: another process may have learnt a window meanwhile.
+                # Read again under the lock, as another process may have learnt a window.
                 windows = self.read()
                 windows[_make_key(model, base_url)] = LearntWindow(tokens, self._now())
                 replace_private_file(self.path, msgspec.json.encode(windows))
                 self._windows = windows
 
     def read(self) -> dict[str, LearntWindow]:
-        """Read the windows that are not too old. A damaged file has none."""
+        """Read the windows that are not too old; none from a damaged file."""
         if not self._is_kept:
             return {}
         try:
@@ -193,7 +193,7 @@ class LearntWindows:
 
     @contextmanager
     def _lock(self) -> Generator[None]:
-        # A file of its own: the file with the windows is replaced, and its lock with it.
+        # A separate file, because replacing the one with the windows would drop its lock.
         with open(self.path.with_suffix(".lock"), "ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

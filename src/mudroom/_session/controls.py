@@ -42,9 +42,9 @@ class RunControls:
     def send(self, run_id: str, message: str) -> bool:
         """Send a message to a running run; its model reads it with the next tool results.
 
-        `run_id` may be the name of a named child. Returns False if it is not running. The message
-        is in the record before the model reads it, but perhaps not yet when this call returns;
-        `send_durably` waits for that. Raises UnknownName if no child of the session has had the
+        `run_id` may be a named child's name. Returns False if it is not running. The message is
+        recorded before the model reads it, but perhaps not yet when this call returns;
+        `send_durably` waits for that. Raises UnknownName if no child of the session ever had the
         name.
         """
         check_type("message", message, str, "send")
@@ -54,28 +54,28 @@ class RunControls:
     async def send_durably(
         self, run_id: str, message: str = "", *, approve: bool | None = None
     ) -> bool:
-        """Send a message like `send`, and return when the record has it.
+        """Send a message like `send`, and return once it is recorded.
 
         From then on the model reads it exactly once, even after a crash. Returns False if the run
-        is not running, or ends without the message. Raises UnknownName, JournalError.
+        is not running, or ends without reading it. Raises UnknownName, JournalError.
 
-        An idle named child works again with the message. If no prompt runs, it does so when the
-        next one begins, even in a later process; then this returns True.
+        An idle named child starts working again with the message. If no prompt is running, it
+        starts with the next one, even in a later process; this then returns True.
 
         Arguments:
-            approve: answer to a named child that waits for approval of its plan. True: it works
-                with the mode that it has without a plan. False: it plans again. If no plan waits,
+            approve: answer to a named child that waits for approval of its plan. True: it works in
+                the mode it has without a plan. False: it plans again. If no plan is waiting,
                 nothing is sent and this returns False.
 
         Example:
-            await session.runs.send_durably("alice", "Look at the tests, too.")
+            await session.runs.send_durably("alice", "Look at the tests as well.")
             await session.runs.send_durably("bob", approve=True)
         """
         check_type("run_id", run_id, str, "send_durably")
         check_type("message", message, str, "send_durably")
         check_type("approve", approve, bool | None, "send_durably")
         message = add_answer(message, approve)
-        self._find_run_id(run_id)  # Raises for a wrong name.
+        self._find_run_id(run_id)  # raises for a wrong name
         teams = self._require_open().resources.services.teams
         if parent := teams.find_parent(run_id):
             request = TeamRequest(parent, "user", uuid.uuid4().hex, run_id, message, approve)
@@ -103,14 +103,14 @@ class RunControls:
         return handle is not None and handle.wrap_up()
 
     def detach(self, run_id: str | None = None) -> bool:
-        """Let a call return that waits for a child or command; that continues in the background.
+        """Let the call waiting for a child or command return; the work goes on in the background.
 
-        The parent reads its result in a notification. Returns False if no call waits for it. If the
-        parent works in a worker process, the result only states whether it works.
+        The parent reads the result in a notification. Returns False if no call is waiting for it.
+        If the parent runs in a worker process, only whether it is running is returned.
 
         Arguments:
-            run_id: the child, or the place of the call of a command: run, turn and position.
-                None for all children and commands that root runs wait for.
+            run_id: the child, or the place of a command's call: run, turn and position. None for
+                all children and commands that root runs are waiting for.
 
         Example:
             session.runs.detach("1.2.1")
@@ -122,7 +122,7 @@ class RunControls:
         return handle is not None and handle.detach(run_id)
 
     async def list_open_work(self) -> list[OpenWork]:
-        """List the runs and background commands that work now, each after its parent.
+        """List the runs and background commands that are working, each after its parent.
 
         Example:
             for work in await session.runs.list_open_work():
@@ -136,16 +136,15 @@ class RunControls:
         return [
             work
             for work in list_open_work(tree, now=resources.services.clock.now())
-            # The record says what has not ended; what was lost with a process no longer works.
+            # By the record they have not ended, but those lost with a process are not working.
             if find(work.id if work.kind == "run" else work.parent)
         ]
 
     def cancel(self, run_id: str | None = None) -> bool:
         """Stop a run and all runs below it, with reason CANCELLED.
 
-        Without an id, stop everything: prompts, tasks, `map` and scopes, including those that wait
-        for their start. The id of a background command stops the command. Returns False if nothing
-        is running.
+        Without an id, stop everything: prompts, tasks, `map` and scopes, including those waiting to
+        start. A background command's id stops the command. Returns False if nothing is running.
         """
         if run_id is None:
             return self._require_open().cancel_all()
@@ -156,7 +155,7 @@ class RunControls:
 
     @property
     def teammates(self) -> tuple[Teammate, ...]:
-        """The session's named children, oldest first. A new one may have an earlier one's name.
+        """The session's named children, oldest first. A newer one may reuse a name.
 
         Example:
             for teammate in session.runs.teammates:
@@ -168,12 +167,12 @@ class RunControls:
         return self._require_open().resources.worker.find(self._find_run_id(run_id))
 
     def _find_run_id(self, name: str) -> str:
-        """Return the id of a named child's last run, or an id as it is. Raises UnknownName."""
+        """Return the id of a named child's last run; any id unchanged. Raises UnknownName."""
         check_type("run_id", name, str)
         teams = self._require_open().resources.services.teams
         known = {teammate.name for teammate in teams.roster.teammates}
         wanted = normalize_name(name)
-        # Ids of runs begin with a digit.
+        # Run ids begin with a digit.
         if wanted[:1].isalpha() and wanted not in known:
             raise UnknownName("teammate", name, known)
         return teams.find_run_id(name)
@@ -186,9 +185,9 @@ class RunControls:
 def _make_event(
     services: SessionServices, latest_run: str, name: str, message: InboxMessage
 ) -> TeamMessageSent | None:
-    """Make the event of a message to an idle child, which works with it at the next prompt.
+    """Make the event of a message to an idle child, which starts working with the next prompt.
 
-    `name` is that of the child, or the id of one of its runs. Returns None if no child of the
+    `name` is the child's, or the id of one of its runs. Returns None if no child of the
     conversation has it, or if the child cannot read the message.
     """
     roster = services.teams.roster
@@ -231,7 +230,7 @@ class McpControls:
         return self._require_open().resources.mcp_servers
 
     def _require_servers(self, kind: str, name: str) -> SessionServers:
-        """Return the servers. Raises UnknownName, for what is looked for, if there are none."""
+        """Return the servers. If there are none, raises UnknownName for the thing looked up."""
         servers = self._servers
         if servers is None:
             raise UnknownName(kind, name, ())
@@ -239,7 +238,7 @@ class McpControls:
 
     @property
     def servers(self) -> tuple[ServerStatus, ...]:
-        """The session's MCP servers with their states. A server starts when a run needs it.
+        """The session's MCP servers and their states. A server starts when a run needs it.
 
         Example:
             for status in session.mcp.servers:
@@ -249,7 +248,7 @@ class McpControls:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools of MCP servers that are known now. A server lists them when it starts.
+        """The MCP tools known so far. A server lists them when it starts.
 
         Example:
             for tool in session.mcp.tools:
@@ -259,7 +258,7 @@ class McpControls:
 
     @property
     def prompts(self) -> tuple[ServerPrompt, ...]:
-        """The prompts of MCP servers that are known now. A server lists them when it starts.
+        """The MCP servers' prompts known so far. A server lists them when it starts.
 
         Example:
             for prompt in session.mcp.prompts:
@@ -269,7 +268,7 @@ class McpControls:
 
     @property
     def resources(self) -> tuple[ServerResource, ...]:
-        """The resources of MCP servers that are known now. A server lists them when it starts.
+        """The MCP servers' resources known so far. A server lists them when it starts.
 
         Example:
             for resource in session.mcp.resources:
@@ -278,7 +277,7 @@ class McpControls:
         return tuple(self._servers.list_resources()) if self._servers else ()
 
     async def find_prompt(self, name: str) -> ServerPrompt:
-        """Return a prompt of an MCP server; start the server if its prompts are not known yet.
+        """Return an MCP server's prompt, starting the server if its prompts are not known yet.
 
         Arguments:
             name: `mcp__SERVER__PROMPT`.
@@ -292,7 +291,7 @@ class McpControls:
         return await self._require_servers("prompt", name).find_prompt(name)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> str:
-        """Return the text of a prompt of an MCP server; start the server if it does not run.
+        """Return the text of an MCP server's prompt, starting the server if necessary.
 
         Arguments:
             name: `mcp__SERVER__PROMPT`. arguments: texts by name.
@@ -307,11 +306,11 @@ class McpControls:
         return await self._require_servers("prompt", name).get_prompt(name, arguments or {})
 
     async def read_resource(self, server: str, uri: str) -> str:
-        """Return the text of a resource of an MCP server; start the server if it does not run.
+        """Return the text of an MCP server's resource, starting the server if necessary.
 
         Arguments:
             server: name of the server.
-            uri: address of the resource, as in `resources`.
+            uri: the resource's address, as in `resources`.
 
         Raises UnknownName, and MudroomError with the reason if the server cannot be used.
 
@@ -323,7 +322,7 @@ class McpControls:
         return await self._require_servers("MCP server", server).read_resource(server, uri)
 
     async def restart(self, name: str) -> None:
-        """End an MCP server and start it again, also one that failed. Its open calls fail.
+        """Restart an MCP server, even a failed one. Its open calls fail.
 
         Raises UnknownName, and MudroomError with the reason if the server cannot be used.
 

@@ -1,4 +1,4 @@
-"""A session's conversation: messages of each root run, and runs that a crash interrupted."""
+"""A session's conversation: each root run's messages, and runs interrupted by a crash."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class ConversationRun(Struct, frozen=True):
 
 
 class ConversationState:
-    """The state of a conversation, updated with each event; the journal is read only once.
+    """A conversation's state, updated with each event; the journal is read only once.
 
     Attributes:
-        run_count: root runs so far. Numbers are not used again.
+        run_count: root runs so far. Numbers are never reused.
         latest_run: id of the last prompt run (a root run of depth 0); "" before the first.
         unfinished_events: events of root runs without an end, and of all runs below them, by run
-            id. They come from a process that crashed.
+            id, left by a crashed process.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class ConversationState:
         self.unfinished_events.update(_select_unfinished(by_run))
         for run in roots:
             brief = _get_brief(by_run[run])
-            # Tasks and scopes are root runs, too, but not part of the conversation.
+            # Tasks and scopes are root runs as well, but not part of the conversation.
             if brief.depth > 0:
                 continue
             self.latest_run = run
@@ -87,15 +87,15 @@ class ConversationState:
         return self._list_messages_until(self.latest_run)
 
     def get_brief_to_resume(self, run_id: str) -> Brief:
-        """Return the brief of an interrupted run, with the conversation that it continues."""
+        """Return an interrupted run's brief, with the conversation it continues."""
         brief = _get_brief(self.unfinished_events[run_id])
         if not brief.continues:
             return brief
-        # The record leaves the history out: it is the record of earlier runs.
+        # The record leaves out the history, which is in the record of earlier runs.
         return replace(brief, history=self._list_messages_until(brief.continues))
 
     def start_run(self, brief: Brief) -> None:
-        """Collect the messages of a root run from now on, after those from before a crash."""
+        """Collect a root run's messages from now on, after those from before a crash."""
         if brief.depth == 0 and brief.continues == self.latest_run:
             self.latest_run = brief.run_id
         self._current_run = brief.run_id
@@ -108,7 +108,7 @@ class ConversationState:
             self._context.apply(event)
 
     def finish_run(self, brief: Brief, report: Report | None) -> None:
-        """Add the messages of a root run that ended; without a report, an exception ended it."""
+        """Add an ended root run's messages; without a report, an exception ended it."""
         self._current_run = ""
         if brief.depth == 0:
             self._add_run(brief, report, self._context)
@@ -128,7 +128,7 @@ class ConversationState:
             self.latest_run = brief.continues
 
     def _list_messages_until(self, run_id: str) -> tuple[Message, ...]:
-        """Return the messages that a run after `run_id` continues, back to the last compaction."""
+        """List the messages that a run after `run_id` continues, back to the last compaction."""
         known: list[tuple[Message, ...]] = []
         cleared = Cleared()
         while run_id in self._runs:
@@ -153,7 +153,7 @@ def _select_unfinished(by_run: dict[str, list[StoredEvent]]) -> dict[str, list[S
 
 
 def _find_rewind(events: Sequence[StoredEvent]) -> str | None:
-    """Return the run that a rewind after the last prompt returned to, None if there was none."""
+    """Find the run that a rewind after the last prompt went back to; None without a rewind."""
     for event in reversed(events):
         if type(event) is ConversationRewound:
             return event.latest_run

@@ -1,4 +1,4 @@
-"""Environments of runs: their files, their sandbox and their permission policy."""
+"""The environments of runs: their files, sandbox and permission policy."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from .._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces
     from .._adapters.workspaces.isolated.workspaces import IsolatedFolder, IsolatedWorkspaces
 
-# Returns the isolated workspaces of a session, always the same object.
+# Returns a session's isolated workspaces, always the same object.
 OpenIsolated = Callable[[], "IsolatedWorkspaces"]
-# Opens a sandbox with the files of a tree.
+# Opens a sandbox with a tree's files.
 OpenTree = Callable[[str], AsyncContext[Sandbox]]
 
 
@@ -57,12 +57,12 @@ def open_workspace(
 
 
 class FolderView(Struct, frozen=True):
-    """A folder that stands for another one.
+    """A folder used in place of another one.
 
     Arguments:
-        original: the other folder: paths in it mean the files here, and rules for it hold here.
-        shown_at: path at which commands see the folder; "" for its own.
-        read_only: further folders for commands, see SandboxRequest.
+        original: the other folder; paths in it mean the files here, and its rules apply here.
+        shown_at: path where commands see the folder; "" for its own.
+        read_only: more folders for commands, see SandboxRequest.
     """
 
     original: str
@@ -102,7 +102,7 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
             user_home=self.user_home,
             tools=make_builtin_tools(),
             tier=lambda: sandbox.tier,
-            # The user confirms the changes of an isolated workspace when they are merged.
+            # The user confirms an isolated workspace's changes when they are merged.
             asks_before_edits=not spec.owner,
         )
         return Environment(spec=spec, workspace=workspace, sandbox=sandbox, policy=policy)
@@ -133,11 +133,11 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
 
 
 class Opening(Struct, frozen=True):
-    """The opening of one run's environment.
+    """The opening of a run's environment.
 
     Arguments:
-        stack: closes all that was opened, when the run ends.
-        stop: set when nobody waits for the files any more.
+        stack: closes everything that was opened, when the run ends.
+        stop: set once nobody is waiting for the files any more.
     """
 
     spec: WorkspaceSpec
@@ -147,9 +147,9 @@ class Opening(Struct, frozen=True):
 
 
 class SessionEnvironments:
-    """The port Environments for one session. The owner of `shared` closes it.
+    """The port Environments for a session. The owner of `shared` closes it.
 
-    Without a factory there is only the shared environment, without `open_isolated` no isolated one.
+    Without a factory, only the shared environment exists; without `open_isolated`, no isolated one.
     """
 
     sees_folder = True
@@ -173,10 +173,10 @@ class SessionEnvironments:
 
     @asynccontextmanager
     async def open(self, spec: WorkspaceSpec) -> AsyncGenerator[Environment]:
-        """Open the environment of a run.
+        """Open a run's environment.
 
-        A run's copy is removed when the run ends, and so are the files of an isolated workspace
-        once they are stored. Raises WorkspaceError if files cannot be made.
+        A run's copy is removed when the run ends, and the files of an isolated workspace once they
+        are stored. Raises WorkspaceError if files cannot be created.
         """
         if spec.kind is WorkspaceKind.SHARED or (spec.is_snapshot and self.sees_folder):
             yield self.shared
@@ -188,7 +188,7 @@ class SessionEnvironments:
             )
         opening = Opening(spec, self._factory, ExitStack(), threading.Event())
         try:
-            # Copying a large folder takes long; the event loop goes on meanwhile.
+            # Copying a large folder takes a while; the event loop must not wait for it.
             prepare = asyncio.to_thread(self._prepare_until_stop, opening)
             yield await finish_in_thread(prepare, opening.stop)
         finally:
@@ -225,7 +225,7 @@ class SessionEnvironments:
                 remedy="Use an agent that works in the shared folder.",
             )
         workspaces = self._open_workspaces()
-        # Files of the run in the session's own store are of an earlier attempt.
+        # If the run has files in the session's own store, they are from an earlier attempt.
         if spec.has_changes and (self.sees_folder or not workspaces.has_files(spec.owner)):
             raise FilesLostError(explain_lost_files(spec))
         start = spec if spec.tree else None
@@ -238,13 +238,13 @@ class SessionEnvironments:
 
     @property
     def original(self) -> str:
-        """Absolute path of the session's folder; folders of its runs stand for it."""
+        """The absolute path of the session's folder, which its runs' folders replace."""
         return self.shared.workspace.root
 
     @property
     def _has_same_path(self) -> bool:
-        """True if commands see isolated workspaces at the path of the session's folder."""
-        # Only the full sandbox can mount one folder at the path of another.
+        """True if commands see isolated workspaces at the session folder's path."""
+        # Only the full sandbox can mount a folder at another's path.
         return self.shared.sandbox.tier == "full"
 
     def _open_folder(self, folder: IsolatedFolder, factory: EnvironmentFactory) -> Environment:
@@ -254,7 +254,7 @@ class SessionEnvironments:
     def _open_as(
         self, spec: WorkspaceSpec, folder: IsolatedFolder, factory: EnvironmentFactory
     ) -> Environment:
-        """Open a folder for the runs of `spec` that stands for the session's."""
+        """Open a folder that replaces the session's for the runs of `spec`."""
         shown_at = self.original if self._has_same_path else ""
         view = FolderView(self.original, shown_at, folder.read_only)
         environment = factory.open(folder.files.folder, [], spec=spec, view=view)
@@ -283,9 +283,9 @@ class SessionEnvironments:
 
 
 class NodeEnvironments(SessionEnvironments):
-    """The port Environments on a machine that does not see the session's folder.
+    """The port Environments on a machine without access to the session's folder.
 
-    Its shared environment has no files: a run begins with the files of a tree.
+    Its shared environment has no files: a run begins with a tree's files.
     """
 
     sees_folder = False
@@ -335,7 +335,7 @@ class NodeEnvironments(SessionEnvironments):
 
 
 class IsolatedFiles:
-    """The port Isolation for the files of one environment; `owner` is "" for the user's."""
+    """The port Isolation for an environment's files; `owner` is "" for the user's."""
 
     def __init__(
         self, open_workspaces: OpenIsolated, owner: str, open_tree: OpenTree | None = None

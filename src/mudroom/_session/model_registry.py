@@ -1,4 +1,4 @@
-"""Models by name: chooses the adapter for a model string and creates it once per session."""
+"""Models by name: chooses the adapter for a model string, created once per session."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 _REPLAY = "replay:"
 
-# The first that are looked for. `mudroom models` lists those of the other providers.
+# Looked for first. `mudroom models` lists the other providers' variables.
 MODEL_VARIABLES = (
     "ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, OPENAI_BASE_URL or OLLAMA_HOST"
 )
 
 
 class ModelRegistry:
-    """Models of one session, by model string, and one HTTP client per provider.
+    """A session's models, by model string, and one HTTP client per provider.
 
-    `windows`, in tokens, and `images` are what local servers reported, by model string.
-    `takes_images` sends images also to models that are not known to accept them.
+    `windows`, in tokens, and `images` are what local servers reported, by model string. With
+    `takes_images`, images are sent even to models not known to accept them.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ModelRegistry:
         self._rate_limiters: dict[str, RateLimiter] = {}
 
     def get_model(self, name: str) -> Model:
-        """Return the model of that name; several names, with commas, are one model."""
+        """Return the model of this name; several names separated by commas are one model."""
         if name not in self._models:
             self._models[name] = self._create_model(name)
         return self._models[name]
@@ -78,14 +78,14 @@ class ModelRegistry:
             self._without_tools.add(name)
 
     def explain_refused_images(self, name: str) -> str:
-        """Explain why no model of a model string takes images, "" if one may take them."""
+        """Explain why none of a model string's models takes images, "" if one may."""
         parts = [part.strip() for part in name.split(",")]
         if self._takes_images or any(self.images.get(part, True) for part in parts):
             return ""
         return f"the server says that {name} takes no images"
 
     async def ask_servers(self, name: str) -> None:
-        """Ask the servers of a model string that describe their models for details."""
+        """Ask those of a model string's servers that describe their models for details."""
         for part in map(str.strip, name.split(",")):
             if provider := find_local_provider(part) or self._find_gateway(part):
                 _, model = providers.parse_model_name(part)
@@ -94,13 +94,13 @@ class ModelRegistry:
                     self._keep_details(f"{provider.name}:{details.name}", details)
 
     def _find_gateway(self, name: str) -> providers.Provider | None:
-        """Return the provider of a model string if it says what each of its models takes."""
+        """Find the provider of a model string if it tells what each of its models takes."""
         provider = _find_provider(name)
         is_asked = provider and provider.describes_models and is_usable(provider, self._environ)
         return provider if is_asked else None
 
     async def prepare(self, name: str, where: str) -> str:
-        """Create a model, and return its name. `where` is the setting that names the model."""
+        """Create a model and return its name. `where` is the setting that names it."""
         await self.ask_servers(name)
         try:
             return self.get_model(name).name
@@ -208,7 +208,7 @@ class ModelRegistry:
 
 
 def make_replay_model(name: str, store: SessionStore) -> Model:
-    """Make the model of a `replay:` model string; it reads its session when it is used."""
+    """Make the model for a `replay:` model string, which reads its session on first use."""
     from .._adapters.models.replay_model import ReplayModel
 
     async def read() -> Sequence[RecordedConversation]:
@@ -221,10 +221,10 @@ def make_replay_model(name: str, store: SessionStore) -> Model:
 
 
 def choose_default_model(environ: Mapping[str, str]) -> tuple[str | None, ServedModel | None]:
-    """Return the default model string, and its details if a server of the user has it.
+    """Choose the default model string, with details if the user's own server has it.
 
-    If the user set the address of a server, the server decides: it is the default model if the
-    server lists it, else the first model that the server lists.
+    If the user set a server's address, the server decides: the provider's default model if it lists
+    that, else the first model it lists.
     """
     name = providers.choose_default_model(environ)
     provider = providers.find_own_server(environ, name)
@@ -254,7 +254,7 @@ def _find_provider(name: str) -> providers.Provider | None:
 def choose_wire(provider: providers.Provider, model: str, url: str) -> str:
     if provider.wire == "openai-auto":
         return "openai-responses" if find_facts(model, url).serves_responses else "openai"
-    # The address of Ollama's OpenAI-compatible API.
+    # The address may be that of Ollama's OpenAI-compatible API.
     if provider.wire == "ollama" and url.rstrip("/").endswith("/v1"):
         return "openai"
     return provider.wire
@@ -263,7 +263,7 @@ def choose_wire(provider: providers.Provider, model: str, url: str) -> str:
 def list_models(
     provider: providers.Provider, environ: Mapping[str, str], wanted: str
 ) -> list[ServedModel]:
-    """Ask a provider's server for its models, and for details of the wanted one."""
+    """Ask a provider's server for its models, and for details about the wanted one."""
     from .._adapters.models.served_models import ask_gateway, list_ollama_models, list_served_models
 
     url = providers.get_base_url(provider, environ)
@@ -309,7 +309,7 @@ def explain_offline(environ: Mapping[str, str]) -> str:
 
 
 def make_missing_model_error(where: str = "") -> UsageError:
-    """Make the error that "auto" finds no model; `where` is "" for one session."""
+    """Make the error for "auto" without a model; `where` is "" for a single session."""
     return UsageError(
         "no model: no API key and no local server found",
         where=where,
@@ -320,7 +320,7 @@ def make_missing_model_error(where: str = "") -> UsageError:
 
 
 def read_offline_pace(environ: Mapping[str, str]) -> float:
-    """Return the offline model's speed in tokens per second; 0 means no limit."""
+    """Read the offline model's speed in tokens per second; 0 means no limit."""
     try:
         return max(0.0, float(environ.get("MUDROOM_OFFLINE_PACE") or 0))
     except ValueError:
@@ -332,7 +332,7 @@ def read_offline_pace(environ: Mapping[str, str]) -> float:
 
 
 def is_usable(provider: providers.Provider, environ: Mapping[str, str]) -> bool:
-    """Return whether a provider can be used: it needs no key, or a key or an own address is set."""
+    """Return whether a provider is usable: it needs no key, or a key or address is set."""
     if provider.wire in ("offline", "library"):
         return True
     has_own_url = providers.get_base_url(provider, environ) != provider.base_url

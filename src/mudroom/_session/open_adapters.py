@@ -57,15 +57,15 @@ def collect_tools(
     """Collect the built-in tools and the caller's, by name.
 
     Arguments:
-        ask: true if each command needs confirmation.
+        ask: true if every command needs confirmation.
         isolation: true if children can have isolated workspaces.
-        isolate: true if those that may change files have one by default.
+        isolate: true if children that may change files have one by default.
     """
     listed_skills = [
         (skill.name, skill.description) for skill in skills.values() if not skill.is_hidden
     ]
     listed_agents = list_agents(agents)
-    # The names of agents are also the values of an argument.
+    # Agent names also appear as the values of an argument.
     names = sum(len(name) + 4 for name, _ in listed_agents)
     length = choose_description_length([*listed_agents, *listed_skills], limits.characters - names)
     task = make_task_tool(agents, models=limits.models, length=length, isolation=isolation)
@@ -92,13 +92,13 @@ def collect_tools(
 def check_isolation(
     options: SessionOptions, agents: Iterable[Agent], folder: str, notices: list[Notice]
 ) -> None:
-    """Raise UsageError if the session isolates its children and git cannot be used.
+    """Raise UsageError if the session isolates its children but cannot use git.
 
-    `notices` names the agents that need git and lack it.
+    Agents that need git and lack it are named in `notices`.
     """
     isolated = [each.name for each in agents if each.workspace is WorkspaceKind.ISOLATED]
     if not options.isolation.each_child and not isolated:
-        return  # the version of git is asked for only where it matters
+        return  # ask for git's version only if it matters
     from .._adapters.workspaces.isolated.git import INSTALL_GIT, explain_unusable_git
 
     reason = explain_unusable_git(os.path.realpath(folder))
@@ -139,7 +139,7 @@ def make_isolated_opener(
 
 @cache
 def _clean_up_isolated(home: str) -> None:
-    """Store and remove the isolated workspaces that killed processes left, in another thread."""
+    """In another thread, store and remove isolated workspaces left by killed processes."""
     folder = os.path.join(home, "isolated")
     if not os.path.isdir(folder):
         return
@@ -147,10 +147,10 @@ def _clean_up_isolated(home: str) -> None:
     def clean_up() -> None:
         from .._adapters.workspaces.isolated.kept_work import remove_abandoned
 
-        with suppress(WorkspaceError):  # `mudroom doctor` says why they cannot be listed
+        with suppress(WorkspaceError):  # `mudroom doctor` tells why they cannot be listed
             remove_abandoned(home)
 
-    # A daemon: what it does not finish, the next process does.
+    # A daemon, because the next process does what this one does not finish.
     threading.Thread(target=clean_up, name="workspace clean-up", daemon=True).start()
 
 
@@ -214,9 +214,9 @@ def _allows_search(permissions: Permissions) -> bool:
 
 
 def explain_missing_search(agent: Agent, model: Model, options: SessionOptions) -> list[Notice]:
-    """Explain why an agent that asks for `web_search` does not get it; nothing if it does.
+    """Explain why an agent that asks for `web_search` does not get it; empty if it does.
 
-    An agent asks if its file or an allow rule names the tool.
+    An agent asks for the tool if its file or an allow rule names it.
     """
     is_allowed = _allows_search(options.permissions)
     is_named = any(parse_tool_pattern(text).tool == "web_search" for text in agent.tools or ())
@@ -234,7 +234,7 @@ def explain_missing_search(agent: Agent, model: Model, options: SessionOptions) 
 
 
 def open_store(store: SessionStore | str | None, home: str) -> SessionStore:
-    """Open the caller's store, that of an address, or the session files in the state folder."""
+    """Open the caller's store, the one at an address, or the files in the state folder."""
     if store is not None and not isinstance(store, str):
         return store
     from .._adapters.journals import sessions
@@ -261,9 +261,9 @@ def open_tracing(
     redact: Callable[[str], str],
     notices: list[Notice],
 ) -> SessionTracing | None:
-    """Open the exporter of traces, None for a session without it; `start` starts its thread.
+    """Open the trace exporter, None without one; `start` starts its thread.
 
-    Adds a notice if variables turn traces off. Raises UsageError without the packages.
+    Adds a notice if variables disable traces. Raises UsageError if packages are missing.
     """
     if options.integrations.tracing is None:
         return None
@@ -281,7 +281,7 @@ def open_tracing(
 
 
 def open_versions(options: SessionOptions, home: str) -> FileVersions | None:
-    """Open the earlier contents of files; None for a session that leaves nothing in `home`."""
+    """Open the store of earlier file contents; None if the session leaves nothing in `home`."""
     is_own_store = options.store is not None and not isinstance(options.store, str)
     if options.journal != "sqlite" or is_own_store:
         return None
@@ -298,7 +298,8 @@ def add_hooks(
 ) -> SessionServices:
     """Add hooks to a session's services, if it has any.
 
-    Raises UnknownName for an event that never fires, and UsageError for programs beside an object.
+    Raises UnknownName for an event that never fires, and UsageError for programs together with an
+    object.
     """
     hooks = options.integrations.hooks
     programs = options.integrations.hook_programs
@@ -343,13 +344,13 @@ def add_hooks(
 def make_rule_matcher(
     toolbox: Mapping[str, Tool], folder: str, user_home: str
 ) -> Callable[[str, ToolCallBlock], bool]:
-    """Make a function that matches calls with rules. An unreadable rule matches every call."""
+    """Make a function that matches calls against rules. An unreadable rule matches every call."""
     policies: dict[str, RulePolicy | None] = {}
 
     def matches(text: str, call: ToolCallBlock) -> bool:
         if text not in policies:
             try:
-                # The verdict does not matter: a finding with a rule is a match.
+                # Whatever the verdict, a finding that has a rule is a match.
                 rule = parse_rule(text, Verdict.DENY)
             except UsageError as error:
                 log.warning("The condition of a hook is not used: %s", error)
@@ -364,7 +365,7 @@ def make_rule_matcher(
                 )
         policy = policies[text]
         tool = toolbox.get(normalize_tool_name(call.name)) or toolbox.get(call.name)
-        # Better one call of a hook too many than a guard that is silently off.
+        # Better to call a hook once too often than to turn a guard off silently.
         if policy is None or tool is None:
             return policy is None
         return any(finding.rule for finding in policy.collect_findings(tool, call.arguments))
@@ -379,7 +380,7 @@ def make_servers(
     home: str,
     environ: Mapping[str, str],
 ) -> SessionServers | None:
-    """Make the servers with these configurations, None for none. Starts nothing."""
+    """Make the servers for these configurations, None if there are none. Starts nothing."""
     if not specs:
         return None
     from .._adapters.integrations.mcp_servers.servers import McpServers

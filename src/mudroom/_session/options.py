@@ -48,10 +48,10 @@ MAX_PROCESSES = 64
 
 
 class SharedOptions(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
-    """Options that are the same in a program and in a settings file.
+    """Options that programs and settings files have in common.
 
-    `SessionOptions` and `config.Settings` inherit them, so each is declared only once. A settings
-    file has the fields of the groups one by one, under their encoded names.
+    `SessionOptions` and `config.Settings` inherit them, so that each is declared once. A settings
+    file has the groups' fields one by one, under their encoded names.
 
     Arguments:
         allow_net: let commands reach the network, and offer the tool `web_fetch`.
@@ -59,7 +59,7 @@ class SharedOptions(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
             folder below the user's state folder.
         children: what child runs get, and how many run at once.
         isolation: isolated workspaces of children, and checks before a merge.
-        compaction: when a conversation is shortened.
+        compaction: when conversations are shortened.
         model_options: fallbacks, limits and prices of models.
     """
 
@@ -72,29 +72,29 @@ class SharedOptions(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
 
 
 class Integrations(OptionGroup, frozen=True, kw_only=True):
-    """What a session takes from files of the folder and from other programs.
+    """What a session takes from the folder's files and from other programs.
 
     Arguments:
         agent_files: read agent files, skills and context files (AGENTS.md, CLAUDE.md, ...) of the
-            folder and of the user's HOME in `environ`; or whose: "user", "project" (with the user's
-            own CLAUDE.local.md, if "local" is there, too).
-        trusted: give agents of the folder the rights that their files ask for; else they only read.
-        output_style: name of the output style of the agent that runs the prompts; "default" for
-            none. Children never have one.
-        plugins: plugins whose agents and skills are added to those of `agent_files`. Their hooks
-            and MCP servers are options of their own.
-        mcp_servers: MCP servers whose tools the runs may use. A server starts when a run first
-            needs it, outside the sandbox.
+            folder and of the user's HOME in `environ`; or only some: "user", "project", and "local"
+            to include the user's own CLAUDE.local.md with "project".
+        trusted: give the folder's agents the rights their files ask for; otherwise they only read.
+        output_style: output style of the agent that runs the prompts; "default" for none. Children
+            never have one.
+        plugins: plugins whose agents and skills join those of `agent_files`. Their hooks and MCP
+            servers are separate options.
+        mcp_servers: MCP servers whose tools the runs may use. A server starts, outside the sandbox,
+            when a run first needs it.
         hooks: functions that the engine calls before and after tools, children and runs: an object,
-            or functions by the event of a settings file, such as "PreToolUse". These take and
-            return what a hook program reads and writes.
-        hook_programs: programs and addresses of settings files to call. Nothing is read from files
-            here, and no trust is asked for.
-        tool_sources: sources of further tools, opened and closed with the session.
-        tracing: export traces and metrics of the session with OpenTelemetry.
-        origins: file, variable or record that the settings `child_model` and `output_style` come
-            from, by name. A rule for an agent that this folder does not have, or a style that does
-            not exist, is then left out with a notice.
+            or functions by a settings file's event, such as "PreToolUse". These take and return
+            what a hook program reads and writes.
+        hook_programs: programs and addresses from settings files to call. Nothing is read from
+            files here, and nobody is asked for trust.
+        tool_sources: sources of more tools, opened and closed with the session.
+        tracing: export the session's traces and metrics with OpenTelemetry.
+        origins: the file, variable or record that the settings `child_model` and `output_style`
+            come from, by name. A rule for an agent missing in this folder, or a missing style, is
+            then left out with a notice.
 
     Example:
         programs = load_usable_programs(".")
@@ -115,29 +115,28 @@ class Integrations(OptionGroup, frozen=True, kw_only=True):
 
 
 class SessionOptions(SharedOptions, frozen=True, kw_only=True):
-    """Everything that can be chosen when a session is opened. `Session(...)` takes the same names.
+    """Everything that can be chosen when opening a session. `Session(...)` takes the same names.
 
     Arguments:
         model: a model string ("anthropic:claude-sonnet-4-5", "ollama:qwen3:8b", "offline"), a
             Model object, or "auto": the first provider in `environ` that has a key or a local
             server. If there is none, the session does not open.
-        cwd: the folder that file tools are limited to, or a Workspace object that they use in its
-            place.
-        budget: limits of all runs of the session together: prompts, tasks, scopes and the runs
-            below them. A resumed session counts its earlier runs, too.
-        prompt_budget: limits of each prompt, child runs included.
-        tools: the caller's own tools, in addition to the built-in ones. One that has the name of a
-            built-in tool replaces it; which tools an agent has is chosen by `Agent.tools`. A plain
-            function becomes a tool as the decorator `tool` would make it. A text
-            "package.module:name" names a tool that each process imports for itself.
-        agents: agents of the caller for `task`. One that has the name of a built-in agent
-            replaces it.
+        cwd: the folder that file tools are limited to, or a Workspace object for them to use
+            instead.
+        budget: limits of all the session's runs together: prompts, tasks, scopes and the runs below
+            them. A resumed session includes its earlier runs.
+        prompt_budget: limits of each prompt, including its child runs.
+        tools: the caller's own tools, in addition to the built-in ones. A tool with a built-in
+            name replaces that tool; `Agent.tools` selects what an agent has. A plain function
+            becomes a tool as if decorated with `tool`. A text "package.module:name" names a tool
+            that each process imports for itself.
+        agents: the caller's agents for `task`. One with a built-in agent's name replaces it.
         agent: the agent that runs the prompts, or its name; default: the built-in one.
         permissions: rules and mode for tool calls; default: allow what the sandbox contains and
-            refuse what needs confirmation.
-        approver: decides on tool calls that need confirmation; default: all are refused.
-        sandbox: where commands run. "full" or "file" isolation, "auto" (the best that works here;
-            if none works, each command needs confirmation), "off", or a Sandbox object.
+            refuse what would need confirmation.
+        approver: decides on tool calls that need confirmation; default: refuse them all.
+        sandbox: where commands run: "full" or "file" isolation, "auto" (the best that works here;
+            if none does, every command needs confirmation), "off", or a Sandbox object.
         worker: where children run: "local" (this process), "process" (one process per
             processor) or "process:N", N from 1 to 64; "ray" or "ray:N" (processes on the nodes of
             the Ray cluster of the variable RAY_ADDRESS, or of one that is started here); or the
@@ -148,10 +147,10 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
             SessionStore, or the address of a PostgreSQL database,
             "postgresql://USER@HOST:PORT/DATABASE".
         resume: id of a recorded session to continue, the first characters of the id, or its name;
-            None for a new session. What it was started with is used again, unless it is named
-            here: docs/sessions.md lists which options. A field of a group counts as named only if
-            it differs from its default.
-        fork: continue a copy of that session under a new id and leave the original unchanged.
+            None for a new session. Its options apply again unless they are given here; see
+            docs/sessions.md for which ones. A group's field counts as given only if it differs from
+            its default.
+        fork: continue a copy of that session under a new id, leaving the original unchanged.
         id: UUID of a new session or of a fork; default: a random one.
         integrations: agent files, MCP servers, hooks, plugins and traces.
 
@@ -198,7 +197,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
 
 
 class Place(NamedTuple):
-    """A field of the options, or of the group in their field `group`."""
+    """A field of the options, or of their field `group`."""
 
     group: str | None
     field: FieldInfo
@@ -213,7 +212,7 @@ class Place(NamedTuple):
 
 @cache
 def list_places(struct: type[Struct]) -> dict[str, Place]:
-    """Return where each option is, by its flat name in settings files, flags and the record."""
+    """Map the flat names used in settings files, flags and the record to the options' places."""
     places: dict[str, Place] = {}
     for field in fields(struct):
         if not isinstance(field.default, OptionGroup):
@@ -227,10 +226,10 @@ def list_places(struct: type[Struct]) -> dict[str, Place]:
 
 @cache
 def _list_amounts() -> tuple[tuple[Place, int, int | None], ...]:
-    """Return the options that are amounts, each with its smallest and its largest value."""
+    """List the options that are amounts, each with its smallest and largest value."""
     amounts: list[tuple[Place, int, int | None]] = []
     for place in list_places(SessionOptions).values():
-        # `int` with limits, perhaps as one choice of a union.
+        # An `int` with limits, perhaps as a member of a union.
         for hint in (place.field.type, *get_args(place.field.type)):
             for meta in getattr(hint, "__metadata__", ()):
                 largest = None if meta.le is None else int(meta.le)
@@ -239,7 +238,7 @@ def _list_amounts() -> tuple[tuple[Place, int, int | None], ...]:
 
 
 def gather_options(values: Mapping[str, Any], base: Struct) -> dict[str, Any]:
-    """Put options that have flat names into their groups, those of `values` or of `base`."""
+    """Put options with flat names into their groups, taken from `values` or `base`."""
     places = list_places(type(base))
     gathered: dict[str, Any] = {}
     changes: dict[str, dict[str, Any]] = {}
@@ -259,10 +258,10 @@ def change_options(options: S, values: Mapping[str, Any]) -> S:
 
 
 def list_chosen(values: Mapping[str, Any]) -> frozenset[str]:
-    """Return the flat names of options that arguments of `Session` choose.
+    """List the flat names of the options that arguments of `Session` choose.
 
-    In a group, these are the fields that differ from the default: a group does not know which of
-    its fields were named.
+    In a group, these are the fields that differ from their defaults, since a group does not know
+    which of its fields were given.
     """
     chosen = set(values)
     for name, place in list_places(SessionOptions).items():
@@ -274,7 +273,7 @@ def list_chosen(values: Mapping[str, Any]) -> frozenset[str]:
 
 
 def make_options(values: Mapping[str, Any]) -> SessionOptions:
-    """Return session options with an id. A flat name of an option in a group is deprecated.
+    """Make session options with an id. Flat names for options in groups are deprecated.
 
     Raises UnknownName for an option that does not exist, UsageError for a wrong value.
     """
@@ -315,7 +314,7 @@ def make_options(values: Mapping[str, Any]) -> SessionOptions:
 
 
 class WorkerChoice(NamedTuple):
-    """Where children run: "local", "process" or "ray"; `processes`: how many, 0 for the default."""
+    """Where children run: "local", "process" or "ray", with `processes`, 0 for the default."""
 
     kind: str
     processes: int = 0
@@ -359,7 +358,7 @@ def use_signature(
 
 class _StructSignature(Signature):
     def __init__(self, first: Parameter, struct: Callable[..., object]) -> None:
-        # Made when they are asked for: editors and help need them, a start does not.
+        # Made on demand: editors and help need them, starting a session does not.
         super().__init__()
         self._first = first
         self._struct = struct

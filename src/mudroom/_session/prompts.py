@@ -1,4 +1,4 @@
-"""What callers ask a session for: prompts, outputs, and how they get their reports."""
+"""What callers ask of a session: prompts, outputs, and how they get their reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .._core.type_checks import check_type
 from .._engine.structured_output import OutputType, parse_output_type
 from ..errors import JournalError, UsageError
 
-# A prompt: text, or blocks of text and images in their order.
+# A prompt: text, or blocks of text and images in order.
 Prompt = str | Sequence[TextBlock | ImageBlock]
 
 _REMEDY = "Write what the agent should do."
@@ -52,8 +52,8 @@ def parse_prompt(prompt: object, where: str = "") -> PromptContent:
 
 
 def parse_prompts(prompts: Iterable[Prompt]) -> list[PromptContent]:
-    """Parse the prompts of several tasks. Raises UsageError at the first that is not usable."""
-    # A string is iterable, too: each character would become a task.
+    """Parse the prompts of several tasks. Raises UsageError at the first unusable one."""
+    # A string is also iterable, and each character would become a task.
     if isinstance(prompts, str):
         raise UsageError("map takes several prompts, not one text", remedy="Use `task`.")
     check_type("prompts", prompts, Iterable, "map")
@@ -86,16 +86,16 @@ def _parse_block(block: object, number: int, where: str) -> TextBlock | ImageBlo
     return image
 
 
-# Values that a run must emit: a type, name -> description, or a JSON Schema. None: no values.
+# The values a run must emit: a type, name -> description, or a JSON Schema. None for none.
 OutputSpec = type[Outputs] | Mapping[str, Any] | None
 
 
 class RunRequest(Struct, frozen=True):
-    """A caller's request for a run, made before the run waits for its start.
+    """A caller's request for a run, made before the run waits to start.
 
     Arguments:
-        stop_count: calls of `cancel_all`, and of `interrupt` for a prompt, until then; a later
-            call cancels the run.
+        stop_count: calls of `cancel_all`, and of `interrupt` for a prompt, so far; a later call
+            cancels the run.
         watcher: called with each event of the run and of the runs below it.
         is_prompt: true for a run of the conversation.
     """
@@ -107,7 +107,7 @@ class RunRequest(Struct, frozen=True):
 
 
 class InterruptedPrompt(Struct, frozen=True):
-    """A prompt that was interrupted. `ending` waits for its end, then adds its run."""
+    """An interrupted prompt. `ending` waits for its end, then adds its run."""
 
     brief: Brief
     handle: RunHandle
@@ -134,7 +134,7 @@ def filter_events(run_id: str, watcher: Callable[[AnyEvent], None]) -> Callable[
 
 
 def to_report(result: Report[Any] | BaseException, brief: Brief) -> Report[Any]:
-    """Return the report of a task; an exception becomes a report with reason ERROR.
+    """Return a task's report; an exception becomes one with reason ERROR.
 
     Raises JournalError, and exceptions that stop the program.
     """

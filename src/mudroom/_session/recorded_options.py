@@ -1,4 +1,4 @@
-"""Options and events of a session that is resumed or forked, and its place on the disk."""
+"""Options and events of a resumed or forked session, and where it is on disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .conversation_state import select_finished
 from .open_adapters import open_store
 from .options import SessionOptions, change_options, list_places
 
-# Options that other parts of the record bring back, such as the brief of each prompt, by flat name.
+# Options restored from other parts of the record, such as each prompt's brief, by flat name.
 RESTORED_OTHERWISE = (
     "board",
     "cwd",
@@ -36,7 +36,7 @@ RESTORED_OTHERWISE = (
     "prompt_budget",
 )
 
-# Options that only the new process can give: objects, functions, programs, trust, and secrets.
+# Options that only the new process can supply: objects, functions, programs, trust, secrets.
 OF_PROCESS = (
     "approver",
     "environ",
@@ -57,14 +57,14 @@ OF_PROCESS = (
     "trusted",
 )
 
-# All others: the opening of a session records them, and a resumed session has them again.
+# All others, which the opening of a session records and a resume restores.
 RESTORED = tuple(
     name
     for name in list_places(SessionOptions)
     if name not in RESTORED_OTHERWISE and name not in OF_PROCESS
 )
 
-# Rules of the command line have the flag as their origin.
+# The origin of a rule from the command line is its flag.
 _FLAG_PREFIX = "--"
 ORIGIN = "the record of this session"
 # Only a text can be recorded.
@@ -95,9 +95,9 @@ def find_folder(options: SessionOptions) -> str:
 async def use_recorded_options(
     options: SessionOptions, *, drops_tasks: bool, chosen: Collection[str]
 ) -> tuple[SessionOptions, OpenEvents]:
-    """Return the options that the session to resume was started with, and its events.
+    """Return the options the session to resume was started with, and its events.
 
-    Raises UnknownName if there is no such session, JournalDamaged if it has no start.
+    Raises UnknownName if there is no such session, JournalDamaged if its start is missing.
     """
     recorded = OpenEvents(calculate_cost, drops_tasks=drops_tasks)
     session = await _read_recorded(options, recorded)
@@ -114,12 +114,12 @@ async def use_recorded_options(
     briefs = [
         event.brief for event in events if type(event) is RunStarted and event.brief.depth == 0
     ]
-    # A model for one prompt only is not the session's.
+    # A model for a single prompt is not the session's.
     of_session = [brief for brief in briefs if not brief.has_own_model]
     reuses_model = options.model == "auto" and of_session
     style = _choose_style(options, events)
     known = {
-        # The record of a fork begins with that of its original, which has another id.
+        # A fork's record begins with that of its original, which has another id.
         "id": options.id if options.fork else session or openings[-1].session,
         "resume": session or openings[-1].session,
         "model": of_session[-1].model if reuses_model else options.model,
@@ -133,7 +133,7 @@ async def use_recorded_options(
 def _choose_folder(
     options: SessionOptions, opened: SessionOpened, chosen: Collection[str]
 ) -> SessionOptions:
-    """Use the last folder of the record, unless `cwd` is named now: the project has moved."""
+    """Use the record's last folder, unless `cwd` is given now because the project has moved."""
     if not isinstance(options.cwd, str) or ("cwd" in chosen and options.cwd):
         return options
     folder = path_from_text(opened.cwd)
@@ -147,10 +147,10 @@ def _choose_folder(
 
 
 def find_former_folders(events: Iterable[StoredEvent], folder: str) -> dict[str, str]:
-    """Return the folder that each run last worked in, for runs whose folder was another one.
+    """Map runs that last worked in another folder to that folder.
 
-    Their models have not been told yet where the project is: their conversations name paths in the
-    old folder.
+    Their models have not been told yet where the project is now: their conversations have paths in
+    the old folder.
     """
     former_folders: dict[str, str] = {}
     opened_in = folder
@@ -163,13 +163,13 @@ def find_former_folders(events: Iterable[StoredEvent], folder: str) -> dict[str,
         elif type(event) is RunStarted and event.brief.continues in former_folders:
             former_folders[event.run] = former_folders[event.brief.continues]
         elif type(event) is TurnStarted:
-            # A turn in the present folder: the model knows it by now.
+            # After a turn in the current folder, the model knows.
             former_folders.pop(event.run, None)
     return former_folders
 
 
 def describe_move(events: Sequence[StoredEvent], folder: str) -> str:
-    """Return a notice if a session works in another folder than before, "" if not."""
+    """Return a notice if a session works in a different folder than before, else ""."""
     opened = [event for event in events if type(event) is SessionOpened]
     folder_before = path_from_text(opened[-1].cwd) if opened else ""
     if folder_before in ("", folder):
@@ -178,7 +178,7 @@ def describe_move(events: Sequence[StoredEvent], folder: str) -> str:
 
 
 def _choose_style(options: SessionOptions, events: Sequence[StoredEvent]) -> dict[str, Any]:
-    """Choose the output style: a resumed session keeps its last one."""
+    """Choose the output style; a resumed session keeps its last one."""
     opened = [event for event in events if type(event) is SessionOpened and event.output_style]
     origins = options.integrations.origins
     is_chosen_now = options.integrations.output_style and not origins.get("output_style")
@@ -189,7 +189,7 @@ def _choose_style(options: SessionOptions, events: Sequence[StoredEvent]) -> dic
 
 
 def describe_other_board(events: Sequence[StoredEvent], board: str) -> str:
-    """Return a notice if a session used another task board before, "" if not."""
+    """Return a notice if a session used a different task board before, else ""."""
     recorded = _find_board(events)
     if not board or recorded in ("", board):
         return ""
@@ -200,20 +200,20 @@ def describe_other_board(events: Sequence[StoredEvent], board: str) -> str:
 
 
 def is_board_offered(events: Sequence[StoredEvent]) -> bool:
-    """Return whether the tools for the task board were offered to all runs of a session."""
+    """Return whether all runs of a session were offered the tools for the task board."""
     starts = (event.brief for event in events if type(event) is RunStarted)
     selections = {(brief.agent.tools, brief.tools) for brief in starts}
     return bool(_find_board(events)) or any(_has_offered_board(*each) for each in selections)
 
 
 def _find_board(events: Sequence[StoredEvent]) -> str:
-    """Return the file name of the last task board that all runs were offered, "" for none."""
+    """Find the file name of the last task board offered to all runs, "" for none."""
     boards = [each.board for each in events if type(each) is SessionOpened and each.board]
     return boards[-1] if boards else ""
 
 
 def _has_offered_board(agent_tools: tuple[str, ...] | None, tools: tuple[str, ...]) -> bool:
-    """Return whether a run has tools for the board that its agent does not name."""
+    """Return whether a run has board tools that its agent does not name."""
     named = {pattern.tool for pattern in parse_tool_patterns(agent_tools)}
     return any(tool in BOARD_TOOLS and tool not in named for tool in tools)
 
@@ -221,8 +221,7 @@ def _has_offered_board(agent_tools: tuple[str, ...] | None, tools: tuple[str, ..
 async def copy_journal(
     options: SessionOptions, recorded: OpenEvents, journal: Journal
 ) -> OpenEvents:
-    # While another process writes the original, its unfinished runs are not for this process to
-    # finish.
+    # While another process is writing the original, this one must not finish its runs.
     events = recorded.events
     if await open_store(options.store, find_home(options)).find_writer(options.resume or ""):
         events = select_finished(events)
@@ -233,9 +232,9 @@ async def copy_journal(
 
 
 async def _read_recorded(options: SessionOptions, recorded: OpenEvents) -> str:
-    """Read the events of the session that the options resume; return its id in the store.
+    """Read the events of the session to resume; return its id in the store.
 
-    Returns "" for a journal of the caller, which has one session only.
+    Returns "" for the caller's own journal, which has only one session.
     """
     if options.journal == "memory" and not options.fork:
         raise UsageError(
@@ -254,7 +253,7 @@ async def _read_recorded(options: SessionOptions, recorded: OpenEvents) -> str:
 
 
 def list_grants(options: SessionOptions) -> tuple[str, ...]:
-    """List the rights beyond the sandbox that the caller gave, for the record."""
+    """List, for the record, the rights that the caller granted beyond the sandbox."""
     grants = ["network"] if options.allow_net else []
     grants.extend(str(rule) for rule in options.permissions.rules if rule.verdict is Verdict.ALLOW)
     return tuple(grants)
@@ -276,8 +275,8 @@ def encode_options(options: SessionOptions) -> dict[str, Any]:
 
 
 def _select_own_rules(permissions: Permissions) -> list[Rule]:
-    """Select the rules of flags and of the caller."""
-    # Files are read again at the resume, with the rules that they have then.
+    """Select the rules from flags and from the caller."""
+    # A resume reads files again, with the rules they have by then.
     return [
         rule
         for rule in permissions.rules
@@ -288,9 +287,9 @@ def _select_own_rules(permissions: Permissions) -> list[Rule]:
 def restore_options(
     options: SessionOptions, openings: Sequence[SessionOpened], chosen: Collection[str]
 ) -> SessionOptions:
-    """Add the options that the resumed session's record has, except the chosen ones."""
+    """Add the options from the resumed session's record, except the chosen ones."""
     recorded = [opened.options for opened in openings if opened.options is not None]
-    if not recorded:  # of a version that recorded only these two
+    if not recorded:  # by a version that recorded only these two
         isolation = options.isolation
         recorded_fields = {
             "isolate": isolation.each_child or openings[0].isolate,
@@ -304,11 +303,11 @@ def restore_options(
         _rebase(rule, old_folder, find_folder(options)) for rule in changes.pop("permissions", ())
     ]
     if agents := [*_decode("agents", last), *options.agents]:
-        # One that is given now replaces the recorded one of its name.
+        # An agent given now replaces the recorded one of the same name.
         changes["agents"] = list({agent.name: agent for agent in agents}.values())
     for name in _MAY_BE_OBJECTS:
         if not isinstance(getattr(options, name), str):
-            changes.pop(name, None)  # the object that is given now
+            changes.pop(name, None)  # an object is given now
     if "child_model" in changes:
         changes["origins"] = {**options.integrations.origins, "child_model": ORIGIN}
     new = [rule for rule in rules if rule not in options.permissions.rules]
@@ -337,7 +336,7 @@ def _decode(name: str, recorded: Mapping[str, Any]) -> Any:  # noqa: ANN401  of 
 
 
 def describe_restored(options: SessionOptions) -> str:
-    """Return a notice about the rights that a resumed session has again, "" for none."""
+    """Return a notice about the rights a resumed session has again, "" if none."""
     rights = ["--sandbox off"] if options.sandbox == "off" else []
     rights += ["--allow-net"] if options.allow_net else []
     if not rights:

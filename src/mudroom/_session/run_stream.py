@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 class RunStream(Generic[T]):
-    """Events of one prompt in order, including those of its child runs.
+    """A prompt's events in order, including those of its child runs.
 
     The prompt starts with the first iteration. Leaving the loop early cancels the run. With
-    `async with`, the run has ended when the block is left; without it, soon afterwards. Events that
-    have not been read yet are kept in memory.
+    `async with`, the run has ended when the block is left, otherwise soon afterwards. Unread events
+    are kept in memory.
 
     Example:
         stream: RunStream = session.stream("Find the author.")
@@ -29,14 +29,14 @@ class RunStream(Generic[T]):
     """
 
     def __init__(self, start: Callable[[Callable[[AnyEvent], None]], Awaitable[Report[T]]]) -> None:
-        # The generator must not refer to this object: asyncio closes it, and so cancels the run,
-        # as soon as the caller drops the stream.
+        # The generator must not refer to this object: asyncio closes it, which cancels the run, as
+        # soon as the caller drops the stream.
         self._reports: list[Report[T]] = []
         self._events = _generate_events(start, self._reports)
 
     @property
     def report(self) -> Report[T]:
-        """The report of the run, after the last event. Raises UsageError before that."""
+        """The run's report, available after the last event. Raises UsageError before that."""
         if not self._reports:
             raise UsageError("the stream has not ended", remedy="Read its events to the end first.")
         return self._reports[0]
@@ -48,9 +48,9 @@ class RunStream(Generic[T]):
         return await anext(self._events)
 
     async def text(self) -> AsyncGenerator[str]:
-        """Yield the text of the run's answers piece by piece, without that of its child runs.
+        """Yield the text of the run's answers piece by piece, excluding its child runs.
 
-        It reads the same events as the stream itself: use one of the two.
+        It consumes the same events as the stream itself, so use one of the two.
 
         Example:
             async with session.stream("Find the author.") as stream:
@@ -68,7 +68,7 @@ class RunStream(Generic[T]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Cancel the run if it has not ended, and wait for its end."""
+        """Cancel the run if it is still going, and wait for its end."""
         await self._events.aclose()
 
 

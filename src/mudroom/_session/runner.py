@@ -1,4 +1,4 @@
-"""SessionRunner: starts the runs without a parent: prompts, tasks and scopes of a session."""
+"""SessionRunner: starts a session's root runs: prompts, tasks and scopes."""
 
 from __future__ import annotations
 
@@ -78,17 +78,17 @@ class SessionRunner:
 
     @property
     def max_children(self) -> int:
-        """Children that run at once at each depth."""
+        """Children that run concurrently at each depth."""
         return self._options.children.parallel
 
     @property
     def interrupted_run(self) -> str:
-        """Id of the prompt that the user interrupted and that has not ended, "" if none."""
+        """Id of the prompt that was interrupted and has not ended, "" if there is none."""
         return self._interrupted.brief.run_id if self._interrupted else ""
 
     @property
     def latest_run(self) -> str:
-        """Id of the last prompt of the conversation, "" before the first."""
+        """Id of the conversation's last prompt, "" before the first."""
         return self._conversation.latest_run
 
     async def run_prompt(
@@ -99,10 +99,10 @@ class SessionRunner:
         *,
         model: str = "",
     ) -> Report[Outputs]:
-        """Run the next prompt of the conversation. `model` is for this prompt only."""
+        """Run the conversation's next prompt. `model` is for this prompt only."""
         content = parse_prompt(prompt)
         agent, output_type = add_outputs(self.resources.root_agent, outputs)
-        # Made before the wait for the lock, so that a stop during the wait also stops this prompt.
+        # Made before waiting for the lock, so that a stop during the wait also stops this prompt.
         request = self.make_request(is_prompt=True)
         async with self._prompt_lock:
             await self._resume_unfinished(request)
@@ -117,7 +117,7 @@ class SessionRunner:
     async def _continue_interrupted(
         self, prompt: PromptContent, request: RunRequest
     ) -> Report | None:
-        """Give a prompt to the run that the user interrupted; return None if there is none."""
+        """Give a prompt to the interrupted run; return None if there is none."""
         interrupted = self._interrupted
         if interrupted is None:
             return None
@@ -138,7 +138,7 @@ class SessionRunner:
                 return report
         finally:
             if not is_open:
-                # The next prompt continues the conversation, which must have this run by then.
+                # The next prompt continues the conversation, which must include this run by then.
                 await asyncio.wait({interrupted.ending})
 
     async def compact(self, focus: str) -> Report:
@@ -209,7 +209,7 @@ class SessionRunner:
         brief = self.briefs.make_brief(
             content, agent, model, agent.budget, history=history, depth=1
         )
-        # A scope has no children unless its budget names levels of them.
+        # A scope has children only if its budget sets their depth.
         may_have_children = bool(agent.budget.depth)
         tool_names = narrow_tools(tools, None, may_have_children=may_have_children)
         brief = replace(brief, tools=tool_names)
@@ -218,13 +218,13 @@ class SessionRunner:
         return await self.run_brief(brief, request, worker)
 
     def cancel_all(self) -> bool:
-        """Stop all runs, and those that wait for their start. Returns False if no run works."""
+        """Stop all runs, including those waiting to start. Returns False if none is working."""
         self._cancel_count += 1
-        # `sum`, not `any`, which would stop at the first handle.
+        # `sum`, because `any` would stop at the first handle.
         return sum(handle.cancel() for handle in self._handles) > 0
 
     def pause(self) -> bool:
-        # Messages that were accepted a moment ago are recorded in the tasks that come first.
+        # Messages accepted a moment ago are recorded by tasks that run first.
         asyncio.get_running_loop().call_soon(self._stop_unended)
         return bool(self._handles)
 
@@ -240,18 +240,18 @@ class SessionRunner:
     def make_request(
         self, output_type: OutputType[Any] | None = None, *, is_prompt: bool = False
     ) -> RunRequest:
-        """Make the request for a run that the caller wants now."""
+        """Make the request for a run the caller wants now."""
         return RunRequest(self._count_stops(is_prompt), output_type, is_prompt=is_prompt)
 
     def _count_stops(self, is_prompt: bool) -> int:
         return self._cancel_count + (self._interrupt_count if is_prompt else 0)
 
     def is_stopped(self, request: RunRequest) -> bool:
-        """Return whether the run was stopped while it waited for its start."""
+        """Return whether the run was stopped while it was waiting to start."""
         return request.stop_count != self._count_stops(request.is_prompt)
 
     def detach_all(self) -> bool:
-        """Detach the children that runs without a parent wait for. Returns False if none waits."""
+        """Detach the children that root runs are waiting for. Returns False if none is waiting."""
         return sum(handle.detach() for handle in self._handles) > 0
 
     async def load_record(
@@ -266,7 +266,7 @@ class SessionRunner:
             recorded.apply(event)
         events = recorded.events
         self._conversation.load(events)
-        # The events of ended tasks may have been left out, but their numbers are taken.
+        # Events of ended tasks may have been left out, but their numbers are taken.
         self._conversation.run_count = max(self._conversation.run_count, recorded.task_count)
         services.request_heads.load(recorded.heads)
         services.request_heads.load(events)
@@ -290,7 +290,7 @@ class SessionRunner:
 
     def record_opening(self, session: str, cwd: str, rights: tuple[str, ...]) -> None:
         event = make_opening(self.resources, self._options, session, cwd, rights)
-        # A session that is opened and closed without a prompt leaves no record.
+        # A session opened and closed without a prompt leaves no record.
         self.resources.journal.hold(event)
         self._watchers.show(event)
 
@@ -311,7 +311,7 @@ class SessionRunner:
         self._watchers.show(event)
 
     async def end_runs(self) -> None:
-        """End all runs. An interrupted prompt, and its work, continue in a later process."""
+        """End all runs. An interrupted prompt and its work continue in a later process."""
         await asyncio.sleep(0)  # `pause` acts at the next step of the event loop
         interrupted = self._interrupted
         if interrupted and interrupted.handle.is_interrupted:
@@ -324,7 +324,7 @@ class SessionRunner:
             await asyncio.wait({interrupted.ending})
 
     async def _resume_unfinished(self, request: RunRequest) -> Report[Any] | None:
-        """Continue interrupted runs; convert the values of those with the outputs of the type."""
+        """Continue interrupted runs; convert the values of those that have the type's outputs."""
         if self._interrupted:
             return None
         output_type = request.output_type
@@ -374,12 +374,12 @@ class SessionRunner:
     async def run_brief(
         self, brief: Brief, request: RunRequest, worker: Worker | None = None
     ) -> Report:
-        """Start a run without a parent, wait for its end, and return its report."""
-        # Other runs may have spent since the brief was made.
+        """Start a root run, wait for its end, and return its report."""
+        # Other runs may have spent something since the brief was made.
         budget = self.meter.limit_budget(brief.budget, brief.depth)
         if budget != brief.budget:
             brief = replace(brief, budget=budget)
-        # Not `_show_to`: there may be thousands of runs, and most have no watcher.
+        # Not `_show_to`, because most of perhaps thousands of runs have no watcher.
         show = request.watcher and filter_events(brief.run_id, request.watcher)
         run = RootRun(self.resources.services, self.meter, self._handles)
         is_interrupted = False
@@ -388,7 +388,7 @@ class SessionRunner:
                 self._watchers.append(show)
             handle = run.start(worker or self.resources.worker, brief, request)
             if self.is_stopped(request):
-                # Stopped before its start. The run begins first, so that the record has its end.
+                # Stopped before its start. It must begin first, so that the record has its end.
                 asyncio.get_running_loop().call_soon(handle.cancel)
             if request.is_prompt:
                 report = await self._wait_for_prompt(handle)
@@ -429,7 +429,7 @@ def make_opening(
     cwd: str,
     rights: tuple[str, ...],
 ) -> SessionOpened:
-    """Make the event that a session is open. `rights` are those beyond the sandbox."""
+    """Make the event of a session's opening. `rights` are those beyond the sandbox."""
     services = resources.services
     return SessionOpened(
         at=services.clock.now(),
@@ -448,9 +448,9 @@ def make_opening(
 
 
 class RootRun:
-    """One run without a parent, from its start to the closing of its meter."""
+    """A root run, from its start until its meter is closed."""
 
-    # Sessions have thousands of runs at once, so each is one small object.
+    # A session may have thousands of runs at once, so each is a small object.
     __slots__ = ("_grant", "_handle", "_handles", "_is_counted", "_meter", "_services")
 
     def __init__(
@@ -464,7 +464,7 @@ class RootRun:
         self._is_counted = False
 
     def start(self, worker: Worker, brief: Brief, request: RunRequest) -> RunHandle:
-        """Start the run and return its handle. Call `close` also after an error."""
+        """Start the run and return its handle. Call `close` even after an error."""
         services = self._services
         grant = self._grant = services.meters.open(brief.run_id, brief.budget, self._meter)
         if request.output_type:

@@ -53,17 +53,17 @@ class Session:
         start_source: why a new session starts, for hooks, such as "clear" after another one. Set it
             before the session opens. A resumed or forked session has its own source.
         end_reason: why the session ends, for hooks. Set it before the end.
-        chosen_options: flat names of the options that win over a resumed session's record, by
-            default those that are given here.
-        allows_offline: let the model "auto" be the offline model if no other one is found. Only
-            for a user who reads the notice and the answer: a service, or a file of results, would
-            pass a demo off as a model. Set it before the session opens.
+        chosen_options: flat names of the options that override a resumed session's record, by
+            default those given here.
+        allows_offline: let the model "auto" fall back to the offline model. Only for a user who
+            reads the notice along with the answer: a service, or a file of results, would pass a
+            demo off as a model. Set it before the session opens.
 
     Opening raises UsageError (no such folder, unknown model) and JournalError. Without a model it
     raises UsageError("no model: no API key and no local server found"): neither `model` nor the
     agent names one, and `environ` has no MUDROOM_MODEL, no key (ANTHROPIC_API_KEY, OPENAI_API_KEY,
     GEMINI_API_KEY or that of another provider) and no address (OPENAI_BASE_URL, OLLAMA_HOST, ...).
-    `model="offline"` takes the offline model, a demo, on purpose. If a model fails later, no
+    `model="offline"` chooses the offline model, a demo, on purpose. If a model fails later, no
     exception is raised: the run's report has the reason.
 
     Example:
@@ -88,7 +88,7 @@ class Session:
     async def __aenter__(self) -> Session:
         recorded: OpenEvents | None = None
         if self._options.resume:
-            # A screen with the history, and a fork, need the events of ended tasks, too.
+            # A screen with the history, or a fork, also needs the events of ended tasks.
             drops_tasks = not (self._history_watchers or self._options.fork)
             self._options, recorded = await recorded_options.use_recorded_options(
                 self._options, drops_tasks=drops_tasks, chosen=self.chosen_options
@@ -133,7 +133,7 @@ class Session:
 
     @property
     def runs(self) -> RunControls:
-        """The running runs: lists them, sends them messages, stops them."""
+        """The running runs: list them, send them messages, stop them."""
         return RunControls(self._require_open)
 
     @property
@@ -143,7 +143,7 @@ class Session:
 
     @property
     def budget(self) -> Budget:
-        """Limits of all runs of the session together. A new value counts earlier runs, too."""
+        """Limits of all the session's runs together. Setting it keeps what earlier runs spent."""
         return self._budget
 
     @budget.setter
@@ -153,7 +153,7 @@ class Session:
         if self._runner is not None:
             self._runner.meter.set_limits(budget)
             return
-        # Set before the session opens, it wins over the record of a resumed one.
+        # If set before the session opens, it overrides a resumed session's record.
         self._options = replace(self._options, budget=budget)
         self.chosen_options |= {"budget"}
 
@@ -173,7 +173,7 @@ class Session:
         return self._require_open().resources.model
 
     def find_context_window(self, model: str) -> int:
-        """Return the tokens that a model's context can hold, 0 without a known limit.
+        """Return the tokens a model's context can hold, 0 without a known limit.
 
         The session's runs use the same number. It is 0 while the session is not open.
 
@@ -186,9 +186,9 @@ class Session:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """Names of all tools of the session: the built-in ones and those that options add.
+        """Names of all the session's tools: the built-in ones and those that options add.
 
-        An agent has all of them or a choice. Tools of MCP servers are in `session.mcp.tools`.
+        An agent has all or some of them. MCP tools are in `session.mcp.tools`.
         """
         return tuple(self._require_open().resources.services.toolbox)
 
@@ -204,12 +204,12 @@ class Session:
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
-        """The plugins whose agents, skills and commands the session has."""
+        """The plugins whose agents, skills and commands the session uses."""
         return tuple(self._options.integrations.plugins)
 
     @property
     def permissions(self) -> Permissions:
-        """The permission rules of the session, and its mode."""
+        """The session's permission rules and mode."""
         return self._options.permissions
 
     @property
@@ -219,32 +219,32 @@ class Session:
 
     @property
     def user_home(self) -> str:
-        """The home of the user, which `~` means in rules about paths."""
+        """The user's home, which `~` means in rules about paths."""
         return recorded_options.get_environ(self._options).get("HOME", "/")
 
     @property
     def trusted(self) -> bool:
-        """True if agents of the folder have the rights that their files ask for."""
+        """True if the folder's agents have the rights their files ask for."""
         return self._options.integrations.trusted
 
     @property
     def workspace(self) -> Workspace:
-        """The files that the runs see."""
+        """The files the runs see."""
         return self._require_open().resources.services.environments.shared.workspace
 
     @property
     def sandbox(self) -> Sandbox:
-        """The place where commands run."""
+        """Where commands run."""
         return self._require_open().resources.services.environments.shared.sandbox
 
     def read_version(self, digest: str) -> bytes | None:
-        """Read an earlier content of a file that a tool wrote. Return None if it was not kept.
+        """Read an earlier version of a file that a tool wrote. Return None if it was not kept.
 
         Arguments:
             digest: `before` or `after` of a `FileWriteIntended` event; "" means that there was no
-                file, which gives b"".
+                file, and returns b"".
 
-        It is None while the session is not open.
+        Returns None while the session is not open.
 
         Example:
             from mudroom.events import FileWriteIntended
@@ -273,7 +273,7 @@ class Session:
         return stop_watching
 
     def watch_history(self, watcher: Callable[[StoredEvent], None]) -> None:
-        """Call `watcher` with each event of the resumed session, while the session opens."""
+        """Call `watcher` with each event of the resumed session while the session opens."""
         check_type("watcher", watcher, Callable[..., Any], "watch_history")
         self._history_watchers.append(watcher)
 
@@ -285,15 +285,14 @@ class Session:
         Arguments:
             prompt: a text, or TextBlocks and ImageBlocks. A model that takes no images gets a
                 placeholder for each.
-            outputs: values that the run must emit: name -> description, a JSON Schema, or a
-                dataclass, TypedDict, msgspec or pydantic type. The report has a value of that
-                type.
+            outputs: values the run must emit: name -> description, a JSON Schema, or a dataclass,
+                TypedDict, msgspec or pydantic type, which the report then has a value of.
             model: a model string for this prompt only.
         """
         return await self._require_open().run_prompt(prompt, outputs, model=model)
 
     def stream(self, prompt: Prompt, *, outputs: OutputSpec[Outputs] = None) -> RunStream[Outputs]:
-        """Run a prompt like `run`, and iterate over its events while it runs.
+        """Run a prompt like `run`, iterating over its events meanwhile.
 
         Example:
             async with session.stream("Find the author.") as stream:
@@ -317,18 +316,18 @@ class Session:
         confirm_check: bool = False,
         key: str = "",
     ) -> Report[Outputs]:
-        """Run one task in a clean context, beside the conversation.
+        """Run a task in a clean context, outside the conversation.
 
         Arguments:
             outputs: as for `run`.
             agent: the agent, or its name.
             budget: fields that are None come from the agent, then from the session.
-            model: a model string in place of the agent's.
+            model: a model string that overrides the agent's.
             description: three to five words for screens.
-            check: command that must succeed with a copy of the files when the task has reached its
-                goal, or the reason of the report is ERROR.
-            confirm_check: the command is asked about like one of a model.
-            key: your id of the task, for the brief in the record.
+            check: command that must succeed on a copy of the files once the task has reached its
+                goal; otherwise the report's reason is ERROR.
+            confirm_check: treat the command like one from a model, which may need approval.
+            key: your own id for the task, kept in the recorded brief.
         """
         return await run_task(
             self._require_open(),
@@ -353,7 +352,7 @@ class Session:
         model: str | None = None,
         description: str = "",
     ) -> RunStream[Outputs]:
-        """Run a task like `task`, and iterate over its events while it runs.
+        """Run a task like `task`, iterating over its events meanwhile.
 
         Arguments:
             outputs, agent, budget, model, description: as for `task`.
@@ -371,7 +370,7 @@ class Session:
         )
 
     def check_task(self, *, agent: str | Agent = "general", model: str | None = None) -> None:
-        """Raise UsageError if tasks cannot have this agent or model; nothing is started.
+        """Raise UsageError if tasks cannot have this agent or model. Starts nothing.
 
         Example:
             session.check_task(agent="explore", model="anthropic:claude-sonnet-4-5")
@@ -382,9 +381,9 @@ class Session:
     async def resume_task(
         self, run_id: str, *, outputs: OutputSpec[Outputs] = None
     ) -> Report[Outputs]:
-        """Continue one task that a crash interrupted from its last step, to its end.
+        """Continue a task that a crash interrupted, from its last step to its end.
 
-        Several can continue at the same time, beside other tasks.
+        Several can continue concurrently, along with other tasks.
 
         Arguments:
             run_id: one of `unfinished_runs`.
@@ -399,10 +398,10 @@ class Session:
         return await resume_task(self._require_open(), run_id, outputs)
 
     async def reports(self) -> list[RecordedTask]:
-        """Return the prompts, tasks and scopes of the session so far, oldest first.
+        """List the session's prompts, tasks and scopes so far, oldest first.
 
-        They come from the record, so those of earlier processes are among them: after a crash, a
-        program finds here which items of a `map` are done. Raises JournalError.
+        They come from the record and include those of earlier processes, so that after a crash a
+        program can tell which items of a `map` are done. Raises JournalError.
 
         Example:
             done = {each.prompt: each.report for each in await session.reports() if each.report}
@@ -443,16 +442,16 @@ class Session:
     ) -> CoroutineType[Any, Any, list[Report[Any]]] | AsyncGenerator[Report[Any]]:
         """Run one task per prompt, each in its own context; return the reports in the same order.
 
-        A task that fails does not stop the others: its report says ERROR.
+        A failing task does not stop the others; its report's reason is ERROR.
 
         Arguments:
-            prompts: an iterable gives a list of reports; an async iterable an async iterator,
-                which keeps only the tasks that run, and the reports that wait for an earlier one.
-            parallel: tasks that run at the same time; default: `Children.parallel`.
+            prompts: an iterable gives a list of reports; an async iterable gives an async iterator,
+                which keeps only running tasks and the reports waiting for an earlier one.
+            parallel: tasks that run concurrently; default: `Children.parallel`.
 
-        An iterable is checked whole before the first task starts. Raises UsageError if a prompt,
-        the agent or `outputs` is wrong, and JournalError when all tasks have ended. An async
-        iterator ends after `runs.cancel`; its tasks are cancelled when it is closed.
+        An iterable is checked as a whole before the first task starts. Raises UsageError if a
+        prompt, the agent or `outputs` is wrong, and JournalError once all tasks have ended. An
+        async iterator ends after `runs.cancel`; closing it cancels its tasks.
 
         Example:
             async for report in session.map(read_prompts(), parallel=200):
@@ -467,7 +466,7 @@ class Session:
     async def compact(self, focus: str = "") -> Report:
         """Replace the conversation with a summary by its model. The journal keeps all messages.
 
-        Nothing changes unless the reason of the report is GOAL, or `recovered` is true.
+        Nothing changes unless the report's reason is GOAL or `recovered` is true.
 
         Arguments:
             focus: facts or topics that the summary must keep.
@@ -490,10 +489,10 @@ class Session:
     ) -> OutputObject:
         """Create a SubAgentScope, run it, and return its output.
 
-        A failure of the model is not raised: `terminate_reason` is ERROR.
+        If the model fails, nothing is raised: `terminate_reason` is ERROR.
 
         Arguments:
-            context: values for the placeholders `${key}` of the system prompt.
+            context: values for the placeholders `${key}` in the system prompt.
 
         Raises the errors of `SubAgentScope.create` and `SubAgentScope.run`.
         """
@@ -513,7 +512,7 @@ class Session:
 
     @property
     def unfinished_runs(self) -> tuple[str, ...]:
-        """Ids of root runs that a crash interrupted; `resume_unfinished` completes them."""
+        """Ids of root runs interrupted by a crash; `resume_unfinished` completes them."""
         return (
             ()
             if self._runner and self._runner.interrupted_run
@@ -523,13 +522,13 @@ class Session:
     async def resume_unfinished(
         self, *, outputs: OutputSpec[Outputs] = None
     ) -> Report[Outputs] | None:
-        """Continue the runs that a crash interrupted from their last step, to their end.
+        """Continue the runs that a crash interrupted, from their last step to their end.
 
-        Return the report of the last one, None if there was none.
+        Returns the last one's report, None if there were none.
 
         Arguments:
-            outputs: as in the call that started the run: the record has schemas, not types.
-                Without it, `outputs` of the report has plain values by name.
+            outputs: as in the call that started the run, because the record has schemas, not types.
+                Without it, the report's `outputs` are plain values by name.
 
         Raises UsageError if no interrupted run has these outputs.
         """
@@ -538,11 +537,11 @@ class Session:
     def pause(self) -> bool:
         """Stop all work so that a later process continues it. Returns False if nothing is running.
 
-        Commands and open requests are stopped as by `runs.cancel`, but no end of a run is recorded:
-        a session that resumes this one continues each run, including those in the background. From
-        now on the session starts nothing, and the calls that wait for a run raise SessionPaused.
-        Call this when the program is asked to end, for example by SIGTERM, which may also come
-        before the session is open or after it is closed: then nothing is running.
+        Commands and open requests are stopped as by `runs.cancel`, but no run is recorded as ended:
+        a session that resumes this one continues each of them, including those in the background.
+        From now on the session starts nothing, and calls waiting for a run raise SessionPaused.
+        Call this when the program is asked to end, for example by SIGTERM, even before the session
+        is open or after it is closed.
 
         Example:
             loop.add_signal_handler(signal.SIGTERM, session.pause)
@@ -552,9 +551,9 @@ class Session:
     def interrupt(self) -> bool:
         """Stop the prompt's current turn; its background work continues.
 
-        The call that runs the prompt returns a report with `is_interrupted`. The next prompt
-        continues the same run, which then reads the reports of its background work. A prompt
-        without background work ends as by `runs.cancel`. Returns False if no prompt works.
+        The call running the prompt returns a report with `is_interrupted`. The next prompt
+        continues the same run, which then reads the reports of its background work. Without
+        background work, the prompt ends as by `runs.cancel`. Returns False if no prompt is working.
 
         Example:
             session.interrupt()
@@ -573,14 +572,14 @@ class Session:
         return self._require_open().interrupted_run
 
     def rewind(self, run_id: str) -> None:
-        """Return the conversation to the state before a root run; files stay as they are."""
+        """Take the conversation back to before a root run; files stay as they are."""
         check_type("run_id", run_id, str, "rewind")
         self._require_open().rewind(run_id)
 
     @staticmethod
     @use_signature(SessionOptions)
     def run_sync(prompt: Prompt, **options: Any) -> Report:
-        """Open a session, run one prompt, close it; for programs without an event loop.
+        """Open a session, run one prompt and close it, for programs without an event loop.
 
         Arguments:
             options: as for `Session`.

@@ -1,4 +1,4 @@
-"""Tasks: runs beside the conversation of a session, one or many."""
+"""Tasks: runs outside a session's conversation, one or many."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .prompts import (
 )
 from .runner import SessionRunner
 
-# Tasks of a stream, for each one that may run, whose reports wait for an earlier one. More would
+# Per task that may run, how many of a stream may wait for an earlier one to be reported. More would
 # fill the memory if the first task takes long.
 _WAITING_PER_SLOT = 4
 
@@ -43,7 +43,7 @@ async def run_task(
     watcher: Callable[[AnyEvent], None] | None = None,
     **more: Any,
 ) -> Report[Outputs]:
-    """Run a task beside the conversation. For `more`, see `BriefMaker.make_task_brief`."""
+    """Run a task outside the conversation. For `more`, see `BriefMaker.make_task_brief`."""
     specification, output_type = add_outputs(runner.briefs.select_agent(agent), outputs)
     content = parse_prompt(prompt)
     brief = runner.briefs.make_task_brief(content, specification, budget, **more)
@@ -137,7 +137,7 @@ async def stream_tasks(
 
 
 class _TaskStream:
-    """The tasks of one stream that have started and whose reports are not yielded yet."""
+    """A stream's started tasks whose reports have not been yielded yet."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class _TaskStream:
             self._changed.set()
 
     async def take(self) -> asyncio.Task[Report[Any]] | None:
-        """Wait for the next task in the order of the prompts; return None after the last one."""
+        """Wait for the next task, in the order of the prompts; return None after the last one."""
         while not self._started:
             if self._is_fed:
                 return None
@@ -202,7 +202,7 @@ class _TaskStream:
         try:
             report = await self._runner.run_brief(brief, request)
             return convert_report(report, self._output_type)
-        except Exception as error:  # noqa: BLE001  the report states it, or `to_report` raises it
+        except Exception as error:  # noqa: BLE001  `to_report` reports or raises it
             return to_report(error, brief)
         finally:
             self._slots.release()

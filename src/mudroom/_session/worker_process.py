@@ -28,7 +28,7 @@ _PR_SET_PDEATHSIG = 1
 def main() -> None:
     """Execute the program on the socket, then exit at once.
 
-    Runs that have not ended are abandoned: their session is closed and cannot record them.
+    Unfinished runs are abandoned: their session is closed and cannot record them.
     """
     _die_with_session()
     # Ctrl-C goes to all processes of the terminal; the session decides what it means here.
@@ -42,7 +42,7 @@ def main() -> None:
 
 def _die_with_session() -> None:
     """Have the kernel kill this process when the session's is killed."""
-    # The end of the socket says the same, but a process that hangs does not read it.
+    # The closed socket says the same, but a hanging process does not read it.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 

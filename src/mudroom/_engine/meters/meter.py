@@ -300,7 +300,7 @@ class Meter:
         return self.timer.find_time_below() if self.timer is not None else None
 
     def find_time_above(self) -> SharedTime | None:
-        """Return the time the runs above leave to this one; the run it is part of limits a summary."""
+        """Return the time that the runs above leave to this one; None for a summary run."""
         if self.parent is None or self.member.is_part:
             return None
         return self.parent.find_time_below()

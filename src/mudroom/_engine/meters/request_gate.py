@@ -217,7 +217,7 @@ class _WaitingRequest:
         return forecasts
 
     def _fit(self, room: _Room, forecast: Forecast | None) -> bool:
-        """Return whether the request fits into what is left of a limit; cut its answer if need be."""
+        """Return whether the request, perhaps with a cut answer, fits into the rest of a limit."""
         account, limit = room.account, room.account.limit
         plan = self._plan
         price = plan.prices.get(limit, 0)

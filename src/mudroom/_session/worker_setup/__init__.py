@@ -1,1 +1,1 @@
-"""Worker processes: the worker that a session uses, and the services inside a worker process."""
+"""Worker processes: the worker a session uses, and the services inside a worker process."""

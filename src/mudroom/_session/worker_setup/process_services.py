@@ -1,6 +1,6 @@
-"""The program of a worker process: executes the runs of one session.
+"""The program of a worker process: executes a session's runs.
 
-It builds the services of the runs from the config that the session sends.
+It builds their services from the config that the session sends.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _DECODER = make_binary_decoder(ProcessSetup)
 
 
 async def serve(link: RunLink) -> None:
-    """Execute runs until the other end closes the link. The config of their session comes first."""
+    """Execute runs until the other end closes the link. Their session's config comes first."""
     _prepare_process()
     stream = MessageStream[ToProcess](link, ToProcess)
     try:
@@ -107,19 +107,19 @@ async def _serve_session(link: RunLink, stream: MessageStream[ToProcess]) -> Non
         built = build_worker_services(message, to_session, past_events)
     except MudroomError:
         raise
-    except Exception as error:  # the session says so; other sessions may use the process, too
+    except Exception as error:  # for the session to report; others may use the process as well
         text = f"a worker process cannot prepare the session: {type(error).__name__}: {error}"
         raise UsageError(text, where="worker") from error
-    link.start_beats()  # not before: modules of the caller may take long to import
+    link.start_beats()  # not earlier: the caller's modules may take long to import
     runs = RunServer(to_session, built.services, past_events, message.max_children)
     await runs.serve(cast("MessageStream[ToWorker]", stream))
     await built.close()
 
 
 def _adapt_to_node(config: WorkerConfig, setup: ProcessSetup) -> tuple[WorkerConfig, ProcessSetup]:
-    """Adapt both to a machine that does not see the folders: it has a state folder itself.
+    """Adapt both to a machine without the folders, which has its own state folder.
 
-    The task board and the earlier contents of files stay on the session's machine.
+    The task board and earlier file contents stay on the session's machine.
     """
     home = find_home(os.environ)
     folder = _find_node_folder(home, platform.node(), config.session)
@@ -137,7 +137,7 @@ def _adapt_to_node(config: WorkerConfig, setup: ProcessSetup) -> tuple[WorkerCon
 
 
 class WorkerServices(NamedTuple):
-    """Services of a session's runs in a worker process, and the rest to close after them."""
+    """The services of a session's runs in a worker process, and what to close after them."""
 
     services: SessionServices
     models: ModelRegistry
@@ -198,7 +198,7 @@ def _open_node_environments(
     from ..._adapters.workers.remote.tree_transfer import TreeLink
     from ..._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces, remove_old_sessions
 
-    # Sessions whose process was killed here leave their files.
+    # Sessions whose process was killed here have left their files.
     folder = _find_node_folder(config.home, platform.node(), config.session)
     remove_old_sessions(os.path.dirname(folder), config.session)
     workspaces = NodeWorkspaces(
@@ -212,9 +212,9 @@ def _open_node_environments(
 
 
 def _find_node_folder(home: str, host: str, session: str) -> str:
-    """Return a session's folder on a machine; several may share the state folder."""
+    """Return a session's folder on a machine; machines may share the state folder."""
     name = host.replace("/", "-").strip(".") or "node"
-    # The id comes from another machine, and must not lead out of the folder.
+    # The id comes from another machine and must not lead out of the folder.
     for part in (name, session):
         if part != os.path.basename(part) or part in ("", ".", ".."):
             raise WorkspaceError(f"{part!r} cannot be the name of a folder")
@@ -224,7 +224,7 @@ def _find_node_folder(home: str, host: str, session: str) -> str:
 def build_worker_services(
     config: WorkerConfig, link: SessionLink, past_events: PastEvents
 ) -> WorkerServices:
-    """Build the services of the runs. `past_events` is filled before each run."""
+    """Build the runs' services. `past_events` is filled before each run."""
     setup = _DECODER.decode(config.setup)
     if config.has_own_files:
         config, setup = _adapt_to_node(config, setup)
@@ -290,7 +290,7 @@ def _open_servers(
 def _open_models(
     setup: ProcessSetup, link: SessionLink, environ: Mapping[str, str], clock: SystemClock
 ) -> ModelRegistry:
-    """Open the models; those that only exist in the session's process are reached by the link."""
+    """Open the models; those that exist only in the session's process are reached by the link."""
     models = ModelRegistry(
         environ,
         clock,

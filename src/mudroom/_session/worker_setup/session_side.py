@@ -1,4 +1,4 @@
-"""The worker of a session with worker processes, and the values sent to them."""
+"""The worker of a session with worker processes, and what it sends to them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _make_setup(
 
 
 def _make_hidden_check(services: SessionServices) -> Callable[[str], bool] | None:
-    """Return a function that tells which files may not leave this machine: none may read them."""
+    """Make a function that tells which files no run may read, so they must not leave here."""
     policy = services.environments.shared.policy
     if isinstance(policy, RulePolicy) and policy.read_denials:
         return policy.denies_reading
@@ -154,7 +154,7 @@ def _refuse_objects(options: SessionOptions, tools: Sequence[Tool]) -> None:
 
 
 def _refuse_secrets_of_servers(options: SessionOptions, services: SessionServices) -> None:
-    """Refuse servers of one agent with secrets: such a server starts on the machine of its run."""
+    """Refuse an agent's own servers if they have secrets: they start on the run's machine."""
     for server in options.integrations.mcp_servers:
         line = "\n".join((server.command, *server.args, server.url, server.headers_helper))
         has_values = server.env or server.headers or "client_secret" in server.oauth

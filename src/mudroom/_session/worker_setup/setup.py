@@ -1,4 +1,4 @@
-"""What a session sends to its worker processes, from which they build the services of its runs."""
+"""What a session sends to its worker processes for them to build its runs' services."""
 
 from __future__ import annotations
 
@@ -23,22 +23,21 @@ from ...permissions.rules import Permissions
 
 
 class ProcessSetup(Struct, frozen=True, kw_only=True):
-    """The options of a session, and the facts it knows about its folder and its models.
+    """A session's options, and what it knows about its folder and models.
 
-    A worker process reads no agent files and asks no model servers: another machine has others,
-    and these may have changed. For agents, texts, `child_models`, `spill_folder` and `trace_ids`,
-    see SessionServices.
+    A worker process reads no agent files and asks no model servers: another machine may have
+    different ones, and they may have changed. For agents, texts, `child_models`, `spill_folder` and
+    `trace_ids`, see SessionServices.
 
     Arguments:
         can_ask: whether the session has an approver.
-        environ: variables with keys and addresses; None: those of the process.
-        own_variables: variables that the process takes from its own environment, if `environ` has
-            none of that name.
-        windows, images: what local servers reported of models, by model string.
+        environ: variables with keys and addresses; None for those of the process.
+        own_variables: variables the process takes from its own environment if `environ` lacks them.
+        windows, images: what local servers reported about models, by model string.
         bridged_models: names of models that the session's process calls for its workers.
-        own_servers: the configurations of servers that only one agent has.
-        session_tools: tools of the caller that the session's process executes.
-        versions_folder: see FileVersions; "" if earlier contents of files are not kept.
+        own_servers: configurations of servers that belong to single agents.
+        session_tools: the caller's tools that the session's process executes.
+        versions_folder: see FileVersions; "" if earlier file contents are not kept.
         clock_start: see SystemClock; None for a process that may be on another machine.
     """
 
@@ -74,7 +73,7 @@ class ProcessSetup(Struct, frozen=True, kw_only=True):
 
 
 def leave_secrets_out(setup: ProcessSetup, environ: Mapping[str, str]) -> ProcessSetup:
-    """Leave secrets out for another machine: its environment has its own."""
+    """Leave out secrets for another machine, whose environment has its own."""
     if setup.environ is None:
         names = list_address_variables()
         sent = {name: environ[name] for name in names if name in environ}
@@ -95,5 +94,5 @@ def get_environ(setup: ProcessSetup) -> Mapping[str, str]:
 
 
 def may_be_secret(name: str) -> bool:
-    """Guess by its name whether a variable may have a secret."""
+    """Guess from its name whether a variable may hold a secret."""
     return is_secret_name(name) or name in list_header_variables()

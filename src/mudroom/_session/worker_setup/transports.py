@@ -1,4 +1,4 @@
-"""How a session reaches its worker processes: its own, or those that several sessions share."""
+"""How a session reaches its worker processes: its own, or ones shared by several sessions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from mudroom_fleet.shared_processes import SharedProcesses
 
 RUN_PROGRAM = "mudroom._session.worker_setup.process_services:serve"
-"""Executed by a worker process for one session."""
+"""Executed by a worker process for a single session."""
 SHARE_PROGRAM = "mudroom_fleet.shared_program:serve"
-"""Executed by a process that several sessions share."""
+"""Executed by a process shared by several sessions."""
 
 
 async def connect(
@@ -56,23 +56,23 @@ async def _open_transport(
 
 
 def make_command(program: str) -> tuple[str, ...]:
-    """Return the command line of a worker process, without the number of its socket."""
-    # Without -P, Python imports modules of the current folder first, which may be a stranger's.
+    """Return a worker process's command line, without the number of its socket."""
+    # Without -P, Python would import modules from the current folder, perhaps a stranger's, first.
     return (sys.executable, "-P", "-m", "mudroom._session.worker_process", program)
 
 
 class Workers:
-    """Worker processes that several sessions of a program share.
+    """Worker processes shared by several sessions of a program.
 
-    A session with the option `worker` has processes of its own. A program with many sessions, such
-    as a server with one for each user, opens the processes once and gives them to each session.
-    The children of all sessions run there; a process that is lost is replaced, and its runs
+    By itself, a session with the option `worker` opens its own processes. A program with many
+    sessions, such as a server with one per user, opens the processes once and passes them to each
+    session. The children of all sessions run there; a lost process is replaced, and its runs
     continue from their last recorded step.
 
     Arguments:
         worker: "process" (one process per processor) or "process:N"; "ray" or "ray:N". See the
             option `worker`.
-        environ: variables of the connection to Ray, such as RAY_ADDRESS; default: those of this
+        environ: variables for the connection to Ray, such as RAY_ADDRESS; default: those of this
             process.
 
     Errors: UsageError (another `worker`, no usable cluster).
@@ -100,7 +100,7 @@ class Workers:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Ids of the processes that have started, each on its machine."""
+        """Ids of the started processes, each on its machine."""
         return self._processes.pids if self._processes else ()
 
     async def __aenter__(self) -> Workers:
