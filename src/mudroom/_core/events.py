@@ -109,7 +109,7 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
         sandbox: tier in which commands run.
         rights: what the user or a program allowed beyond the sandbox: network, allow rules. The
             record calls it `granted`.
-        isolate, check: the options `isolate` and `check`. `options` has them, too; a resume reads
+        isolate, check: the options `isolate` and `check`, which `options` also has; a resume reads
             these two only in records of versions without it.
         board: file name of the task board offered to all runs, "" for none. Not the option `board`,
             which `options` leaves out.

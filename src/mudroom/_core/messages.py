@@ -411,7 +411,7 @@ class TokenRange(Struct, frozen=True):
 
 
 def compute_text_range(characters: int) -> TokenRange:
-    """Bound the tokens of a text of this length: every character may be a token of its own."""
+    """Bound the tokens of a text of this length: each character may be a token."""
     return TokenRange(characters // CHARACTERS_PER_TOKEN, characters)
 
 

@@ -29,7 +29,7 @@ class Children(OptionGroup, frozen=True, kw_only=True, rename=_CHILDREN):
 
     Arguments:
         model: model string of children whose agent says "inherit"; "inherit" is the model of the
-            parent. Rules choose by agent, "*" stands for all other agents:
+            parent. Rules choose by agent, "*" for any other agent:
             {"explore": "haiku", "*": "sonnet"} or "explore=haiku; *=sonnet".
         turns: maximum model calls of a child if its agent and its caller set no limit.
         parallel: children that run at the same time; more wait.

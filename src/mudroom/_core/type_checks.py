@@ -45,7 +45,7 @@ def _find_misfit(name: str, value: object, hint: object) -> str:
     origin = get_origin(hint)
     arguments = get_args(hint)
     if hint is Any or isinstance(hint, TypeVar) or origin is type:
-        return ""  # `list[int]` is a type, too: the function that reads the type checks it
+        return ""  # `list[int]` is also a type; the function that reads the type checks it
     if origin is Annotated:
         return _find_misfit(name, value, arguments[0])
     if origin in (Union, UnionType):

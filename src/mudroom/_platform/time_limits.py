@@ -63,7 +63,7 @@ def time_limit_at(when: float | None) -> asyncio.Timeout:
 
 
 _MAX_BEHIND = 60.0
-"""Seconds by which the time may be behind the machine's before it follows: after a suspend."""
+"""Seconds that the time may lag behind the machine's, as after a suspend, before it follows."""
 
 
 class SystemClock:

@@ -78,7 +78,7 @@ class TextSum:
         self.bytes = 0
 
     def add(self, text: str) -> None:
-        """Count a text; a last line without a line feed counts, too."""
+        """Count a text, including a last line without a line feed."""
         self.lines += text.count("\n")
         if text and not text.endswith("\n"):
             self.lines += 1

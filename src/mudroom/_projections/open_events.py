@@ -77,7 +77,7 @@ class PastAmounts:
 
 
 class WorkedTime:
-    """The seconds in which a recorded run worked."""
+    """The seconds during which a recorded run worked."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -102,14 +102,14 @@ class WorkedTime:
 class OpenEvents:
     """The events of a recorded session; if it drops tasks, without those of tasks that have ended.
 
-    A task that later runs may need is kept: it has named children, or work of its own.
+    A task that later runs may need is kept: one with named children, or isolated work.
 
     Attributes:
         count: events read so far.
         task_count: highest number of a root run that was left out.
         heads: events left out with a system prompt, which later runs refer to.
         starts: one start left out for each selection of tools.
-        amounts: what the runs left out have spent. time: in which any run worked.
+        amounts: what the runs left out have spent. time: during which any run worked.
     """
 
     def __init__(self, compute_price: ComputePrice, *, drops_tasks: bool) -> None:

@@ -108,7 +108,7 @@ class RunTree:
         return runs[::-1]
 
     def children(self, run_id: str) -> tuple[RunView, ...]:
-        """List the runs directly below a run, in the order in which they started."""
+        """List the runs directly below a run, in order of start."""
         return tuple(self._children.get(run_id, ()))
 
     def list_waited_for(self, run_id: str) -> list[RunView]:

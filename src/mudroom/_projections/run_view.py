@@ -53,7 +53,7 @@ class RunView(Struct, kw_only=True, eq=False):
         tool_call_count: finished calls, without refused ones.
         failed_calls: calls that gave an error; refused ones count too.
         open_calls: views of the tool calls that have not finished, by call id.
-        commands: commands of the run that work, by id, in the order in which they started.
+        commands: the run's running commands, by id, in order of start.
         claims: subjects of the tasks of the board that the run has claimed, by id.
         unread: messages to the run that it has not read, by id.
         last_action: the last tool call or its progress, or the last web search, as one line,

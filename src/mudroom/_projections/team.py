@@ -65,8 +65,8 @@ class Teammate(Struct, kw_only=True, eq=False):
         shutdown: the request to stop that is open.
         turns_after_shutdown: answers after it read that request.
         has_refused: true if it has refused a request to stop; it may do so once.
-        stopped_in: runs of the parent in which it was stopped.
-        replaced_in: runs of the parent in which a newer child took the name.
+        stopped_in: the parent's runs that stopped it.
+        replaced_in: the parent's runs in which a newer child took its name.
         is_merged: false if the files of the last run could not be merged.
     """
 
@@ -239,7 +239,7 @@ class Roster:
     def count_unread(self, parent: str) -> dict[str, int]:
         """Count the messages that a run's named children have not read, by name.
 
-        Those to children that have not begun count, too.
+        Includes those to children that have not begun.
         """
         counts: dict[str, int] = {}
         for event in (event for events in self._early.values() for event in events):

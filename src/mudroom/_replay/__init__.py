@@ -1,4 +1,4 @@
-"""Replay: run a recorded session again without a model and without effects, and compare the events.
+"""Replay: runs a recorded session again without a model or effects, and compares the events.
 
 The adapters of a replay are chosen here; those of a session in `build.py`.
 """
@@ -65,20 +65,19 @@ from .recorded_tools import RecordedCalls, RecordedTools
 
 __all__ = ["ReplayDiverged", "replay"]
 
-UNLIMITED = 1 << 20  # children at the same time: a replay must not wait where the record did not
+UNLIMITED = 1 << 20  # concurrent children: a replay must not wait where the record did not
 
 STILL_ROUNDS = 100
-"""Rounds of the event loop without a step after which nothing moves any more.
+"""Rounds of the event loop without a step until a replay counts as standing still.
 
-No step of a replay waits for time, for a thread or for another program, so a slow machine is no
-reason.
+No step waits for time, a thread or another program, so a slow machine is never the reason.
 """
 
 
 async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
-    """Run every root run of a record again, with all runs below it. Return its events.
+    """Run every root run of a record again, with all runs below it. Return the events.
 
-    No file, command, model or user is needed: answers, results, decisions, limits and stops come
+    It needs no file, command, model or user: answers, results, decisions, limits and stops come
     from the record. Only the engine is tested. A replay of any record ends.
 
     Raises ReplayDiverged at the first event that differs from the record.
@@ -102,11 +101,11 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
 
 
 async def _follow_record(worker: _ReplayWorker, journal: RecordedEvents) -> None:
-    """Start and stop the runs as the record does, until its end. Raises ReplayDiverged."""
+    """Start and stop runs as the record does, to its end. Raises ReplayDiverged."""
     journal.advance()
     while not await _wait_until_still(worker, journal):
         if journal.next_event is None:
-            return  # The record of an unfinished session has no more.
+            return  # the record of an unfinished session ends here
         if not (worker.start_summary() or journal.stop_next_run()):
             journal.diverge_here()
     if journal.difference.done():
@@ -114,7 +113,7 @@ async def _follow_record(worker: _ReplayWorker, journal: RecordedEvents) -> None
 
 
 async def _wait_until_still(worker: _ReplayWorker, journal: RecordedEvents) -> bool:
-    """Wait until nothing moves. Return whether the replay has ended."""
+    """Wait until everything stands still. Return whether the replay has ended."""
     moves = -1
     rounds = 0
     while rounds < STILL_ROUNDS:
@@ -172,7 +171,7 @@ def _make_services(
 
 
 class _ReplayWorker(LocalWorker):
-    """Worker that gives each run its recorded answers."""
+    """A worker that gives each run its recorded answers."""
 
     def __init__(
         self,
@@ -211,7 +210,7 @@ class _ReplayWorker(LocalWorker):
         return bool(self._pool.handles)
 
     async def close(self) -> None:
-        """End the runs that still work after a difference, whatever they wait for."""
+        """End the runs still working after a difference, whatever they are waiting for."""
         await self._end_left_work()
         for number in range(STILL_ROUNDS):
             for handle in list(self._pool.handles.values()):
@@ -224,7 +223,7 @@ class _ReplayWorker(LocalWorker):
             await asyncio.sleep(0)
 
     async def _end_left_work(self) -> None:
-        """End the work of runs that no process of the record continued."""
+        """End the work of runs that no process in the record continued."""
         for _ in range(STILL_ROUNDS):
             for task in self.left:
                 task.cancel()
@@ -236,7 +235,7 @@ class _ReplayWorker(LocalWorker):
     async def _run_in_environment(
         self, handle: LocalRunHandle, brief: Brief, grant: Grant, control: RunControl
     ) -> Report:
-        """Run to the end; a run that no process continued works until the record has its end."""
+        """Run to the end; a run that no process continued works until its recorded end."""
         work = super()._run_in_environment(handle, brief, grant, control)
         if (end := self._past_ends.get(brief.run_id)) is None:
             return await work
@@ -251,7 +250,7 @@ class _ReplayWorker(LocalWorker):
             end.set_result(report)
 
     async def _load_tools(self, brief: Brief) -> tuple[str, ...]:
-        """Return (): the record has the message about tools that were missing."""
+        """Return (): the record has the message about missing tools."""
         return ()
 
     def _make_run(
@@ -284,21 +283,21 @@ class _ReplayWorker(LocalWorker):
         return run
 
     def _send(self, event: MessageSent) -> None:
-        """Send a message to a run; it may be the first event of the run."""
+        """Send a message to a run, perhaps as its first event."""
         if run := self._journal.stops.find_run(event.run):
             run.inbox.restore(event.message)
         else:
             self._waiting.setdefault(event.run, []).append(event.message)
 
     def start(self, brief: Brief, grant: Grant) -> LocalRunHandle:
-        """Start a run, unless it is a summary that works already."""
+        """Start a run, unless it is a summary run that is already working."""
         return self._summaries.pop(brief.run_id, None) or super().start(brief, grant)
 
     def start_summary(self) -> bool:
-        """Start the summary run that is due next. Return False if none is.
+        """Start the next summary run that is due. Return False if there is none.
 
-        Its parent starts it only where the record has a compaction. It may have been stopped
-        before, or killed, and have done something else in the next process.
+        Its parent only starts it where the record has a compaction. But it may have been stopped or
+        killed before that, and its parent may have gone on without it in the next process.
         """
         step = self._journal.next_event
         if not isinstance(step, RunStarted) or not (step.brief.is_compaction and step.brief.parent):
@@ -320,7 +319,7 @@ class _ReplayWorker(LocalWorker):
         self._summaries[brief.run_id] = super().start(replace(brief, history=history), grant)
 
     def _start_due(self, run_id: str) -> None:
-        """Start a run that the engine did not make while a parent worked."""
+        """Start a run that no working parent made."""
         brief = self._due.pop(run_id, None)
         if brief is None:
             return
@@ -331,7 +330,7 @@ class _ReplayWorker(LocalWorker):
             background.start_next_run(brief)
 
     def _check_end(self, outcome: asyncio.Future[Report]) -> None:
-        """Note a failure of a prompt that its report does not have."""
+        """Note a prompt's failure if its report does not have it."""
         error = None if outcome.cancelled() else outcome.exception()
         if error is not None and not isinstance(error, RecordedFault):
             self._journal.diverge(f"{type(error).__name__}: {error}")
@@ -342,7 +341,7 @@ def _always(model: ReplayModel) -> Callable[[str], ReplayModel]:
 
 
 def _find_child_models(events: Sequence[StoredEvent]) -> dict[str, dict[str, str]]:
-    """Return the rules that each run had for the models of its children, by run id."""
+    """Find each run's rules for its children's models, by run id."""
     requested = {
         (event.run, event.call.id): event.call.arguments.get("model")
         for event in events
@@ -358,9 +357,9 @@ def _find_child_models(events: Sequence[StoredEvent]) -> dict[str, dict[str, str
 
 
 class RecordedEdits:
-    """Edits of the conversations of a record, by run, turn and number of refusals before them.
+    """A record's edits of conversations, by run, turn and number of refusals before them.
 
-    `reach_next` waits until the next event of a run is due.
+    `reach_next` waits until a run's next event is due.
     """
 
     def __init__(
@@ -387,18 +386,18 @@ class RecordedEdits:
     async def take(
         self, run_id: str, turn: int, refusals: int
     ) -> Sequence[tuple[ResultsCleared | Compacted, Brief | None]]:
-        """Return the edits at a point of a run, each with the brief of its summary run.
+        """Take the edits at a point of a run, each with its summary run's brief.
 
-        Each edit comes once: a run that is interrupted returns to the point.
+        Each edit is returned once, although an interrupted run comes back to the same point.
         """
         edits = self._edits.pop((run_id, turn, refusals), [])
         if refusals and not edits:
-            await self._reach_next(run_id)  # the run may be stopped before it is shorter
+            await self._reach_next(run_id)  # the run may be stopped before it is shortened
         return edits
 
 
 class RecordedWork:
-    """Work and merges of a record, by the id of the run with the isolated workspace."""
+    """A record's work and merges, by the id of the run with the isolated workspace."""
 
     def __init__(self, events: Iterable[StoredEvent]) -> None:
         self._workspaces: dict[str, WorkspaceSpec] = {}
@@ -426,9 +425,9 @@ class RecordedWork:
 
 
 class ReplayedRun(RunContext):
-    """The objects of a run of a replay.
+    """The objects of a replayed run.
 
-    `late_tools` are tools that its brief does not name, as those of servers.
+    `late_tools` are tools that its brief does not name, such as MCP tools.
     """
 
     recorded_report: Report | None = None
@@ -437,36 +436,36 @@ class ReplayedRun(RunContext):
     list_notes_between: Callable[[], list[tuple[str, list[str]]]] = list
 
     async def deliver_messages(self) -> None:
-        """Deliver the unread messages, and make the notes about limits that come between them."""
+        """Deliver the unread messages, with the notes about limits that come between them."""
         assert isinstance(self.inbox, RecordedInbox)
         notes = self.list_notes_between()
         self.inbox.later = {each for _, ids in notes for each in ids}
         await super().deliver_messages()
         for text, ids in notes:
             self.add_note(text)
-            self.conversation.restored_notes.append(text)  # the engine does not make it again
+            self.conversation.restored_notes.append(text)  # so the engine does not add it again
             self.inbox.later -= set(ids)
             await super().deliver_messages()
 
     def find_tool(self, call: ToolCallBlock, name: str) -> Tool | None:
-        """Return the tool of a call; one that the engine does not have as the record tells of it.
+        """Find a call's tool; one the engine lacks is made from the record.
 
-        Which tools the servers of a run had, and when, was true then.
+        Which tools a run's servers had, and when, was true only then.
         """
         tool = super().find_tool(call, name) or self.late_tools.get(name)
         return self.recorded_calls.adapt(tool, call)
 
     def read_path(self, call_id: str, name: str, path: str) -> str:
-        """Return the path as it was read: which files exist, and where `~` is, was true then."""
+        """Return the path as it was read: which files exist, and what `~` is, may have changed."""
         return self.recorded_calls.read_path(call_id, name, path)
 
     def make_report(self, reason: Reason, text: str, **fields: Any) -> Report:
-        """Return the report of the run.
+        """Make the run's report, taking from the record what a replay cannot know.
 
-        Which words say that a budget did not suffice depends on the size of the first request, and
-        a replay has neither the system prompt nor the tools: those of the record are used. So are
-        the reasons why tools of servers were missing. The order of the evidence depends on when
-        commands in the background, and parallel calls, ended.
+        How a report explains an insufficient budget depends on the size of the first request, and a
+        replay has neither the system prompt nor the tools. The reasons for missing MCP tools are
+        also taken from the record, and the order of the evidence, which depends on when background
+        commands and parallel calls ended.
         """
         recorded = self.recorded_report
         if recorded is None:
@@ -486,11 +485,11 @@ EVIDENCE = (
     "unknown_changes",
     "parallel_runs",
 )
-"""Fields of a report that are in the order in which their facts were found."""
+"""Report fields in the order their facts were found."""
 
 
 def order_as(recorded: Report, report: Report, name: str) -> object:
-    """Return the recorded value of a field of a report if only its order differs, else the own."""
+    """Return a report field's recorded value if only its order differs, else its own."""
     value: Any = getattr(report, name)
     other: Any = getattr(recorded, name)
     if name == "calls":

@@ -1,4 +1,4 @@
-"""Recorded events: the journal of a replay, which goes through the record one event at a time."""
+"""The journal of a replay, which goes through the recorded events one at a time."""
 
 from __future__ import annotations
 
@@ -53,23 +53,23 @@ class ReplayDiverged(MudroomError):
 
 
 MAX_ERROR_LENGTH = 2_000
-_MAX_SHOWN = 800  # characters of an event from shortly before its difference
-_NEVER = -1  # place in the record of what waits for no event, but for a stop
+_MAX_SHOWN = 800  # characters of an event, from shortly before the difference
+_NEVER = -1  # place in the record of whatever waits for a stop instead of an event
 
 
 class RecordedEvents:
     """The port Journal for a replay: accepts the recorded events, in the recorded order.
 
-    A run that is ahead of the record waits until the events before its next one have come again. So
-    at each step it finds what it found when it was recorded: the messages that had arrived, the
-    children that had ended. What comes from outside comes when the record has reached it: the start
-    of a prompt, a message, a stop.
+    A run ahead of the record waits until the events before its next one have come again. So at each
+    step it finds what it found when it was recorded: the messages that had arrived, the children
+    that had ended. Whatever comes from outside (a prompt, a message, a stop) comes when the record
+    has reached it.
 
     Attributes:
         on_message: called with each message that a run has from now on.
-        on_run_due: called with the id of each run that is to start next.
-        on_run_ended: called with the report of each run whose end no process made.
-        difference: gets an exception at the first difference; after it, all events are accepted.
+        on_run_due: called with the id of each run that must start next.
+        on_run_ended: called with the report of each run that was ended by no process.
+        difference: gets an exception at the first difference, after which all events are accepted.
         moves: a number that changes with every step of the replay.
     """
 
@@ -98,26 +98,26 @@ class RecordedEvents:
         self._waiting: dict[int, list[asyncio.Future[None]]] = {}
 
     def _is_from_outside(self, event: StoredEvent) -> bool:
-        """Return whether no run of the replay makes an event: a message that no child sends."""
+        """Return whether no replayed run makes the event, such as a message not sent by a child."""
         if isinstance(event, MessageSent):
             return not is_end_of_child(event, self._begun)
         return id(event) in self.stops.past_ends
 
     @property
     def next_event(self) -> StoredEvent | None:
-        """The recorded event that must come next, None at the end of the record."""
+        """The next recorded event, None at the end of the record."""
         return self._steps[self._position] if self._position < len(self._steps) else None
 
     async def append(self, *events: StoredEvent) -> int:
         """Wait until the record has reached the events, and compare them with the recorded ones.
 
-        It does not return after an event after which the run was stopped: the stop cuts it off.
+        Does not return from the last event before the run was stopped: the stop cuts it off.
         """
         arrivals = [self._submit(event) for event in events]
         self.advance()
         for arrival in arrivals:
             if arrival is None:
-                await self.park()  # The run was stopped before it made this event.
+                await self.park()  # the run was stopped before this event
             else:
                 await arrival
         if self.difference.done():
@@ -128,12 +128,12 @@ class RecordedEvents:
         return len(self.accepted)
 
     def _submit(self, event: StoredEvent) -> asyncio.Future[None] | None:
-        """Keep an event until its turn. Return a future of that, None if its run stops before."""
+        """Keep an event until its turn. Return a future for that, None if its run stops before."""
         self.moves += 1
         arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue = self._queues.get(make_order_key(event))
         index = queue[0] if queue else None
-        # A message is that of a child which has ended: the stop of its parent does not hold it.
+        # A message here is an ended child's, and not held back when its parent is stopped.
         is_message = isinstance(event, MessageSent)
         if self.difference.done():
             self.accepted.append(event)
@@ -146,7 +146,7 @@ class RecordedEvents:
             self._arrived[queue.popleft()] = (event, arrival)
         elif self.stops.find_report(event.run) is None:
             if not isinstance(event, RunFinished):
-                return None  # The record of the run is cut off here.
+                return None  # the run's record is cut off here
             self.stops.keep_end(event.run, arrival)
             self._waiting.setdefault(_NEVER, []).append(arrival)
         else:
@@ -158,8 +158,8 @@ class RecordedEvents:
     def _is_missing(self, event: StoredEvent, index: int | None) -> bool:
         """Return whether the record rightly lacks an event.
 
-        The run has a message before the record sent it; or the process was killed in the model
-        call, or while a stop cut off the calls of an answer.
+        Either the run got a message before the record sent it, or the process was killed during the
+        model call, or while a stop was cutting off an answer's calls.
         """
         if isinstance(event, MessageSent):
             return event.message.id in self._early
@@ -170,7 +170,7 @@ class RecordedEvents:
         return False
 
     def advance(self) -> None:
-        """Move the cursor over events that have come again, and deliver what came from outside."""
+        """Move past events that have come again, and deliver what came from outside."""
         while (step := self.next_event) is not None and not self.difference.done():
             position = self._position
             if isinstance(step, MessageSent) and step.message.id in self._early:
@@ -222,8 +222,8 @@ class RecordedEvents:
     def _is_last_before_stop(self, event: StoredEvent) -> bool:
         """Return whether a run was stopped after this event, so that it must wait here.
 
-        Not at the start of a call: the child of the call may have worked until the stop. The run
-        waits in the call, or for the next prompt, then. Nor before a summary of its conversation.
+        Not at the start of a call, because the call's child may have worked until the stop; the run
+        then waits in the call, or for the next prompt. Nor before a summary of its conversation.
         """
         if isinstance(event, RunStarted | ToolCallStarted | MessageSent) or is_interrupt(event):
             return False
@@ -231,7 +231,7 @@ class RecordedEvents:
         if not own or not self.stops.is_stopped_before(event.run, own[0]):
             return False
         if isinstance(event, TurnFailed) and event.overflow:
-            return False  # it takes the request back first
+            return False  # it first takes back the request
         return not any(
             isinstance(step, RunStarted)
             and step.brief.is_compaction
@@ -240,9 +240,9 @@ class RecordedEvents:
         )
 
     async def reach(self, run_id: str) -> StoredEvent:
-        """Wait until the record has reached the next event of a run, and return that.
+        """Wait until the record has reached a run's next event, and return that event.
 
-        Wait for the stop if the run was stopped before that event.
+        If the run was stopped before that event, wait for the stop.
         """
         self.advance()
         own = self._own.get(run_id)
@@ -259,10 +259,10 @@ class RecordedEvents:
         return self._steps[index]
 
     def list_delivered_next(self, run_id: str) -> list[str]:
-        """Return the ids of the messages that a run reads with its next request.
+        """List the ids of the messages that a run reads with its next request.
 
-        A note that comes before them is made first, while none of them is unread. Those about
-        limits are not: they are made with the messages. The notes of hooks come after them.
+        A note before them is made first, while none of them is unread. But notes about limits are
+        made together with the messages, and notes from hooks come after them.
         """
         ids: list[str] = []
         for event in self._walk_next(run_id):
@@ -273,14 +273,14 @@ class RecordedEvents:
         return ids
 
     def _walk_next(self, run_id: str) -> Iterator[StoredEvent]:
-        """Yield the next events of a run until its stop."""
+        """Yield a run's next events until its stop."""
         for index in self._own.get(run_id, ()):
             if self.stops.is_stopped_before(run_id, index):
                 return
             yield self._steps[index]
 
     def find_next_after_messages(self, run_id: str) -> StoredEvent | None:
-        """Return what a run does after it has read messages, and the notes with them."""
+        """Find what a run does after reading messages and the notes among them."""
         events = (self._steps[index] for index in self._own.get(run_id, ()))
         return next(
             (
@@ -293,10 +293,10 @@ class RecordedEvents:
         )
 
     def list_notes_between(self, run_id: str) -> list[tuple[str, list[str]]]:
-        """Return the notes about limits that the next messages of a run follow, and their ids.
+        """List notes about limits, each with the ids of the run's next messages after it.
 
-        A run that is paused or killed in a request sends it again, with the messages that came
-        since: they follow the note of the first request.
+        A run paused or killed during a request sends it again with the messages that came since,
+        which follow the first request's note.
         """
         notes: list[tuple[str, list[str]]] = []
         for event in self._walk_next(run_id):
@@ -312,11 +312,11 @@ class RecordedEvents:
         return notes
 
     def skip_message(self, message_id: str) -> None:
-        """Note that a run has a message before the record has sent it."""
+        """Note that a run has got a message before the record sent it."""
         self._early.add(message_id)
 
     async def park(self) -> NoReturn:
-        """Wait until the task is cancelled, at the latest after the first difference."""
+        """Wait until the task is cancelled, after the first difference at the latest."""
         if not self.difference.done():
             parked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(_NEVER, []).append(parked)
@@ -327,7 +327,7 @@ class RecordedEvents:
         raise asyncio.CancelledError
 
     def diverge(self, text: str, where: str = "") -> None:
-        """Keep the first difference, and end all waits."""
+        """Keep the first difference and end all waits."""
         if self.difference.done():
             return
         self.difference.set_exception(ReplayDiverged(text[:MAX_ERROR_LENGTH], where=where))
@@ -336,7 +336,7 @@ class RecordedEvents:
             _release(future)
 
     def diverge_here(self) -> None:
-        """Keep the difference that nothing makes the next recorded event."""
+        """Report as the difference that nothing makes the next recorded event."""
         left = self._steps[self._position :]
         text = f"{len(left)} recorded events did not come again, the first: "
         where = f"run {left[0].run}, turn {left[0].turn}"
@@ -356,7 +356,7 @@ class RecordedEvents:
         """Do nothing."""
 
     def stop_next_run(self) -> bool:
-        """Stop the run that was stopped here in the record. Return False if there is none."""
+        """Stop the run that the record stopped here. Return False if there is none."""
         step = self.next_event
         if step is None or not self.stops.stop(step.run, self._position):
             return False
@@ -364,17 +364,17 @@ class RecordedEvents:
         return True
 
     def _to_comparable(self, event: StoredEvent) -> str:
-        """Return an event as JSON, without times and the order in which parallel calls ended."""
+        """Encode an event as JSON without times and without the order of parallel calls' ends."""
         fields: Any = msgspec.to_builtins(replace(event, at=0.0))
         fields.pop("seconds", None)
         fields.pop("estimate", None)
         fields.pop("head", None)  # a replay has stand-ins for tools
-        fields.pop("prompt_id", None)  # an older version made it from other facts
+        fields.pop("prompt_id", None)  # older versions made it differently
         if isinstance(event, MessageSent):
             fields.pop("turn", None)
-        if "overflow" in fields:  # an estimate, for which a replay lacks the system prompt
+        if "overflow" in fields:  # an estimate that would need the system prompt
             fields["overflow"] = 1
-        fields.get("result", {}).get("detail", {}).pop("below", None)  # of older versions
+        fields.get("result", {}).get("detail", {}).pop("below", None)  # from older versions
         report = fields.get("report", {})
         report.pop("seconds", None)
         report.pop("usd", None)
@@ -398,10 +398,10 @@ def _release(future: asyncio.Future[None]) -> None:
 
 
 def leave_out_lost_requests(events: Sequence[StoredEvent]) -> list[StoredEvent]:
-    """Return the events without the notes that asked runs for a summary which never came.
+    """Leave out the notes that asked runs for summaries which never came.
 
-    The process was killed meanwhile, and the next one did not ask for it again: it ended the run
-    without a summary, or for another reason.
+    The process was killed meanwhile, and the next one did not ask again: it ended the run without a
+    summary, or for another reason.
     """
     asked: dict[str, int] = {}
     lost: dict[str, int] = {}
@@ -423,22 +423,22 @@ def leave_out_lost_requests(events: Sequence[StoredEvent]) -> list[StoredEvent]:
 
 
 def list_steps(events: Sequence[StoredEvent]) -> list[StoredEvent]:
-    """Return the events that a replay makes again, or that reach its runs from outside.
+    """List the events that a replay makes again, or that reach its runs from outside.
 
-    Each `RunResumed` is kept: there another process went on with a run that has begun.
+    Each `RunResumed` is kept, because there another process went on with a run.
 
     Left out are:
 
     - events of the session, and those that come from the world, except `RunResumed`;
     - decisions about merges and checks, because a replay does neither;
     - messages without an effect, see `_list_sent`;
-    - what a process did and the next one repeated: the last `TurnStarted` and `TurnFailed` of a run
-      before its `RunResumed` if no answer followed.
+    - what a process did and the next one repeated: a run's last `TurnStarted` and `TurnFailed`
+      before its `RunResumed`, if no answer followed.
 
     Moved are:
 
-    - a decision that a later process made again about the same call: to the place of the first one;
-    - results of calls that a stop cut off right after a resume: see `_put_after_children`.
+    - a decision made again about the same call by a later process: to the place of the first one;
+    - results of calls cut off by a stop right after a resume: see `_put_after_children`.
     """
     is_sent = _list_sent(events)
     steps: dict[int, StoredEvent] = {}
@@ -464,10 +464,10 @@ def list_steps(events: Sequence[StoredEvent]) -> list[StoredEvent]:
 
 
 def _put_after_children(steps: Collection[StoredEvent]) -> list[StoredEvent]:
-    """Return the steps with the results of calls that were cut off after the ends of children.
+    """Move the results of cut-off calls after the ends of children.
 
-    A run that is stopped right after a resume has not continued its children: the record has the
-    results of its calls first. A replay has all at work, and the children end first.
+    A run stopped right after a resume has not continued its children, so its record has the results
+    of its calls first. In a replay all are working, and the children end first.
     """
     parents: dict[str, str] = {}
     working: dict[str, set[str]] = {}
@@ -502,9 +502,9 @@ def _put_after_children(steps: Collection[StoredEvent]) -> list[StoredEvent]:
 
 
 def _find_ends(steps: Iterable[StoredEvent]) -> dict[int, str]:
-    """Return the runs that have ended, by the id of the step after which their parents go on.
+    """Map the steps after which parents go on, by id, to the runs that ended there.
 
-    It is the message that reports the end of a run, if there is one.
+    If a message reports a run's end, that is the step.
     """
     last: dict[str, StoredEvent] = {}
     for event in steps:
@@ -518,7 +518,7 @@ def _find_ends(steps: Iterable[StoredEvent]) -> dict[int, str]:
 def _list_sent(events: Iterable[StoredEvent]) -> set[str]:
     """Return the ids of the messages that have an effect.
 
-    A run read them, they report ends of runs, or they end an interrupt.
+    These were read by a run, report the end of one, or end an interrupt.
     """
     begun: set[str] = set()
     interrupted: set[str] = set()
@@ -540,12 +540,12 @@ def _list_sent(events: Iterable[StoredEvent]) -> set[str]:
 
 
 def is_end_of_child(event: MessageSent, begun: Container[str]) -> bool:
-    """Return whether a message reports the end of a child. `begun`: ids of the runs so far."""
+    """Return whether a message reports a child's end. `begun`: ids of the runs so far."""
     return event.message.kind == "notification" and event.message.sender in begun
 
 
 def _list_unanswered_turn(steps: dict[int, StoredEvent], queue: Sequence[int]) -> list[int]:
-    """Return the last turn of a run if no answer came before its process ended."""
+    """List a run's last turn if its process ended before the answer came."""
     last = [*queue[-2:]]
     repeated: list[int] = []
     failed = steps[last[-1]] if last else None
@@ -554,14 +554,14 @@ def _list_unanswered_turn(steps: dict[int, StoredEvent], queue: Sequence[int]) -
     if last and isinstance(started := steps[last[-1]], TurnStarted):
         repeated.append(last.pop())
         if isinstance(failed, TurnFailed) and failed.overflow and not started.summary_reason:
-            return []  # it shortens the conversation and goes on
+            return []  # it will shorten the conversation and go on
     return repeated
 
 
 def make_order_key(event: StoredEvent) -> tuple[str, ...]:
-    """Return the key of an event. Events with the same key are made in the recorded order.
+    """Make an event's key. Events with the same key are made in the recorded order.
 
-    Tool calls have keys of their own, because calls of one turn may run in parallel.
+    Each tool call has its own key, because the calls of a turn may run in parallel.
     """
     if isinstance(event, ToolCallStarted):
         return event.run, "started", event.call.id
@@ -573,7 +573,7 @@ def make_order_key(event: StoredEvent) -> tuple[str, ...]:
 
 
 def _show_difference(recorded: str, replayed: str) -> str:
-    """Show two events; of long ones, the part with their first difference."""
+    """Show two events, or if they are long, the part with their first difference."""
     pairs = enumerate(zip(recorded, replayed, strict=False))
     first = next((place for place, (one, other) in pairs if one != other), 0)
     start = max(first - _MAX_SHOWN // 2, 0)

@@ -1,4 +1,4 @@
-"""Recorded outcomes: results, decisions, notes and messages of a record in place of live ones."""
+"""Recorded results, decisions, notes and messages, in place of live ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from .recorded_stops import RecordedMeter, is_about_limit
 
 
 def read_failure(task: asyncio.Task[Any]) -> None:
-    """Keep asyncio from logging a failure that nobody reads: the record has the end of the work."""
+    """Keep asyncio from logging a failure nobody reads: the record has the work's end."""
     if not task.cancelled():
         task.exception()
 
@@ -69,7 +69,7 @@ def read_failure(task: asyncio.Task[Any]) -> None:
 class RecordedOutcomes:
     """Recorded results and decisions in place of tools, policy and approver.
 
-    `left` are calls whose results are in the record before their work has ended.
+    `left` are calls whose recorded results come before their work has ended.
     """
 
     def __init__(self, events: Sequence[StoredEvent], journal: RecordedEvents) -> None:
@@ -87,14 +87,14 @@ class RecordedOutcomes:
                 self._started_runs.add(event.run)
 
     def make_toolbox(self, tools: Mapping[str, Tool]) -> dict[str, Tool]:
-        """Return tools that give the recorded results.
+        """Make tools that give the recorded results.
 
-        `task` starts the recorded children again. Tools with a memo are pure and run again.
+        `task` starts the recorded children again. Tools with a memo are pure, and run again.
         """
         replayed: dict[str, Tool] = {}
         for name, tool in tools.items():
-            # Keyed calls without a key do not wait for each other, and their results are stored
-            # at once, so that the stops can count them.
+            # Keyed calls without a key do not wait for each other, and their results are stored at
+            # once, so that the stops can count them.
             tool = replace(tool, effect=Effect.KEYED, get_key=find_no_key)
             run = partial(self._run_stateful, tool) if tool.is_stateful else self._return_result
             replayed[name] = replace(tool, run=run)
@@ -105,7 +105,7 @@ class RecordedOutcomes:
     async def _run_stateful(
         self, tool: Tool, context: CallContext, arguments: object
     ) -> ToolResult:
-        """Run a call of a tool with a memo, unless a stop cut it off."""
+        """Run a call to a tool with a memo, unless a stop cut it off."""
         if self._journal.stops.has_cut_off(context.run_id, context.call_id):
             return await self._return_result(context, arguments)
         return await tool.run(context, arguments)
@@ -129,21 +129,21 @@ class RecordedOutcomes:
         return result if "run" in recorded.detail else recorded
 
     def _is_left(self, context: CallContext) -> bool:
-        """Return whether a stop cut off a call, and the next process did not know of it.
+        """Return whether a stop cut off a call without the next process knowing.
 
-        The run went on, and ended the child of the call when it ended itself.
+        The run then went on, and ended the call's child when it ended itself.
         """
         stops = self._journal.stops
         is_cut_off = stops.is_cut_off(context.run_id, context.call_id)
         return stops.has_cut_off(context.run_id, context.call_id) and not is_cut_off
 
     def _is_in_background(self, context: CallContext) -> bool:
-        """Return whether the child of a call worked in the background, detached or not."""
+        """Return whether a call's child worked in the background, detached or not."""
         event = self._results.get((context.run_id, context.call_id))
         return event is not None and bool(event.result.detail.get("background"))
 
     async def _return_result(self, context: CallContext, arguments: object) -> ToolResult:
-        """Return the recorded result, or wait for the stop of the run if it has none."""
+        """Return the recorded result, or wait for the run to be stopped if there is none."""
         event = self._results.get((context.run_id, context.call_id))
         if event is None or self._journal.stops.is_cut_off(context.run_id, context.call_id):
             await self._journal.park()
@@ -170,7 +170,7 @@ class RecordedOutcomes:
 class RecordedHooks(Hooks):
     """Hooks that give the recorded notes and arguments.
 
-    `reach_next` waits until the next event of a run is due, and returns it.
+    `reach_next` waits until a run's next event is due, and returns it.
     """
 
     def __init__(self, events: Sequence[StoredEvent]) -> None:
@@ -191,7 +191,7 @@ class RecordedHooks(Hooks):
             if isinstance(event, ToolCallStarted):
                 self._calls[event.run, event.call.id] = event
             elif isinstance(event, ToolCallFinished):
-                # The result of a call that acted has its context in the record.
+                # If the call acted, its recorded result has the context.
                 context = event.result.context if event.refused else ""
                 self._contexts[event.run, event.call_id] = context
             elif isinstance(event, Compacted) and event.cause != "user":
@@ -251,7 +251,7 @@ class RecordedHooks(Hooks):
         return ""
 
     async def explain_changes(self, brief: Brief) -> str:
-        """Return the reasons that the report of the run has and no result of a call gave."""
+        """Return the reasons in the run's report that no call's result gave."""
         reasons = [HOOKS_UNWATCHED] if (brief.run_id, "") in self._unwatched else []
         if brief.run_id in self._lost:
             reasons.append(WORKERS_ENDED)
@@ -259,7 +259,7 @@ class RecordedHooks(Hooks):
 
 
 def _find_unwatched(events: Iterable[StoredEvent]) -> Iterator[tuple[str, str]]:
-    """Yield runs and call ids whose hooks may have changed files; "" stands for the whole run."""
+    """Yield runs and call ids whose hooks may have changed files; "" means the whole run."""
     for event in events:
         if isinstance(event, ToolCallFinished):
             unknown, call_id = event.result.unknown_changes, event.call_id
@@ -272,7 +272,7 @@ def _find_unwatched(events: Iterable[StoredEvent]) -> Iterator[tuple[str, str]]:
 
 
 class RecordedOutputChecks(OutputChecks):
-    """Output checks that refuse values where the record has a refusal."""
+    """Output checks that refuse values where the record does."""
 
     def __init__(self, events: Sequence[StoredEvent]) -> None:
         super().__init__()
@@ -288,7 +288,7 @@ class RecordedOutputChecks(OutputChecks):
 
 
 class RecordedTeams(Teams):
-    """Teams that give the recorded names, conversations and numbers of unread messages."""
+    """Teams with the recorded names, conversations and numbers of unread messages."""
 
     def __init__(self, events: Sequence[StoredEvent]) -> None:
         super().__init__()
@@ -306,7 +306,7 @@ class RecordedTeams(Teams):
         return self._briefs.get(run_id)
 
     def list_history(self, run_id: str) -> tuple[Message, ...]:
-        """Return the recorded messages: a replay may start the runs of a child in another order."""
+        """Return the recorded messages, as a replay may start a child's runs in another order."""
         return self._recorded.list_next_history(run_id)
 
     def count_unread(self, parent: str) -> dict[str, int]:
@@ -314,10 +314,10 @@ class RecordedTeams(Teams):
 
 
 class RecordedInbox(Inbox):
-    """Inbox of a run of a replay, which delivers messages in the recorded order.
+    """A replayed run's inbox, which delivers messages in the recorded order.
 
-    A run that was killed in a model call has read messages; its next process sends them again,
-    before those that came later. `later` are ids of messages that the run does not read yet.
+    A run killed during a model call had read messages, which its next process sends again before
+    later ones. `later` are ids of messages that the run does not read yet.
     """
 
     def __init__(self, recorder: Recorder, list_next: Callable[[], list[str]]) -> None:
@@ -337,7 +337,7 @@ class RecordedInbox(Inbox):
 
 
 class RecordedMessageHooks:
-    """What hooks said of each message of the user.
+    """What hooks said about each of the user's messages.
 
     A run reads its messages together: the events of their delivery are followed by the texts that
     hooks added, oldest first.
@@ -372,7 +372,7 @@ class RecordedMessageHooks:
 
 
 class RecordedBackground(BackgroundWork):
-    """Background work of one run of a replay.
+    """A replayed run's background work.
 
     The children run again. The run gets their notifications where the record has them.
     """
@@ -405,7 +405,7 @@ class RecordedBackground(BackgroundWork):
             if event.turn not in self._asked_again:
                 self._kept_open.add(event.turn)
         elif isinstance(event, NoteInjected) and event.text == EMPTY_ANSWER:
-            self._asked_again.add(event.turn)  # so it does not go on for a later message
+            self._asked_again.add(event.turn)  # so a later message does not make it go on
         elif isinstance(event, NoteInjected) and event.text.startswith(STILL_RUNNING):
             self._warnings[event.turn] = event.text
             self._kept_open.add(event.turn)
@@ -429,13 +429,13 @@ class RecordedBackground(BackgroundWork):
 
     @property
     def keeps_run_open(self) -> bool:
-        """True if the recorded run went on after this turn because of background work."""
+        """True if background work kept the recorded run going after this turn."""
         return self._run.turn.number in self._kept_open
 
     def add_child(
         self, work_id: str, handle: RunHandle, title: str, end: Awaitable[InboxMessage]
     ) -> None:
-        """Send a notification when a child has ended, and the record has reached it."""
+        """Send a notification once a child has ended and the record has reached that."""
 
         async def wait_for_end() -> InboxMessage:
             message = await end
@@ -447,13 +447,13 @@ class RecordedBackground(BackgroundWork):
         super().add_child(work_id, handle, title, wait_for_end())
 
     def _send(self, message: InboxMessage, result: ToolResult | None) -> None:
-        """Do nothing: the run has got the message where the record has it."""
+        """Do nothing: the run has received the message where the record has it."""
 
     def take_warning(self) -> str:
         return self._warnings.get(self._run.turn.number, "")
 
     async def wait_for_message(self) -> bool:
-        """Wait for a message if the recorded run did. Return whether there is an unread one."""
+        """Wait for a message if the recorded run did. Return whether one is unread."""
         event = await self._gate.reach_next(self._run)
         if isinstance(event, RunWaiting):
             works = [child for child in self.children if not self.is_reported(child)]
@@ -461,11 +461,11 @@ class RecordedBackground(BackgroundWork):
             await self._record_wait(event.runs if is_known else tuple(works))
             await self._inbox.wait_for_message()
         if isinstance(event, NoteInjected) and not is_about_limit(event):
-            return self._inbox.has_unread  # what the run is told first
+            return self._inbox.has_unread  # the run is told that first
         return self._inbox.has_unread or self._journal.stops.is_ended_by_limit(self._run.run_id)
 
     async def stop(self, grace: float | None, reason: Reason) -> None:
-        """Wait for the children: the record has their stops."""
+        """Wait for the children, whose stops are in the record."""
         await self._recorder.record()
         await self._wait_until_ended()
         for result in self._command_results:
@@ -476,7 +476,7 @@ class RecordedBackground(BackgroundWork):
 
 
 class RecordedGate(RequestGate):
-    """Gate that holds a run back until the record has reached its next event."""
+    """A gate that holds a run back until the record has reached its next event."""
 
     def __init__(self, journal: RecordedEvents, events: Sequence[StoredEvent]) -> None:
         super().__init__()
@@ -486,10 +486,9 @@ class RecordedGate(RequestGate):
         }
 
     async def reach_next(self, run: RunContext) -> StoredEvent:
-        """Store what the run has done, wait until its next event is due, and return that.
+        """Store what the run has done, wait until its next event is due, and return that event.
 
-        The run has the messages then that it reads next. Waits for the stop of the run if that
-        comes first.
+        The run then has the messages it reads next. If its stop comes first, waits for that.
         """
         await run.recorder.record()
         event = await self._journal.reach(run.run_id)
@@ -515,7 +514,7 @@ class RecordedGate(RequestGate):
         await self._journal.park()
 
     async def reserve(self, meter: Meter, plan: RequestPlan) -> LimitState | None:
-        """Wait for the turn of a request. Return the limit that refused it in the record."""
+        """Wait for a request's turn. Return the limit that refused it in the record."""
         assert isinstance(meter, RecordedMeter)
         stops = self._journal.stops
         run = stops.find_run(meter.run_id)
@@ -529,8 +528,8 @@ class RecordedGate(RequestGate):
                     await run.deliver_messages()
                 return LimitState(Limit.TURNS, run.turn.number, run.turn.number)
         elif event is not follows and not isinstance(follows, TurnStarted | Compacted):
-            # The process of the request ended, and the next one stopped the run before it; or it
-            # read more messages, and its request was lost, too.
+            # The request's process ended, and the next one stopped the run before repeating it, or
+            # read more messages and lost its request as well.
             last = None
             while event is not follows and event is not last:
                 await run.judge_messages()

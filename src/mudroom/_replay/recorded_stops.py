@@ -1,6 +1,6 @@
-"""Recorded stops: where limits and cancels ended the runs of a record, and the same stops again.
+"""Recorded stops: where limits and cancels ended a record's runs, and the same stops again.
 
-In a replay nothing depends on time or on what parallel runs spent: a run is stopped when everything
+In a replay nothing depends on time or on what parallel runs spend. A run is stopped when everything
 stands still at the first event that its record has after the stop.
 """
 
@@ -44,35 +44,35 @@ from .._engine.run_context import RunContext
 from ..errors import ModelError
 
 _LIMITS = {Reason.MAX_TURNS: Limit.TURNS, Reason.BUDGET: Limit.TOTAL_TOKENS}
-"""Reasons of limits that are checked before a turn; each with a limit for reports that lack it."""
+"""Reasons for limits checked before a turn, each with a limit for reports that lack one."""
 
 
 class RecordedFault(Exception):
-    """An exception of an adapter that ended a recorded run; the subclass has its name."""
+    """An adapter's exception that ended a recorded run; the subclass has its name."""
 
 
 class RunEnd(Struct):
-    """End of one run in the record, or an interrupt of the user."""
+    """The end of a recorded run, or an interrupt by the user."""
 
     report: Report | None = None  # None if the record has no end
     is_interrupt: bool = False
-    turn: int = 0  # number of the last one before the summary
-    refusals: int = 0  # of the next request as too long
-    index: int | None = None  # place of the first event after the stop, None if there is none
+    turn: int = 0  # the last one before the summary
+    refusals: int = 0  # of the next request, as too long
+    index: int | None = None  # the place of the first event after the stop, None without one
     has_summary: bool = False  # a summary was requested
-    is_asked: bool = False  # a note, which may be left out, asked the run for its summary
-    is_own: bool = False  # for a limit of its own
-    wraps_up: bool = False  # `wrap_up`, or the limit of a run above, requested it
+    is_asked: bool = False  # a note asked for the summary; it may be left out
+    is_own: bool = False  # at its own limit
+    wraps_up: bool = False  # requested by `wrap_up` or at the limit of a run above
     is_cut: bool = False  # a model call, a call or a wait was cut off
-    results: dict[str, ToolResult] = {}  # of the calls that were cut off, by id
+    results: dict[str, ToolResult] = {}  # of cut-off calls, by id
     has_read: bool = False  # the run has read messages since its last answer
-    is_request_lost: bool = False  # a process ended in the request with these messages
-    warning: tuple[int, Limit] | None = None  # turn and limit of the warning that a limit is near
-    has_notes: bool = False  # a run began to summarise its conversation
+    is_request_lost: bool = False  # a process ended during the request with these messages
+    warning: tuple[int, Limit] | None = None  # turn and limit of the warning
+    has_notes: bool = False  # a run began summarising its conversation
     is_over: bool = False  # the run was stopped again
 
     def apply(self, event: StoredEvent, index: int) -> None:
-        """Add the next event of the run. `index`: its place in the record."""
+        """Add the run's next event. `index`: its place in the record."""
         is_turn = isinstance(event, TurnStarted) and event.summary_reason is None
         if is_turn or self._is_after_lost_stop(event):
             self._forget_stop()
@@ -110,7 +110,7 @@ class RunEnd(Struct):
 
     def _add_failure(self, event: TurnFailed) -> None:
         if event.overflow:
-            self.turn = event.turn - 1  # the run takes the request back
+            self.turn = event.turn - 1  # the run takes back the request
             self.refusals += 1
         elif event.error == CUT_OFF:
             self.is_cut = True
@@ -128,8 +128,8 @@ class RunEnd(Struct):
     def continue_run(self) -> None:
         """Note that another process goes on with the run.
 
-        It does not know of a stop that the first one had not finished, unless a note tells the run
-        that it ends: a pause, or a kill while calls were cut off, ends no run.
+        That process does not know about a stop that the first one did not finish, unless a note
+        tells the run to end: a pause, or a kill while calls were being cut off, ends no run.
         """
         if not self.is_asked:
             self._forget_stop()
@@ -138,13 +138,13 @@ class RunEnd(Struct):
     def _is_after_lost_stop(self, event: StoredEvent) -> bool:
         """Return whether the run continues after a stop.
 
-        The process ended while the run was stopped, and the next one did not know of that.
+        The process ended while stopping the run, and the next one did not know about it.
         """
         if type(event) is not NoteInjected or event.origin != "engine" or self.has_summary:
             return False
         if self.index is None:
             return False
-        is_own_limit = event.text in OWN_LIMIT_NOTES  # found between two turns, not in a call
+        is_own_limit = event.text in OWN_LIMIT_NOTES  # found between turns, not in a call
         return not asks_for_summary(event) or (self.is_cut and is_own_limit)
 
     def _is_after_stop(self, event: StoredEvent) -> bool:
@@ -159,13 +159,13 @@ class RunEnd(Struct):
         return isinstance(event, RunFinished | TurnStarted) or is_interrupt(event)
 
     def is_reached_by(self, run: RunContext) -> bool:
-        """Return whether a run has come to its last turn, and past the refusals after it."""
+        """Return whether a run has reached its last turn and passed the refusals after it."""
         refusals = run.conversation.shortening.overflow_count
         return (run.turn.number, refusals) >= (self.turn, self.refusals)
 
     @property
     def is_due(self) -> bool:
-        """True if something outside the run must still stop it."""
+        """True if something outside the run still has to stop it."""
         if self.is_over or self.index is None or self.has_not_begun:
             return False
         if self.is_interrupt:
@@ -178,26 +178,26 @@ class RunEnd(Struct):
 
     @property
     def has_not_begun(self) -> bool:
-        """True if the time left did not suffice for the first answer of the run."""
+        """True if there was not enough time for the run's first answer."""
         if self.report is None or self.turn:
             return False
         if self.has_notes and self.report.limit is None:
-            return False  # it was cut off while it summarised its conversation
+            return False  # it was cut off while summarising its conversation
         return self.report.reason is Reason.TIMEOUT and bool(self.report.error)
 
     @property
     def limit(self) -> LimitState | None:
-        """The limit that the run found used up before a turn, None if it ended otherwise."""
+        """The limit the run found used up before a turn, None if it ended otherwise."""
         report = self.report
         if report is None or self.is_cut:
             return None
         if report.reason is Reason.TIMEOUT:
-            # The time limit itself ends a run anywhere, without a word.
+            # The time limit itself ends a run anywhere, without an error.
             return report.limit if report.error else None
         if report.reason not in _LIMITS:
             return None
         if report.limit is None and self.is_own:
-            # A process that continues the run before its summary does not know how much was spent.
+            # A process that continues the run before its summary does not know what was spent.
             return LimitState(_LIMITS[report.reason], self.turn, self.turn)
         return report.limit
 
@@ -207,10 +207,10 @@ def is_interrupt(event: StoredEvent) -> bool:
 
 
 def list_past_ends(events: Iterable[StoredEvent]) -> set[int]:
-    """Return the ids of events that end runs, or calls of runs, which no process continued.
+    """Return the ids of events that end runs, or their calls, which no process continued.
 
-    The process of such a run was lost, or the next one was told to end it before it went on. These
-    events have no turn.
+    The run's process was lost, or the next one was told to end the run before going on with it.
+    These events have no turn.
     """
     begun: set[str] = set()
     ends: set[int] = set()
@@ -235,20 +235,20 @@ def asks_for_summary(event: NoteInjected) -> bool:
 
 
 def is_cut_off(event: ToolCallFinished) -> bool:
-    """Return whether a stop of its run cut off a call.
+    """Return whether stopping its run cut off a call.
 
     A process that continues a run ends interrupted calls with the same text, but continues the
-    child of a `task`: what is unknown about that call is what its child left unknown.
+    child of a `task`; what is unknown about that call is what its child left unknown.
     """
     is_of_crash = event.result.unknown_changes == UNKNOWN_AFTER_CRASH and event.name != "task"
     return is_cut_off_result(event.result.text) and not is_of_crash
 
 
 class RecordedStops:
-    """Stops of all runs of a record.
+    """The stops of all runs of a record.
 
-    `steps` are the events that come again, in order, and where another process went on with a run.
-    `past_ends`: see `list_past_ends`.
+    `steps` are the events that come again, in order, and the places where another process went on
+    with a run. `past_ends`: see `list_past_ends`.
     """
 
     def __init__(self, steps: Sequence[StoredEvent], past_ends: Container[int]) -> None:
@@ -269,7 +269,7 @@ class RecordedStops:
                 continue
             if isinstance(event, TurnStarted) and event.summary_reason is None:
                 requests = self._max_tokens.setdefault((event.run, event.turn), deque())
-                requests.append(event.max_tokens)  # one that was too long is sent again, shorter
+                requests.append(event.max_tokens)  # one that was too long is sent again, shortened
             if isinstance(event, ToolCallFinished) and is_cut_off(event):
                 self._cut_off.add((event.run, event.call_id))
             ends = self._ends.setdefault(event.run, [RunEnd()])
@@ -281,7 +281,7 @@ class RecordedStops:
                 ends.append(RunEnd(turn=event.turn, refusals=ends[-1].refusals))
 
     def get_end(self, run_id: str) -> RunEnd:
-        """Return the next interrupt, or the end, of a run."""
+        """Return a run's next interrupt or its end."""
         return self._ends[run_id][0]
 
     def add_run(self, run: RunContext) -> None:
@@ -291,9 +291,9 @@ class RecordedStops:
         return self._runs.get(run_id)
 
     def is_stopped_before(self, run_id: str, index: int | None) -> bool:
-        """Return whether the stop of a run must still come, before a place in the record.
+        """Return whether a run has yet to be stopped, before a place in the record.
 
-        None stands for the end of the record.
+        None means the end of the record.
         """
         if run_id not in self._ends:
             return False
@@ -304,9 +304,10 @@ class RecordedStops:
         return run_id in self._ends and self.get_end(run_id).is_over
 
     def keep_end(self, run_id: str, arrival: asyncio.Future[None]) -> None:
-        """Keep the end of a run whose record is cut off until a run above it is stopped.
+        """Keep the end of a run whose record is cut off, until a run above it is stopped.
 
-        The run above did not continue it then. A replay has both at work, and waits for its end.
+        The run above had not continued it, but in a replay both are working, and one waits for the
+        other's end.
         """
         self._kept_ends.append((run_id, arrival))
         self._release_ends()
@@ -321,20 +322,20 @@ class RecordedStops:
         return bool(parent) and (self.has_stopped(parent) or self._has_stopped_above(parent))
 
     def find_report(self, run_id: str) -> Report | None:
-        """Return the recorded report of a run, None if the record ends before."""
+        """Find a run's recorded report, None if the record ends before it."""
         ends = self._ends.get(run_id)
         return ends[-1].report if ends else None
 
     def has_cut_off(self, run_id: str, call_id: str) -> bool:
-        """Return whether a stop cut off a call, also one that a later process did not know of."""
+        """Return whether a stop cut off a call, even without a later process knowing about it."""
         return (run_id, call_id) in self._cut_off
 
     def pass_interrupt(self, run_id: str) -> None:
-        """Go on from an interrupt that has come again."""
+        """Move past an interrupt that has come again."""
         self._ends[run_id].pop(0)
 
     def stop(self, run_id: str, index: int) -> bool:
-        """Stop a run that the record stopped before a place. Return False if it did not."""
+        """Stop a run if the record stopped it before this place. Return whether it did."""
         run = self._runs.get(run_id)
         if run is None or not self.is_stopped_before(run_id, index):
             return False
@@ -344,7 +345,7 @@ class RecordedStops:
         if end.is_interrupt:
             run.control.interrupt()
         elif end.has_summary and reason is Reason.TIMEOUT and not end.wraps_up:
-            if run.timer.deadline:  # the time limit of the run itself
+            if run.timer.deadline:  # the run's own time limit
                 run.timer.deadline.reschedule(asyncio.get_running_loop().time())
         elif end.has_summary:
             run.control.wrap_up(reason)
@@ -361,7 +362,7 @@ class RecordedStops:
     def find_limit(self, run_id: str) -> LimitState | None:
         """Return the recorded limit if it ended the run before the next turn.
 
-        Raises ModelError or TimeoutError with a recorded error that ended it there.
+        If an error ended it there, raises ModelError or TimeoutError with the recorded error.
         """
         end = self.get_end(run_id)
         run = self._runs[run_id]
@@ -377,12 +378,12 @@ class RecordedStops:
         return None
 
     def is_stopped_here(self, run_id: str) -> bool:
-        """Return whether a stop, or a lost request, must come before the next turn of the run."""
+        """Return whether a stop or lost request must come before the run's next turn."""
         end = self.get_end(run_id)
         return (end.is_due or end.is_request_lost) and end.is_reached_by(self._runs[run_id])
 
     def lose_request(self, run_id: str) -> LimitState | None:
-        """Note that a request has come again as far as it went; return the limit found then."""
+        """Note that a lost request has come again as far as it got; return the limit found then."""
         self.get_end(run_id).is_request_lost = False
         return self.find_limit(run_id)
 
@@ -392,7 +393,7 @@ class RecordedStops:
         return end.limit is not None and end.is_reached_by(self._runs[run_id])
 
     def permit_request(self, run_id: str) -> Permit | None:
-        """Return the permit of the next turn as recorded, None if no limit counted its answer."""
+        """Return the next turn's recorded permit, None if no limit counted its answer."""
         end = self.get_end(run_id)
         turn = self._runs[run_id].turn.number + 1
         report = end.report if turn == end.turn else None
@@ -408,16 +409,16 @@ class RecordedStops:
         return report.limit if report else None
 
     def find_warning(self, run_id: str) -> LimitState | None:
-        """Return the limit of which the run was warned at this point."""
+        """Find the limit that the run was warned about at this point."""
         warning = self.get_end(run_id).warning
         if warning is None or warning[0] != self._runs[run_id].turn.number:
             return None
         return LimitState(warning[1], 0, 0)
 
     def repeat_failure(self, run_id: str) -> None:
-        """Raise the exception with which a model call ended the run.
+        """Raise the exception from a model call that ended the run.
 
-        Return if something outside the run cut the call off.
+        Returns if something outside the run cut the call off.
         """
         end = self.get_end(run_id)
         report = end.report
@@ -431,12 +432,12 @@ class RecordedStops:
             raise TimeoutError(report.error)
 
     def is_cut_off(self, run_id: str, call_id: str) -> bool:
-        """Return whether the stop of its run cut off a call."""
+        """Return whether stopping its run cut off a call."""
         return call_id in self.get_end(run_id).results
 
 
 class _RecordedWindow(ChangeWindow):
-    """Changes that the record has for a call that was cut off."""
+    """The recorded changes of a cut-off call."""
 
     def __init__(self, result: ToolResult) -> None:
         self._result = result
@@ -468,9 +469,9 @@ class RecordedMeters(Meters):
 
 
 class RecordedMeter(Meter):
-    """Meter that counts the turns of the run; all other limits come from the record."""
+    """A meter that counts the run's turns; all other limits come from the record."""
 
-    has_shared_limits: Any = True  # so each request asks the gate, which has the recorded permits
+    has_shared_limits: Any = True  # so every request asks the gate, which has recorded permits
 
     def __init__(
         self, run_id: str, budget: Budget, parent: Meter | ParentMeter | None, stops: RecordedStops
@@ -482,7 +483,7 @@ class RecordedMeter(Meter):
     def find_exceeded_limit(self, seconds: float = 0.0) -> LimitState | None:
         if limit := self._stops.find_limit(self.run_id):
             return limit
-        # A run that is stopped here, or lost its request, had not found its limit yet.
+        # A run stopped here, or whose request was lost, had not found its limit yet.
         return None if self._stops.is_stopped_here(self.run_id) else super().find_exceeded_limit()
 
     def find_passed_limit(self) -> LimitState | None:

@@ -1,7 +1,7 @@
-"""Recorded tools: those that the runs of a record had, wherever they came from.
+"""Recorded tools: those a record's runs had, wherever they came from.
 
-A replay makes only the tools of the engine again. Functions of a program and tools of servers are
-not there: a stand-in has what the record says of each call.
+A replay only makes the engine's own tools again. A program's functions and MCP tools do not exist
+in it, so stand-ins give what the record says about each call.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Offer = Literal["all", "root", "request"]  # see `Tool.offered_to`
 
 
 def list_offered_tools(events: Iterable[StoredEvent]) -> Offered:
-    """Return the tools that requests had; records of older versions do not say it."""
+    """List the tools in requests, which older records do not contain."""
     parts: dict[str, str | ToolDescription] = {}
     heads: dict[str, tuple[str, ...]] = {}
     offered: dict[str, dict[str, ToolDescription]] = {}
@@ -54,10 +54,10 @@ def list_offered_tools(events: Iterable[StoredEvent]) -> Offered:
 
 
 class RecordedTools:
-    """The tools of a record: those of the engine, and stand-ins.
+    """A record's tools: the engine's own, and stand-ins.
 
-    `toolbox` has the tools that briefs name, `late` those that only models and calls name, as of
-    servers.
+    `toolbox` has the tools named by briefs, `late` those named only by models and calls, such as
+    MCP tools.
     """
 
     def __init__(self, events: Sequence[StoredEvent]) -> None:
@@ -79,7 +79,7 @@ class RecordedTools:
         self.late = {name: tool for name, tool in made.items() if name not in named}
 
     def _make_own_tools(self, briefs: Sequence[Brief]) -> dict[str, Tool]:
-        """Return the tools of the engine, without those whose names a program gave its own."""
+        """Make the engine's tools, except those whose names a program gave its own."""
         tools = [set(brief.tools) - ({MESSAGE_TOOL} if brief.name else set()) for brief in briefs]
         are_engine_tools = all("task" in each for each in tools if each & RUN_TOOLS.keys())
         engine_tools = {**RUN_TOOLS, "merge": MERGE_TOOL} if are_engine_tools else {}
@@ -90,7 +90,7 @@ class RecordedTools:
 
 
 def _list_called(events: Iterable[StoredEvent]) -> Iterator[str]:
-    """Yield the names in the calls of models, and those of the tools that were called by them."""
+    """Yield the names in models' calls, and the names of the tools those called."""
     for event in events:
         if isinstance(event, ToolCallStarted):
             yield event.call.name
@@ -99,15 +99,15 @@ def _list_called(events: Iterable[StoredEvent]) -> Iterator[str]:
 
 
 def _is_of_server(name: str) -> bool:
-    """Return whether a name or pattern of a brief is of a server. Children get it otherwise."""
+    """Return whether a brief's name or pattern is for MCP tools, which children get otherwise."""
     return name.removeprefix("!").startswith(SERVER_PREFIX)
 
 
 def _find_offers(briefs: Iterable[Brief]) -> dict[str, Offer]:
-    """Return the tools that not all runs got, with the runs that did.
+    """Find the tools that only some runs were offered, and which.
 
-    A child may have one that its parent lacks, because its agent names it; or all children whose
-    agents leave none out may lack one.
+    A child may have a tool that its parent lacks, because its agent names it; or all children whose
+    agents exclude nothing may lack one.
     """
     known: dict[str, Brief] = {}
     offers: dict[str, Offer] = {}
@@ -125,7 +125,7 @@ def _find_offers(briefs: Iterable[Brief]) -> dict[str, Offer]:
 
 
 def _is_another(tool: Tool, recorded: ToolDescription) -> bool:
-    """Return whether a program had a tool of its own with the name of one of the engine."""
+    """Return whether a program had its own tool under the name of one of the engine's."""
     own, others = (each.get("properties", {}) for each in (tool.parameters, recorded.parameters))
     return not own.keys() & others.keys() and bool(own or others)
 
@@ -149,7 +149,7 @@ def _is_stand_in(tool: Tool) -> bool:
 
 
 class RecordedCalls:
-    """The starts and ends of the calls of one run."""
+    """The starts and ends of a run's calls."""
 
     def __init__(self, events: Iterable[StoredEvent]) -> None:
         self._starts: dict[str, ToolCallStarted] = {}
@@ -161,9 +161,9 @@ class RecordedCalls:
                 self._refusals[event.call_id] = event.result.text
 
     def adapt(self, tool: Tool | None, call: ToolCallBlock) -> Tool | None:
-        """Return a tool as it was for one call, None if there was none of its name.
+        """Return a tool as it was for one call, None if there was none by that name.
 
-        What a stand-in makes of the arguments, and whether it takes them, is in the record.
+        The record tells how a stand-in reads the arguments, and whether it accepts them.
         """
         refusal = self._refusals.get(call.id, "")
         if refusal.startswith(f"There is no tool {call.name!r} here."):
@@ -177,13 +177,13 @@ class RecordedCalls:
         if reason := _find_argument_fault(refusal, tool.name):
             return replace(tool, parse=_make_refusing(reason))
         arguments = started.call.arguments
-        # A recorded call keeps an alias; any other name is that of the tool it was forwarded to.
+        # A recorded call keeps an alias; any other name belongs to the tool it was forwarded to.
         if normalize_tool_name(started.call.name) != normalize_tool_name(tool.name):
             return replace(tool, forward=_make_constant((started.call.name, arguments)))
         return replace(tool, adapt=_make_constant(dict(arguments)))
 
     def read_path(self, call_id: str, tool_argument: str, path: str) -> str:
-        """Return the path of a call as it was read. Raises ValueError if it was refused."""
+        """Return a call's path as it was read. Raises ValueError if it was refused."""
         if started := self._starts.get(call_id):
             path = str(started.call.arguments.get(tool_argument, path))
         text = self._refusals.get(call_id, "")
@@ -194,7 +194,7 @@ class RecordedCalls:
 
 
 def _find_argument_fault(refusal: str, name: str) -> str:
-    """Return why the arguments of a call were refused, "" if they were not."""
+    """Find why a call's arguments were refused, "" if they were not."""
     start = f"Invalid arguments for {name}: "
     return refusal.removeprefix(start) if refusal.startswith(start) else ""
 

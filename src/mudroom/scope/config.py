@@ -58,7 +58,7 @@ class ContextState:
         self._values[key] = value
 
     def get_keys(self) -> list[str]:
-        """Return the keys in the order in which they were first set."""
+        """Return the keys in the order they were first set."""
         return list(self._values)
 
 

@@ -56,7 +56,7 @@ class CallRecord:
 
 
 class ActiveTime:
-    """Seconds in which a run or a run below it was active.
+    """Seconds during which a run or a run below it was active.
 
     The time between a crash and the resume does not count, nor that until a lost run is ended.
     """

@@ -47,10 +47,10 @@ from ._run_records import (
 
 __all__ = ["Violation", "find_violations"]
 
-_MAX_UNDER = 0.1  # seconds by which the time in a report may be less than the time of its events
+_MAX_UNDER = 0.1  # seconds that a report's time may fall short of the time of its events
 
 _MAX_OVER = 1.0
-"""Seconds by which the time in a report may exceed the time of its events, per process."""
+"""Seconds, per process, that a report's time may exceed the time of its events."""
 
 
 def find_violations(

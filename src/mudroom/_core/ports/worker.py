@@ -142,8 +142,8 @@ class AnswerLimits(Struct, frozen=True):
         start: seconds until a new process sends its first byte; it imports modules of the caller.
         silence: seconds without a byte from a process that has started.
         stop: the same while a run must end, because it was cancelled or has used up its time.
-            Time in which the process waits for a processor is not counted: on a loaded machine a
-            process that works may be silent for longer.
+            Time spent waiting for a processor is not counted: on a loaded machine, a working
+            process may be silent for longer.
     """
 
     start: float = 60.0
@@ -200,7 +200,7 @@ class WorkerConnection(ByteLink, Protocol):
 
     @property
     def is_draining(self) -> bool:
-        """True if the process, which others use, too, gets no further runs."""
+        """True if the process, shared with others, gets no more runs."""
         ...
 
     @property
@@ -247,7 +247,7 @@ class WorkerConnection(ByteLink, Protocol):
         ...
 
     async def read_lease(self) -> float | None:
-        """Return the seconds for which the process may work without a call; None for no lease."""
+        """Return how many seconds the process may work without a call; None without a lease."""
         ...
 
     def kill(self, reason: str) -> None:
