@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from contextlib import nullcontext
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
-from ..._core.runs import Report
 from ..._projections.engine_text import quote, wrap
 from ..._projections.safe_text import sanitize
-from ..._session.config import Settings
-from ..._session.session import Session
 from ..actions.load_permissions import load_permissions
 from ..actions.prompt_calls import (
     FilledPrompt,
@@ -24,36 +20,12 @@ from ..actions.prompt_calls import (
 from ..actions.prompt_files import PromptFile
 from ..actions.prompts import fetch_prompt
 from ..output.text import Line
-from .questions.approvals import ApprovalPrompt
-from .ui import UI
 
-T = TypeVar("T")
-
-
-class PromptScreen(Protocol):
-    """The parts of a conversation that prompts of files use."""
-
-    session: Session
-    approvals: ApprovalPrompt | None
-    ui: UI
-
-    @property
-    def settings(self) -> Settings: ...
-
-    def print_text(self, text: str, style: str = "") -> None: ...
-
-    def print_note(self, note: str) -> None: ...
-
-    def print_ending(self, report: Report) -> None: ...
-
-    def add_to_prompt(self, text: str) -> None: ...
-
-    async def run_stoppable(self, work: Coroutine[Any, Any, T]) -> T | None: ...
-
-    async def run_prompt(self, line: str, filled: FilledPrompt | None = None) -> None: ...
+if TYPE_CHECKING:
+    from .conversation import Conversation
 
 
-async def run_prompt_file(conversation: PromptScreen, file: PromptFile, arguments: str) -> None:
+async def run_prompt_file(conversation: Conversation, file: PromptFile, arguments: str) -> None:
     """Send the prompt of a file; one with `context: fork` is a child's task."""
     session = conversation.session
     settings = conversation.settings
@@ -77,7 +49,7 @@ async def run_prompt_file(conversation: PromptScreen, file: PromptFile, argument
             await conversation.run_prompt(filled.line, filled)
 
 
-async def _run_fork(conversation: PromptScreen, call: PromptCall, filled: FilledPrompt) -> None:
+async def _run_fork(conversation: Conversation, call: PromptCall, filled: FilledPrompt) -> None:
     """Give the prompt of a call to a child; its report is added to the next prompt."""
     report = await conversation.run_stoppable(
         run_forked(
@@ -91,7 +63,7 @@ async def _run_fork(conversation: PromptScreen, call: PromptCall, filled: Filled
     conversation.print_ending(report)
 
 
-async def run_server_prompt(conversation: PromptScreen, name: str, arguments: str) -> bool:
+async def run_server_prompt(conversation: Conversation, name: str, arguments: str) -> bool:
     """Send the prompt of a server. Return False if there is none of this name."""
     session = conversation.session
     if not session.mcp.servers:
@@ -105,7 +77,7 @@ async def run_server_prompt(conversation: PromptScreen, name: str, arguments: st
     return True
 
 
-async def run_shell_line(conversation: PromptScreen, command: str) -> None:
+async def run_shell_line(conversation: Conversation, command: str) -> None:
     """Run a shell command; its output is added to the next prompt."""
     if not command:
         return
