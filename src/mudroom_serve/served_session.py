@@ -28,7 +28,7 @@ from mudroom.views import is_child_id, stream_events
 from .charges import SessionCharges, explain_used_up
 from .feed import SessionFeed
 from .questions import Asking, QuestionNotes, list_questions, make_questions, use_answer
-from .request_bodies import make_prompt, parse_answer, read_message
+from .request_bodies import UserMessage, make_prompt
 from .request_errors import may_work_later
 from .setup import CommandLine, ServedSessionPlan, ServiceOptions
 from .state.inputs import CANCELLED_BEFORE, PROMPT, Input, InputRecords, InputResult
@@ -225,7 +225,7 @@ class ServedSession:
             report = report or await read_last_report(self._parts.store, self.record.id)
         else:
             await self._parts.inputs.start(item.number, self._prompt_count)
-            message = read_message(item.body)
+            message = msgspec.convert(item.body, UserMessage)
             report = await turn.run(make_prompt(message.text), outputs=message.outputs)
         if self._is_sealed:
             return
@@ -250,7 +250,7 @@ class ServedSession:
         run = str(body.get("run") or self.run)
         match kind:
             case "question.answer":
-                return use_answer(self.questions, parse_answer(body))
+                return use_answer(self.questions, body)
             case "user.interrupt":
                 return self.driver.interrupt()
             case "run.cancel":
