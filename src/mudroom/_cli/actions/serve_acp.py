@@ -122,16 +122,12 @@ def _list_models() -> Sequence[str]:
 async def _list_sessions(folder: str | None) -> Sequence[RecordedSession]:
     from ..._adapters.journals.sessions import read_summary
     from .load_settings import load_settings
-    from .session_store import list_sessions_of_folder, read_session_folder
+    from .session_store import list_infos, read_session_folder
     from .user_store import open_store
 
     store = open_store(load_settings(os.curdir).home)
-    if folder is None:
-        infos = list(await store.list())[:_MAX_LISTED]
-    else:
-        infos = [info async for info in list_sessions_of_folder(store, folder)][:_MAX_LISTED]
     sessions: list[RecordedSession] = []
-    for info in infos:
+    for info in await list_infos(store, folder, _MAX_LISTED):
         summary = await read_summary(store, info)
         # A record without a summary may still name its folder.
         where = summary.folder or await read_session_folder(store, info.id)
