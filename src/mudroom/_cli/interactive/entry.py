@@ -10,7 +10,7 @@ from ..actions.session_start import StartOptions
 from ..output.progress import supports_cursor
 
 if TYPE_CHECKING:
-    from .ui import UI
+    from .session_loop import SessionUI
 
 
 # Columns from which the first line has room for a hint.
@@ -39,7 +39,7 @@ async def _start_prompt(options: StartOptions, first: str, early: str) -> int:
         return await run_sessions(ui, options, first=first)
 
 
-def _create_ui(options: StartOptions) -> UI:
+def _create_ui(options: StartOptions) -> SessionUI:
     settings = options.settings
     if settings.screen == "plain" or not (
         supports_cursor(sys.stdin) and supports_cursor(sys.stdout)

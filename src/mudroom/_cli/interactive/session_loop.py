@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
@@ -43,7 +43,11 @@ if TYPE_CHECKING:
 MAX_OPEN_TITLES = 300
 
 
-async def run_sessions(ui: UI, options: StartOptions, *, first: str = "") -> int:
+class SessionUI(UI, Protocol):
+    def attach(self, conversation: Conversation) -> None: ...
+
+
+async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "") -> int:
     """Run one session after another until the user leaves; return the exit code.
 
     `first` is a prompt from the command line.
@@ -148,7 +152,7 @@ def _keep_choices(plan: Plan) -> Plan:
 
 
 async def _decide_trust(
-    ui: UI, settings: Settings, cwd: str, resumed: str
+    ui: SessionUI, settings: Settings, cwd: str, resumed: str
 ) -> tuple[TrustAnswer, str]:
     """Ask for trust if the folder needs it, below the resumed conversation.
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ..._core.events import AnyEvent
 from ..output.scrollback import Scrollback
 from ..output.text import Line
-
-if TYPE_CHECKING:
-    from .conversation import Conversation
 
 
 class QuestionUI(Protocol):
@@ -45,8 +42,6 @@ class UI(QuestionUI, AbstractAsyncContextManager["UI"], Protocol):
     def prints_child_lines(self) -> bool:
         """True if the UI prints a line for each child run; the scrollback then shows none."""
         ...
-
-    def attach(self, conversation: Conversation) -> None: ...
 
     def apply(self, event: AnyEvent) -> None:
         """Handle an event that the conversation has already applied."""
