@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import AsyncExitStack, ExitStack, contextmanager, nullcontext
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
@@ -146,7 +146,7 @@ class Conversation:
         ui: UI,
         commands: Mapping[str, SlashCommand],
         *,
-        approvals: ApprovalPrompt | None = None,
+        approvals: ApprovalPrompt,
         on_open: Callable[[Conversation], Awaitable[object]] | None = None,
         resumes: bool = False,
     ) -> None:
@@ -160,7 +160,7 @@ class Conversation:
         self.driver = SessionDriver(
             prepare_session,
             plan,
-            questions=approvals.questions if approvals else None,
+            questions=approvals.questions,
             on_event=self._apply,
             on_open=None if on_open is None else lambda _: on_open(self),
             resumes=resumes,
@@ -185,8 +185,7 @@ class Conversation:
         self.lines = InputLines(self.driver)
         self.resources = AsyncExitStack()
         self.approvals = approvals
-        if approvals:
-            approvals.tree, approvals.stop = self.tree, self.interrupt
+        approvals.tree, approvals.stop = self.tree, self.interrupt
         self._prompt_parts: list[str] = []
         self._work = _ShownWork(ui)
 
@@ -361,17 +360,17 @@ class Conversation:
         session = self.session
         settings = self.settings
         approvals = self.approvals
-        trusted = approvals.trusted_prompts if approvals else ()
-        approver = approvals.questions if approvals else None
-        call = make_call(file, arguments, settings, session.cwd, trusted)
+        call = make_call(file, arguments, settings, session.cwd, approvals.trusted_prompts)
         self.print_text(f"Prompt of {file.source.path}", "dim")
         for notice in call.notices:
             self.print_text(notice, "yellow")
         permissions = load_permissions(settings, session.cwd, can_ask=True).permissions
-        filled = await self.run_stoppable(fill_call(call, session, settings, permissions, approver))
+        filled = await self.run_stoppable(
+            fill_call(call, session, settings, permissions, approvals.questions)
+        )
         if filled is None:
             return
-        with approvals.allow(*call.rules) if approvals else nullcontext():
+        with approvals.allow(*call.rules):
             if call.template.forks:
                 await self._run_fork(call, filled)
             else:
