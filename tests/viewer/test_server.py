@@ -1,8 +1,10 @@
 """Tests of the viewer's server: access control, session list, event pages and live streams."""
 
 import asyncio
+import errno
 import json
 import os
+import socket
 import sqlite3
 import sys
 from collections.abc import AsyncGenerator
@@ -25,6 +27,7 @@ from mudroom._viewer.sources import SessionSource, StoredSessions
 from mudroom.errors import UsageError
 from mudroom.testing.sample_events import every_event
 
+FAMILIES = (socket.AF_INET6, socket.AF_INET)
 SESSION = "5e55a1d0-0000-4000-8000-00000000abcd"
 
 
@@ -380,6 +383,27 @@ async def test_an_idle_live_stream_reads_the_session_rarely(
     ended = os.times()
     await writer.close()
     assert ended.user + ended.system - began.user - began.system < 0.05
+
+
+def test_an_address_family_that_the_machine_lacks_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make = socket.socket
+
+    def refuse_version_6(family: int = -1, *arguments: int) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return make(family, *arguments)
+
+    def find_both(*_: object, **__: object) -> list[object]:
+        return [(family, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)) for family in FAMILIES]
+
+    monkeypatch.setattr(socket, "getaddrinfo", find_both)
+    monkeypatch.setattr(socket, "socket", refuse_version_6)
+    found = listener.listen(host="localhost", port=0)
+    families = [each.family for each in found.sockets]
+    found.close()
+    assert families == [socket.AF_INET]
 
 
 async def test_half_open_connections_are_cut_and_keep_nobody_out(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ _BACKLOG = 128
 async def open_listener(
     app: web.Application,
     connections: LimitedConnections,
-    place: socket | tuple[str, int],
+    place: list[socket] | tuple[str, int],
     *,
     tls: ssl.SSLContext | None = None,
     shutdown_seconds: float,
@@ -35,7 +35,7 @@ async def open_listener(
 ) -> AsyncGenerator[int]:
     """Serve an application inside the block; yield the port. Raises OSError if it cannot listen.
 
-    `place` is either a socket already listening, or host and port. After the block, responses get
+    `place` is either sockets already listening, or host and port. After the block, responses get
     `shutdown_seconds` to finish.
     """
     limits = connections.limits
@@ -48,22 +48,26 @@ async def open_listener(
         handler_cancellation=True,
         keepalive_timeout=limits.idle_seconds,
     )
-    listener: asyncio.Server | None = None
+    listeners: list[asyncio.Server] = []
     try:
         await runner.setup()
         assert runner.server is not None
         loop = asyncio.get_running_loop()
         factory = connections.limit(runner.server)
         seconds = limits.head_seconds if tls else None
-        where: dict[str, Any] = (
-            {"host": place[0], "port": place[1]} if isinstance(place, tuple) else {"sock": place}
+        where: list[dict[str, Any]] = (
+            [{"host": place[0], "port": place[1]}]
+            if isinstance(place, tuple)
+            else [{"sock": each} for each in place]
         )
-        listener = await loop.create_server(
-            factory, **where, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=seconds
-        )
-        yield listener.sockets[-1].getsockname()[1]
+        for each in where:
+            listener = await loop.create_server(
+                factory, **each, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=seconds
+            )
+            listeners.append(listener)
+        yield listeners[-1].sockets[-1].getsockname()[1]
     finally:
-        if listener:
+        for listener in listeners:
             listener.close()
         await runner.cleanup()
 

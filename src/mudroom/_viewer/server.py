@@ -74,14 +74,14 @@ async def serve(
     connections = LimitedConnections(limits or ConnectionLimits())
     try:
         async with open_listener(
-            app, connections, listener.socket, shutdown_seconds=_CLEANUP_SECONDS
+            app, connections, listener.sockets, shutdown_seconds=_CLEANUP_SECONDS
         ):
             try:
                 yield listener.address
             finally:
                 handlers.closing.set()
     finally:
-        listener.socket.close()
+        listener.close()
 
 
 class _Handlers:
