@@ -17,10 +17,11 @@ def show(
     approvals: ApprovalPrompt | None = None,
 ) -> Conversation:
     """Return the conversation of a session that is not open; `async with` opens both."""
+    ui = ui or PlainUI(settings)
     return Conversation(
         lambda _plan, _start: session,
         Plan(settings),
-        ui or PlainUI(settings),
+        ui,
         COMMANDS,
-        approvals=approvals,
+        approvals=approvals or ApprovalPrompt(ui),
     )

@@ -74,13 +74,6 @@ class SessionCharges:
             total_tokens=None if tokens is None else spent.tokens + max(0, tokens - today.tokens),
         )
 
-    async def explain_used_up(self) -> str:
-        """Return which limit of the owner is used up today, "" for none."""
-        choices = self._record.choices
-        return await explain_used_up(
-            self._spending, self._record.owner, choices.usd_per_day, choices.tokens_per_day
-        )
-
     def _add_model(self, event: StoredEvent) -> None:
         if isinstance(event, RunStarted):
             self._models[event.run] = event.brief.model
@@ -88,14 +81,14 @@ class SessionCharges:
     def _compute_amounts(self, event: StoredEvent) -> Amounts:
         match event:
             case TurnFinished(message=message):
-                return self._price(event.run, message.usage)
+                return self._price(event.run, message.usage, message.answered_by)
             case TurnFailed(estimate=estimate):
                 return self._price(event.run, estimate)
             case _:
                 return Amounts()
 
-    def _price(self, run: str, usage: Usage) -> Amounts:
-        usd = calculate_cost(self._models.get(run, ""), usage)
+    def _price(self, run: str, usage: Usage, answered_by: str = "") -> Amounts:
+        usd = calculate_cost(answered_by or self._models.get(run, ""), usage)
         return Amounts(usd or 0.0, usage.total_tokens)
 
 

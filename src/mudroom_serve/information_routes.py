@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 from aiohttp import web
 
-from mudroom import __version__
+from mudroom import Agent, __version__
 from mudroom.errors import MudroomError
 from mudroom.ports import time_limit
 
@@ -23,7 +23,6 @@ from .route import Call
 from .served_session import ServerParts
 from .session_registry import SessionRegistry
 from .session_routes import make_choice_error, respond
-from .setup import ListedAgent
 from .state.tokens import Token
 
 _FRESH_SECONDS = 2.0  # seconds that a list of agents is used before the files are read again
@@ -51,7 +50,7 @@ class InformationRoutes:
         self._checking = asyncio.Lock()
         self._checked_at = float("-inf")
         self._is_ready = False
-        self._agents: dict[str, tuple[float, Sequence[ListedAgent]]] = {}
+        self._agents: dict[str, tuple[float, Sequence[Agent]]] = {}
 
     async def find_agents(self, token: Token, workspace: str) -> list[str]:
         """Return the names of the agents that a token may use, the default one first."""
@@ -131,7 +130,7 @@ class InformationRoutes:
         names = [each for each in options.workspaces if self._may_use(token.workspaces, each)]
         return await self.find_agents(token, names[0]) if names else []
 
-    async def _list_agents(self, workspace: str) -> Sequence[ListedAgent]:
+    async def _list_agents(self, workspace: str) -> Sequence[Agent]:
         now = time.monotonic()
         read_at, agents = self._agents.get(workspace, (float("-inf"), ()))
         if now - read_at < _FRESH_SECONDS:

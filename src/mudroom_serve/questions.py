@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from mudroom import driving
 from mudroom.driving import Questions
@@ -86,8 +86,9 @@ def _refuse_address(request: ApprovalRequest) -> str | None:
     return None
 
 
-def use_answer(questions: Questions, answer: QuestionAnswer) -> bool:
+def use_answer(questions: Questions, body: dict[str, Any]) -> bool:
     """Take an answer. Return False if there is no such question. Raises RequestError."""
+    answer = convert(body, QuestionAnswer)
     question = questions.find(answer.question)
     if question is None:
         return False

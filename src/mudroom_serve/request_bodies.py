@@ -129,17 +129,9 @@ def parse_event(data: bytes) -> ClientEvent:
     return parse_body(kind, data)
 
 
-def parse_answer(body: dict[str, Any]) -> QuestionAnswer:
-    return msgspec.convert(body, QuestionAnswer)
-
-
 def get_type(event: ClientEvent) -> str:
     """Return the type of an event, such as "user.message"."""
     return str(type(event).__struct_config__.tag)
-
-
-def read_message(body: dict[str, Any]) -> UserMessage:
-    return msgspec.convert(body, UserMessage)
 
 
 def make_prompt(body: PromptBody) -> str | list[TextBlock | ImageBlock]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Literal
 
@@ -25,10 +25,10 @@ from mudroom.events import (
 from mudroom.ports import Journal, SessionStore, time_limit
 from mudroom.views import is_child_id, stream_events
 
-from .charges import SessionCharges
+from .charges import SessionCharges, explain_used_up
 from .feed import SessionFeed
 from .questions import Asking, QuestionNotes, list_questions, make_questions, use_answer
-from .request_bodies import make_prompt, parse_answer, read_message
+from .request_bodies import UserMessage, make_prompt
 from .request_errors import may_work_later
 from .setup import CommandLine, ServedSessionPlan, ServiceOptions
 from .state.inputs import CANCELLED_BEFORE, PROMPT, Input, InputRecords, InputResult
@@ -214,7 +214,9 @@ class ServedSession:
         current = await self._parts.inputs.find(item.number)
         if current is None or current.state == "done":
             return
-        if why := await self.charges.explain_used_up():
+        choices = self.record.choices
+        limits = (choices.usd_per_day, choices.tokens_per_day)
+        if why := await explain_used_up(self._parts.spending, self.record.owner, *limits):
             await self._finish(item, InputResult(reason=Reason.BUDGET.value, error=why))
             return
         await self.update_budget()
@@ -223,7 +225,7 @@ class ServedSession:
             report = report or await read_last_report(self._parts.store, self.record.id)
         else:
             await self._parts.inputs.start(item.number, self._prompt_count)
-            message = read_message(item.body)
+            message = msgspec.convert(item.body, UserMessage)
             report = await turn.run(make_prompt(message.text), outputs=message.outputs)
         if self._is_sealed:
             return
@@ -248,7 +250,7 @@ class ServedSession:
         run = str(body.get("run") or self.run)
         match kind:
             case "question.answer":
-                return use_answer(self.questions, parse_answer(body))
+                return use_answer(self.questions, body)
             case "user.interrupt":
                 return self.driver.interrupt()
             case "run.cancel":
@@ -351,14 +353,17 @@ class ObservedJournal:
     """
 
     def __init__(self, journal: Journal, observe: Observe, on_gap: Callable[[], None]) -> None:
-        self._journal = journal
+        self._append = journal.append
         self._observe = observe
         self._on_gap = on_gap
+        self.read = journal.read
+        self.follow = journal.follow
+        self.close = journal.close
         self.last_end = ("", 0)  # last root run that has ended, and the position of its report
 
     async def append(self, *events: StoredEvent) -> int:
         try:
-            position = await self._journal.append(*events)
+            position = await self._append(*events)
         except asyncio.CancelledError:
             self._on_gap()
             raise
@@ -369,17 +374,6 @@ class ObservedJournal:
                     self.last_end = (event.run, at)
             self._observe(first, events)
         return position
-
-    def read(
-        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
-    ) -> AsyncIterator[StoredEvent]:
-        return self._journal.read(after, types=types)
-
-    def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
-        return self._journal.follow(after)
-
-    async def close(self) -> None:
-        await self._journal.close()
 
 
 class ObservedStore:

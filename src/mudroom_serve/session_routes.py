@@ -162,27 +162,17 @@ class SessionRoutes:
         needed = "answer" if get_type(event) == _ANSWER_EVENT else "run"
         if needed not in call.token.scopes:
             raise RequestError(403, "wrong_scope", f"the token does not have the scope {needed}")
+        return respond(make_input_view(await self.add_input(call, record, event)), 202)
+
+    async def add_input(self, call: Call, record: SessionRecord, event: ClientEvent) -> Input:
+        """Store an event of a session, once for each idempotency key, and use it."""
         self.check_ready()
         key = read_idempotency_key(call)
         if isinstance(event, UserMessage):
             check_message(event.text, event.outputs)
             await self._check_amounts_unless_known(call.token, record, key)
-        item = await self.add_input(record, event, key, compute_digest(event))
-        return respond(make_input_view(item), 202)
-
-    async def add_prompt(self, call: Call, record: SessionRecord, message: UserMessage) -> Input:
-        """Store the next prompt of a session, once for each idempotency key."""
-        self.check_ready()
-        check_message(message.text, message.outputs)
-        key = read_idempotency_key(call)
-        await self._check_amounts_unless_known(call.token, record, key)
-        return await self.add_input(record, message, key, compute_digest(message))
-
-    async def add_input(
-        self, record: SessionRecord, event: ClientEvent, key: str, digest: bytes
-    ) -> Input:
-        """Store an event of a session once for each key, and use it."""
-        return await self._registry.complete(self._add_input(record, event, key, digest))
+        adding = self._add_input(record, event, key, compute_digest(event))
+        return await self._registry.complete(adding)
 
     async def _add_input(
         self, record: SessionRecord, event: ClientEvent, key: str, digest: bytes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mudroom import Budget
+from mudroom import Agent, Budget
 from mudroom.driving import ListenOptions
 
 if TYPE_CHECKING:
@@ -24,15 +24,10 @@ class ServedSessionPlan(Struct, frozen=True, kw_only=True):
     budget: Budget = Budget()  # of each prompt
 
 
-class ListedAgent(Struct, frozen=True, kw_only=True):
-    name: str
-    description: str
-
-
 class CommandLine(Struct, frozen=True, kw_only=True):
     # Makes the session of a plan, not yet open, recorded in a store. Raises UsageError.
     prepare: Callable[[ServedSessionPlan, Approver, SessionStore], Session]
-    list_agents: Callable[[str], Sequence[ListedAgent]]  # of a folder; called in a thread
+    list_agents: Callable[[str], Sequence[Agent]]  # of a folder; called in a thread
 
 
 class ServiceOptions(ListenOptions, frozen=True, kw_only=True):

@@ -82,7 +82,7 @@ class ShownConversation:
     background_work: tuple[str, ...] = ()
     lines: ShownLines = field(default_factory=lambda: ShownLines())
     printed_runs: tuple[str, ...] = ()
-    approvals: ApprovalPrompt | None = None
+    approvals: ApprovalPrompt = field(default_factory=lambda: ApprovalPrompt(WaitingUI()))
     tree: RunTree = field(default_factory=RunTree)
     status: StatusLine = field(default_factory=StatusLine)
 

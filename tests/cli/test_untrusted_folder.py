@@ -19,8 +19,8 @@ import pytest
 
 from mudroom import Integrations, Session
 from mudroom._cli.actions.load_settings import load_settings
-from mudroom._cli.actions.prepare_editor_session import prepare_session
 from mudroom._cli.actions.prompt_files import list_file_prompts
+from mudroom._cli.actions.serve_acp import prepare_session
 from mudroom._cli.actions.session_start import StartOptions
 from mudroom._cli.interactive.plain_ui import PlainUI
 from mudroom._cli.interactive.session_loop import run_sessions

@@ -9,8 +9,8 @@ import pytest
 from mudroom._adapters.agent_files import load_context_files
 from mudroom._cli.actions.load_settings import load_settings
 from mudroom._cli.actions.one_shot import find_call
-from mudroom._cli.actions.prepare_editor_session import prepare_session
 from mudroom._cli.actions.programs.load_programs import load_programs
+from mudroom._cli.actions.serve_acp import prepare_session
 from mudroom_hosts.acp.setup import EditorSessionPlan
 
 from ..plugin_folder import write

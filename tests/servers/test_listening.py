@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from mudroom.driving.listening import (
+    Listener,
     ListenOptions,
-    make_address,
     make_listen_error,
     make_tls_context,
-    open_socket,
 )
 from mudroom.errors import UsageError
 
@@ -26,8 +25,9 @@ def test_the_address_is_one_that_clients_can_use() -> None:
         "::": "http://[::1]:8700",
         "::1": "http://[::1]:8700",
     }
-    shown = {host: make_address(ListenOptions(host=host), 8700).url for host in cases}
-    assert shown == cases
+    for host, url in cases.items():
+        options = ListenOptions(host=host, is_behind_proxy=True, host_names=("mud.example",))
+        assert Listener(options).address.url == url
 
 
 def test_the_error_of_a_wrong_address_names_it_once() -> None:
@@ -35,7 +35,7 @@ def test_the_error_of_a_wrong_address_names_it_once() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError) as caught:
-            open_socket(ListenOptions(port=port))
+            Listener(ListenOptions(port=port)).open_socket()
     reason = "the server cannot listen: Address already in use"
     assert str(caught.value) == f"{reason} (127.0.0.1:{port}). {remedy}"
 

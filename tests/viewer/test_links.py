@@ -8,8 +8,7 @@ from tests.viewer.sessions import SingleSession
 
 from mudroom._adapters.journals.sqlite.journal import SqliteJournal
 from mudroom._adapters.journals.sqlite.store import SqliteStore
-from mudroom._viewer.links import make_session_link
-from mudroom._viewer.sources import StoredSessions
+from mudroom._viewer.sources import StoredSessions, make_session_link
 from mudroom.events import SessionOpened
 
 URL = "http://127.0.0.1:7575/?token=" + 32 * "t"

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import AsyncIterator
 from typing import Protocol
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -29,6 +30,9 @@ PAGE_BYTES = 2 << 20
 
 # For this long after a write, a session always counts as changed.
 FRESH_SECONDS = 2.0
+
+# Characters of an id in an address, few enough for an address to fit in 80 columns.
+LINK_CHARACTERS = 8
 
 # Characters of a prompt in the list.
 MAX_PROMPT = 400
@@ -124,6 +128,19 @@ class StoredSessions:
             known = (stamp, replace(summary, prompt=summary.prompt[:MAX_PROMPT]))
             self._summaries[info.id] = known
         return known[1]
+
+
+async def make_session_link(url: str, source: SessionSource, session: str) -> str:
+    """Make the address of a session in a running viewer, or of the list for "".
+
+    It contains only the first characters of the id if they are unique among the listed sessions;
+    the page completes them.
+    """
+    if not session:
+        return url
+    start = session[:LINK_CHARACTERS]
+    matches = [each for each in await source.list_ids() if each.startswith(start)]
+    return f"{url}#session={quote(start if matches == [session] else session)}"
 
 
 async def iterate_pages(source: SessionSource, session: str) -> AsyncIterator[EventPage]:

@@ -133,7 +133,10 @@ class Listener:
     @property
     def address(self) -> ServerAddress:
         """The address, as clients use it. Its port is known once the listener is open."""
-        return make_address(self.options, self._port)
+        options = self.options
+        scheme = "https" if options.tls_cert else "http"
+        host = _SHOWN_HOSTS.get(options.host, options.host)
+        return ServerAddress(f"{scheme}://{_join(host, self._port)}", self._port)
 
     @asynccontextmanager
     async def serve(
@@ -171,8 +174,14 @@ class Listener:
         Such a server passes its protocol to `limit`, and marks its requests with `work`. Raises
         UsageError if the address or the certificate cannot be used.
         """
-        make_tls_context(self.options)  # its error is clearer than those of web servers
-        opened = open_socket(self.options)
+        options = self.options
+        make_tls_context(options)  # its error is clearer than those of web servers
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        address = (options.host, options.port)
+        try:
+            opened = socket.create_server(address, family=family, backlog=_BACKLOG)
+        except OSError as error:
+            raise make_listen_error(options, error) from error
         self._port = opened.getsockname()[1]
         return opened
 
@@ -267,22 +276,6 @@ def make_listen_error(options: ListenOptions, error: OSError) -> UsageError:
         where=_join(options.host, options.port),
         remedy="Choose another address with --listen.",
     )
-
-
-def open_socket(options: ListenOptions) -> socket.socket:
-    """Return a socket that listens. Raises UsageError."""
-    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    try:
-        return socket.create_server((options.host, options.port), family=family, backlog=_BACKLOG)
-    except OSError as error:
-        raise make_listen_error(options, error) from error
-
-
-def make_address(options: ListenOptions, port: int) -> ServerAddress:
-    """Return the address of a server that listens on a port."""
-    scheme = "https" if options.tls_cert else "http"
-    host = _SHOWN_HOSTS.get(options.host, options.host)
-    return ServerAddress(f"{scheme}://{_join(host, port)}", port)
 
 
 def _join(host: str, port: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -31,6 +30,8 @@ CANCELLED = {"stopReason": "cancelled"}
 class EditorSession:
     """One conversation. It is opened again when the user chooses another mode or model."""
 
+    _session: Session  # the last one made, also while it is being opened
+
     def __init__(
         self,
         connection: Connection,
@@ -53,8 +54,6 @@ class EditorSession:
             on_open=self._begin,
             resumes=bool(plan.resume),
         )
-        self._stack = AsyncExitStack()
-        self._session: Session | None = None
         self._updates: SessionUpdates | None = None
         self._history: list[StoredEvent] = []
         self._shows_history = False
@@ -63,7 +62,7 @@ class EditorSession:
 
     @property
     def id(self) -> str:
-        return self._get_session().id
+        return self._session.id
 
     @property
     def is_busy(self) -> bool:
@@ -72,7 +71,7 @@ class EditorSession:
     async def open(self, *, shows_history: bool = False) -> None:
         """Open the session, and with `shows_history` send what its record has."""
         self._shows_history = shows_history
-        await self._stack.enter_async_context(self._driver)
+        await self._driver.__aenter__()
 
     def _make_session(self, plan: EditorSessionPlan, start: SessionStart) -> Session:
         if start.id is not None:
@@ -97,12 +96,12 @@ class EditorSession:
         return {"modes": modes, "configOptions": self.list_options()}
 
     def list_options(self) -> list[dict[str, Any]]:
-        model = self._driver.plan.model or self._get_session().model
+        model = self._driver.plan.model or self._session.model
         return make_options(self._mode, model, self._command_line.list_models())
 
     async def send_commands(self) -> None:
         """Send the prompts of files and of MCP servers as commands of the editor."""
-        session = self._get_session()
+        session = self._session
         prompts = await asyncio.to_thread(self._command_line.load_prompts, session)
         self._prompts = {prompt.name: prompt for prompt in prompts}
         commands: list[dict[str, Any]] = [
@@ -215,7 +214,7 @@ class EditorSession:
     async def close(self) -> None:
         self.cancel()
         await self._driver.drain()
-        await self._stack.aclose()
+        await self._driver.__aexit__()
 
     def _make_tools(self, connection: Connection) -> tuple[Tool, ...]:
         """Return the tools that read the texts of the editor, none if it does not give them."""
@@ -233,8 +232,8 @@ class EditorSession:
             os.path.abspath(session.cwd),
             self._abilities,
             self._send,
-            read_version=lambda digest: self._get_session().read_version(digest),
-            find_window=lambda model: self._get_session().find_context_window(model),
+            read_version=lambda digest: self._session.read_version(digest),
+            find_window=lambda model: self._session.find_context_window(model),
         )
 
     def _load_history(self, updates: SessionUpdates) -> None:
@@ -251,10 +250,6 @@ class EditorSession:
     def _send(self, session: str, update: dict[str, Any]) -> None:
         params = {"sessionId": session, "update": update}
         self._connection.send_notification("session/update", params)
-
-    def _get_session(self) -> Session:
-        assert self._session
-        return self._session
 
 
 MODE = "mode"

@@ -12,6 +12,7 @@ from msgspec import Struct
 from mudroom import ServerSpec
 from mudroom.driving import explain_mismatch
 
+from ..json_values import as_object
 from .json_rpc import INVALID_PARAMS, RequestError
 
 _T = TypeVar("_T")
@@ -71,56 +72,16 @@ class AuthenticateParams(Struct, rename="camel"):
     method_id: str
 
 
-class SessionAbilities(Struct):
-    notices: dict[str, Any] | None = None
-    compaction: dict[str, Any] | None = None
+class ClientAbilities(Struct, frozen=True, kw_only=True):
+    """What the client states in initialize. A part that is missing or of another type is a no."""
 
-
-class AuthAbilities(Struct):
-    terminal: bool = False
-
-
-class ElicitationAbilities(Struct):
-    form: dict[str, Any] | None = None
-    url: dict[str, Any] | None = None
-
-
-class FileAbilities(Struct, rename="camel"):
-    read_text_file: bool = False  # it gives the text of a file, with changes that are not saved
-
-
-class ClientAbilities(Struct):
-    """Abilities of the client, from initialize; None is a no, and so is another type."""
-
-    subagents: dict[str, Any] | None = None  # it shows children as sessions of their own
-    session: SessionAbilities | None = None
-    auth: AuthAbilities | None = None
-    elicitation: ElicitationAbilities | None = None
-    fs: FileAbilities | None = None
-
-    @property
-    def reads_files(self) -> bool:
-        return self.fs is not None and self.fs.read_text_file
-
-    @property
-    def shows_forms(self) -> bool:
-        return self.elicitation is not None and self.elicitation.form is not None
-
-    @property
-    def shows_addresses(self) -> bool:
-        return self.elicitation is not None and self.elicitation.url is not None
-
-    @property
-    def shows_children(self) -> bool:
-        return self.subagents is not None
-
-    @property
-    def shows_notices(self) -> bool:
-        return self.session is not None and self.session.notices is not None
-
-    @property
-    def shows_compaction(self) -> bool:
-        return self.session is not None and self.session.compaction is not None
+    shows_children: bool = False  # as sessions of their own
+    shows_notices: bool = False
+    shows_compaction: bool = False
+    shows_forms: bool = False
+    shows_addresses: bool = False
+    has_terminal: bool = False  # for logging in
+    reads_files: bool = False  # it gives the text of a file, with changes that are not saved
 
 
 class InitializeParams(Struct, rename="camel"):
@@ -130,14 +91,19 @@ class InitializeParams(Struct, rename="camel"):
     @property
     def abilities(self) -> ClientAbilities:
         values = self.client_capabilities or {}
-        abilities = ClientAbilities()
-        for name in ClientAbilities.__struct_fields__:
-            try:
-                part = msgspec.convert({name: values.get(name)}, ClientAbilities)
-            except msgspec.ValidationError:
-                continue
-            setattr(abilities, name, getattr(part, name))
-        return abilities
+        session, elicitation = (
+            as_object(values.get("session")),
+            as_object(values.get("elicitation")),
+        )
+        return ClientAbilities(
+            shows_children=isinstance(values.get("subagents"), dict),
+            shows_notices=isinstance(session.get("notices"), dict),
+            shows_compaction=isinstance(session.get("compaction"), dict),
+            shows_forms=isinstance(elicitation.get("form"), dict),
+            shows_addresses=isinstance(elicitation.get("url"), dict),
+            has_terminal=as_object(values.get("auth")).get("terminal") is True,
+            reads_files=as_object(values.get("fs")).get("readTextFile") is True,
+        )
 
 
 def parse_params(params: Mapping[str, Any], kind: type[_T]) -> _T:

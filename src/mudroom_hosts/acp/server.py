@@ -135,7 +135,7 @@ class AcpServer:
                 "description": "A key of a model provider, such as ANTHROPIC_API_KEY, is set.",
             }
         ]
-        if self._abilities.auth and self._abilities.auth.terminal:
+        if self._abilities.has_terminal:
             methods.append(
                 {
                     "type": "terminal",

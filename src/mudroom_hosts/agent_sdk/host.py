@@ -22,9 +22,14 @@ from .output import PROTOCOL_LEVEL, HostOutput
 from .prompt_loop import PromptLoop
 from .setup import HostSetup, PrepareSession, SdkOptions, SdkSessionPlan
 
+Answer = Mapping[str, Any]
+
 
 class Host:
-    """The session of a host, its prompts, and the answers to its requests."""
+    """The session of a host, its prompts, and the answers to its requests.
+
+    A change of the MCP servers holds from the next prompt on, if one runs.
+    """
 
     def __init__(
         self,
@@ -34,10 +39,13 @@ class Host:
         setup: HostSetup,
         notify: Callable[[str], object],
     ) -> None:
+        self._channel = channel
         self._setup = setup
         self._options = options
         self._notify = notify
-        output = HostOutput(channel.send, options, shows_child_text=setup.shows_child_text)
+        self._output = output = HostOutput(
+            channel.send, options, shows_child_text=setup.shows_child_text
+        )
         approver = HostApprover(
             channel,
             change_mode=self._change_mode,
@@ -53,10 +61,24 @@ class Host:
         plan = SdkSessionPlan(setup=setup, sources=sources)
         self.hosted = HostedSession(prepare, options, approver, hooks, output, plan, notify)
         self.prompts = PromptLoop(self.hosted, output, keeps_background=setup.keeps_background)
-        servers = ServerRequests(self.hosted, lambda name: HostToolSource(channel, name))
-        self.requests = RequestTable(
-            self.hosted, self.prompts, output, servers, options.list_models
-        )
+        self._actions: dict[str, Callable[[Mapping[str, Any]], Awaitable[Answer]]] = {
+            "interrupt": self._interrupt,
+            "set_model": self._set_model,
+            "set_permission_mode": self._set_mode,
+            "stop_task": self._stop_task,
+            "background_tasks": self._detach_tasks,
+            "cancel_async_message": self._cancel_line,
+            "get_context_usage": self._measure_context,
+            "get_session_cost": self._compute_cost,
+            "get_binary_version": self._get_version,
+            "list_models": self._list_models,
+            "set_has_subscribers": self._ignore,
+            "mcp_status": self._list_servers,
+            "mcp_toggle": self._toggle_server,
+            "mcp_reconnect": self._reconnect_server,
+            "mcp_set_servers": self._set_servers,
+            "mcp_message": self._receive_message,
+        }
 
     def _change_mode(self, mode: str) -> None:
         # A wrong mode in a decision is not used.
@@ -104,6 +126,150 @@ class Host:
             "claude_code_version": PROTOCOL_LEVEL,
             "session_id": session.id,
         }
+
+    async def answer(self, request: Mapping[str, Any]) -> Answer:
+        """Return the answer to a request. Raises MudroomError with the text for the host."""
+        subtype = str(request.get("subtype", ""))
+        action = self._actions.get(subtype)
+        if action is None:
+            raise UsageError(f"not supported by mudroom: {subtype}")
+        return await action(request)
+
+    async def _interrupt(self, request: Mapping[str, Any]) -> Answer:
+        return self.prompts.interrupt(cancels_waiting=request.get("cancel_queued") is True)
+
+    async def _set_model(self, request: Mapping[str, Any]) -> Answer:
+        self.hosted.set_model(str(request.get("model") or ""))
+        await self.hosted.apply()
+        return {}
+
+    async def _set_mode(self, request: Mapping[str, Any]) -> Answer:
+        mode = str(request.get("mode", ""))
+        self.hosted.set_mode(mode)
+        await self.hosted.apply()
+        return {"mode": mode}
+
+    async def _stop_task(self, request: Mapping[str, Any]) -> Answer:
+        task = str(request.get("task_id", ""))
+        if not task or not self.hosted.driver.session.runs.cancel(task):
+            raise UsageError(f"no task with the id {task!r} is running")
+        return {}
+
+    async def _detach_tasks(self, request: Mapping[str, Any]) -> Answer:
+        call = request.get("tool_use_id")
+        task = self._output.find_task(str(call)) if call else None
+        return {"backgrounded": self.hosted.driver.session.runs.detach(task)}
+
+    async def _cancel_line(self, request: Mapping[str, Any]) -> Answer:
+        return {"cancelled": self.prompts.cancel_line(str(request.get("message_uuid", "")))}
+
+    async def _measure_context(self, _: Mapping[str, Any]) -> Answer:
+        session = self.hosted.driver.session
+        used = self._output.context_tokens
+        window = session.find_context_window(session.model)
+        free = max(window - used, 0)
+        categories = [
+            {"id": "messages", "name": "Messages", "tokens": used, "color": "", "kind": "used"},
+            {"id": "free_space", "name": "Free space", "tokens": free, "color": "", "kind": "free"},
+        ]
+        return {
+            "categories": categories,
+            "totalTokens": used,
+            "maxTokens": window,
+            "rawMaxTokens": window,
+            "percentage": round(100 * used / window, 1) if window else 0,
+            "model": session.model,
+            "isAutoCompactEnabled": True,
+            "memoryFiles": [],
+            "mcpTools": [],
+            "agents": [],
+            "gridRows": [],
+        }
+
+    async def _compute_cost(self, _: Mapping[str, Any]) -> Answer:
+        usd = self._output.total_usd
+        text = "The price of the model is not known." if usd is None else f"${usd:.4f}"
+        return {"text": text, "total_cost_usd": usd}
+
+    async def _get_version(self, _: Mapping[str, Any]) -> Answer:
+        return {"version": PROTOCOL_LEVEL, "mudroom_version": __version__}
+
+    async def _list_models(self, _: Mapping[str, Any]) -> Answer:
+        return {"models": describe_models(self._options.list_models())}
+
+    async def _ignore(self, _: Mapping[str, Any]) -> Answer:
+        return {}
+
+    async def _list_servers(self, _: Mapping[str, Any]) -> Answer:
+        return {"mcpServers": await self.hosted.describe_servers()}
+
+    async def _toggle_server(self, request: Mapping[str, Any]) -> Answer:
+        name = _read_name(request)
+        is_enabled = request.get("enabled") is not False
+        source = self.hosted.find_source(name)
+        if source:
+            source.is_enabled = is_enabled
+            source.mark_changed()
+            return {}
+        self.hosted.enable_server(name, is_enabled=is_enabled)
+        await self.hosted.apply()
+        return {}
+
+    async def _reconnect_server(self, request: Mapping[str, Any]) -> Answer:
+        # Servers that are not those of the host start again.
+        name = _read_name(request)
+        source = self.hosted.find_source(name)
+        if source is None:
+            await self.hosted.restart_server(name)
+            return {}
+        await source.connect()
+        self.hosted.driver.open_later()
+        await self.hosted.apply()
+        return {}
+
+    async def _set_servers(self, request: Mapping[str, Any]) -> Answer:
+        """Replace the servers of earlier requests, and all in-process servers of the host."""
+        entries = as_object(request.get("servers"))
+        hosted = self.hosted
+        in_host = {source.name: None for source in hosted.next_sources}
+        before = {**in_host, **hosted.driver.plan.servers}
+        own = [name for name, entry in entries.items() if as_object(entry).get("type") == "sdk"]
+        after = {**entries, **dict.fromkeys(own)}
+        added = [name for name, entry in after.items() if before.get(name, ...) != entry]
+        sources = [hosted.find_source(name) or HostToolSource(self._channel, name) for name in own]
+        others = {name: entries[name] for name in entries if name not in own}
+        errors = hosted.set_servers(sources, others)
+        await self.hosted.apply()
+        if self.hosted.driver.current is None:
+            errors |= await self._start([name for name in added if name not in errors])
+        removed = [name for name in before if name not in after]
+        return {"added": added, "removed": removed, "errors": errors}
+
+    async def _start(self, names: list[str]) -> dict[str, str]:
+        """Return why some do not work, by name."""
+        states = await asyncio.gather(*map(self._start_server, names))
+        return {name: state for name, state in zip(names, states, strict=True) if state}
+
+    async def _start_server(self, name: str) -> str:
+        source = self.hosted.find_source(name)
+        if source:
+            return source.fault
+        try:
+            await self.hosted.restart_server(name)
+        except MudroomError as error:
+            return str(error)
+        return ""
+
+    async def _receive_message(self, request: Mapping[str, Any]) -> Answer:
+        """Take a notification of an in-process server; it may have other tools now."""
+        if as_object(request.get("message")).get("method") == "notifications/tools/list_changed":
+            name = _read_name(request)
+            source = self.hosted.find_source(name)
+            if source is None:
+                known = [source.name for source in self.hosted.next_sources]
+                raise UnknownName("MCP server of the host", name, known)
+            source.mark_changed()
+        return {}
 
 
 _EVENT = "PreToolUse"
@@ -187,210 +353,9 @@ class HostHook:
         return output
 
 
-Answer = Mapping[str, Any]
-
-
-class RequestTable:
-    """The requests that mudroom answers once the session is open."""
-
-    def __init__(
-        self,
-        hosted: HostedSession,
-        prompts: PromptLoop,
-        output: HostOutput,
-        servers: ServerRequests,
-        list_models: Callable[[], Sequence[str]],
-    ) -> None:
-        self._list_usable = list_models
-        self._hosted = hosted
-        self._servers = servers
-        self._prompts = prompts
-        self._output = output
-        self._actions: dict[str, Callable[[Mapping[str, Any]], Awaitable[Answer]]] = {
-            "interrupt": self._interrupt,
-            "set_model": self._set_model,
-            "set_permission_mode": self._set_mode,
-            "stop_task": self._stop_task,
-            "background_tasks": self._detach_tasks,
-            "cancel_async_message": self._cancel_line,
-            "get_context_usage": self._measure_context,
-            "get_session_cost": self._compute_cost,
-            "get_binary_version": self._get_version,
-            "list_models": self._list_models,
-            "set_has_subscribers": self._ignore,
-            **servers.actions,
-        }
-
-    async def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Return the answer to a request. Raises MudroomError with the text for the host."""
-        subtype = str(request.get("subtype", ""))
-        action = self._actions.get(subtype)
-        if action is None:
-            raise UsageError(f"not supported by mudroom: {subtype}")
-        return await action(request)
-
-    async def _interrupt(self, request: Mapping[str, Any]) -> Answer:
-        return self._prompts.interrupt(cancels_waiting=request.get("cancel_queued") is True)
-
-    async def _set_model(self, request: Mapping[str, Any]) -> Answer:
-        self._hosted.set_model(str(request.get("model") or ""))
-        await self._hosted.apply()
-        return {}
-
-    async def _set_mode(self, request: Mapping[str, Any]) -> Answer:
-        mode = str(request.get("mode", ""))
-        self._hosted.set_mode(mode)
-        await self._hosted.apply()
-        return {"mode": mode}
-
-    async def _stop_task(self, request: Mapping[str, Any]) -> Answer:
-        task = str(request.get("task_id", ""))
-        if not task or not self._hosted.driver.session.runs.cancel(task):
-            raise UsageError(f"no task with the id {task!r} is running")
-        return {}
-
-    async def _detach_tasks(self, request: Mapping[str, Any]) -> Answer:
-        call = request.get("tool_use_id")
-        task = self._output.find_task(str(call)) if call else None
-        return {"backgrounded": self._hosted.driver.session.runs.detach(task)}
-
-    async def _cancel_line(self, request: Mapping[str, Any]) -> Answer:
-        return {"cancelled": self._prompts.cancel_line(str(request.get("message_uuid", "")))}
-
-    async def _measure_context(self, _: Mapping[str, Any]) -> Answer:
-        session = self._hosted.driver.session
-        used = self._output.context_tokens
-        window = session.find_context_window(session.model)
-        free = max(window - used, 0)
-        categories = [
-            {"id": "messages", "name": "Messages", "tokens": used, "color": "", "kind": "used"},
-            {"id": "free_space", "name": "Free space", "tokens": free, "color": "", "kind": "free"},
-        ]
-        return {
-            "categories": categories,
-            "totalTokens": used,
-            "maxTokens": window,
-            "rawMaxTokens": window,
-            "percentage": round(100 * used / window, 1) if window else 0,
-            "model": session.model,
-            "isAutoCompactEnabled": True,
-            "memoryFiles": [],
-            "mcpTools": [],
-            "agents": [],
-            "gridRows": [],
-        }
-
-    async def _compute_cost(self, _: Mapping[str, Any]) -> Answer:
-        usd = self._output.total_usd
-        text = "The price of the model is not known." if usd is None else f"${usd:.4f}"
-        return {"text": text, "total_cost_usd": usd}
-
-    async def _get_version(self, _: Mapping[str, Any]) -> Answer:
-        return {"version": PROTOCOL_LEVEL, "mudroom_version": __version__}
-
-    async def _list_models(self, _: Mapping[str, Any]) -> Answer:
-        return {"models": describe_models(self._list_usable())}
-
-    async def _ignore(self, _: Mapping[str, Any]) -> Answer:
-        return {}
-
-
 def describe_models(names: Sequence[str]) -> list[dict[str, Any]]:
     known = ["default", *names]
     return [{"value": name, "displayName": name, "description": ""} for name in known]
-
-
-class ServerRequests:
-    """The requests about MCP servers that mudroom answers once the session is open.
-
-    A change holds from the next prompt on, if one runs.
-    """
-
-    def __init__(
-        self,
-        hosted: HostedSession,
-        make_source: Callable[[str], HostToolSource],
-    ) -> None:
-        self._hosted = hosted
-        self._make_source = make_source
-        self.actions: dict[str, Callable[[Mapping[str, Any]], Awaitable[Answer]]] = {
-            "mcp_status": self._list_servers,
-            "mcp_toggle": self._toggle_server,
-            "mcp_reconnect": self._reconnect_server,
-            "mcp_set_servers": self._set_servers,
-            "mcp_message": self._receive_message,
-        }
-
-    async def _list_servers(self, _: Mapping[str, Any]) -> Answer:
-        return {"mcpServers": await self._hosted.describe_servers()}
-
-    async def _toggle_server(self, request: Mapping[str, Any]) -> Answer:
-        name = _read_name(request)
-        is_enabled = request.get("enabled") is not False
-        source = self._hosted.find_source(name)
-        if source:
-            source.is_enabled = is_enabled
-            source.mark_changed()
-            return {}
-        self._hosted.enable_server(name, is_enabled=is_enabled)
-        await self._hosted.apply()
-        return {}
-
-    async def _reconnect_server(self, request: Mapping[str, Any]) -> Answer:
-        # Servers that are not those of the host start again.
-        name = _read_name(request)
-        source = self._hosted.find_source(name)
-        if source is None:
-            await self._hosted.restart_server(name)
-            return {}
-        await source.connect()
-        self._hosted.driver.open_later()
-        await self._hosted.apply()
-        return {}
-
-    async def _set_servers(self, request: Mapping[str, Any]) -> Answer:
-        """Replace the servers of earlier requests, and all in-process servers of the host."""
-        entries = as_object(request.get("servers"))
-        hosted = self._hosted
-        in_host = {source.name: None for source in hosted.next_sources}
-        before = {**in_host, **hosted.driver.plan.servers}
-        own = [name for name, entry in entries.items() if as_object(entry).get("type") == "sdk"]
-        after = {**entries, **dict.fromkeys(own)}
-        added = [name for name, entry in after.items() if before.get(name, ...) != entry]
-        sources = [hosted.find_source(name) or self._make_source(name) for name in own]
-        others = {name: entries[name] for name in entries if name not in own}
-        errors = hosted.set_servers(sources, others)
-        await self._hosted.apply()
-        if self._hosted.driver.current is None:
-            errors |= await self._start([name for name in added if name not in errors])
-        removed = [name for name in before if name not in after]
-        return {"added": added, "removed": removed, "errors": errors}
-
-    async def _start(self, names: list[str]) -> dict[str, str]:
-        """Return why some do not work, by name."""
-        states = await asyncio.gather(*map(self._start_server, names))
-        return {name: state for name, state in zip(names, states, strict=True) if state}
-
-    async def _start_server(self, name: str) -> str:
-        source = self._hosted.find_source(name)
-        if source:
-            return source.fault
-        try:
-            await self._hosted.restart_server(name)
-        except MudroomError as error:
-            return str(error)
-        return ""
-
-    async def _receive_message(self, request: Mapping[str, Any]) -> Answer:
-        """Take a notification of an in-process server; it may have other tools now."""
-        if as_object(request.get("message")).get("method") == "notifications/tools/list_changed":
-            name = _read_name(request)
-            source = self._hosted.find_source(name)
-            if source is None:
-                known = [source.name for source in self._hosted.next_sources]
-                raise UnknownName("MCP server of the host", name, known)
-            source.mark_changed()
-        return {}
 
 
 def _read_name(request: Mapping[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from typing import Any
 
 from msgspec.structs import replace
@@ -30,6 +29,8 @@ class HostedSession:
     The plan of the driver has the choices, which hold from the next prompt on.
     """
 
+    _planned: PlannedSession
+
     def __init__(
         self,
         prepare: PrepareSession,
@@ -53,10 +54,8 @@ class HostedSession:
         self._parts = SessionParts(approver=approver.questions, hooks=hooks)
         self._output = output
         self._notify = notify
-        self._stack = AsyncExitStack()
         self._opened_plan = plan
         self._is_fresh = False
-        self._planned: PlannedSession | None = None
 
     @property
     def sources(self) -> Sequence[HostToolSource]:
@@ -71,19 +70,19 @@ class HostedSession:
     @property
     def outputs(self) -> dict[str, Any] | None:
         """Schema of the answers; None for text."""
-        return self._get_planned().outputs
+        return self._planned.outputs
 
     def load_prompts(self) -> dict[str, FilePrompt]:
-        return {prompt.name: prompt for prompt in self._get_planned().load_prompts()}
+        return {prompt.name: prompt for prompt in self._planned.load_prompts()}
 
     def list_styles(self) -> Sequence[str]:
-        return self._get_planned().list_styles()
+        return self._planned.list_styles()
 
     async def open(self) -> None:
-        await self._stack.enter_async_context(self.driver)
+        await self.driver.__aenter__()
 
     async def close(self) -> None:
-        await self._stack.aclose()
+        await self.driver.__aexit__()
 
     def _make_session(self, plan: SdkSessionPlan, start: SessionStart) -> Session:
         if start.id is not None:
@@ -196,13 +195,9 @@ class HostedSession:
     def _describe_servers(self, session: Session) -> list[dict[str, Any]]:
         own = [describe_source(source) for source in self.sources]
         names = [source.name for source in self.sources]
-        scopes = self._get_planned().servers.scopes
+        scopes = self._planned.servers.scopes
         others = describe_servers(session.mcp.servers, session.mcp.tools, scopes)
         return [*own, *(each for each in others if each["name"] not in names)]
-
-    def _get_planned(self) -> PlannedSession:
-        assert self._planned
-        return self._planned
 
 
 _SCOPES = {"option": "dynamic", "": "dynamic"}
@@ -210,9 +205,10 @@ _SCOPES = {"option": "dynamic", "": "dynamic"}
 
 
 def describe_source(source: HostToolSource) -> dict[str, Any]:
+    status = "failed" if source.fault else "connected"
     return {
         "name": source.name,
-        "status": _find_source_state(source),
+        "status": status if source.is_enabled else "disabled",
         "scope": "dynamic",
         "config": {"type": "sdk", "name": source.name},
         "tools": [{"name": name} for name in source.tool_names],
@@ -254,9 +250,3 @@ def describe_servers(
         }
         for status in statuses
     ]
-
-
-def _find_source_state(source: HostToolSource) -> str:
-    if not source.is_enabled:
-        return "disabled"
-    return "failed" if source.fault else "connected"

@@ -178,7 +178,7 @@ class AgentSdkServer:
             if request.get("subtype") == "initialize":  # again: the first one holds
                 answer = {**host.describe(), "hooks_applied": False}
             else:
-                answer = await host.requests.answer(request)
+                answer = await host.answer(request)
             self._channel.answer(request_id, answer)
         except MudroomError as error:
             self._channel.answer_error(request_id, str(error))

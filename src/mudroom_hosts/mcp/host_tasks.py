@@ -186,7 +186,8 @@ class HostTask:
     def _add_turn(self, event: TurnFinished) -> None:
         self.turns += 1
         view = self._tree.runs.get(event.run) if self._tree else None
-        cost = calculate_cost(view.model, event.message.usage) if view else None
+        answer = event.message
+        cost = calculate_cost(answer.answered_by or view.model, answer.usage) if view else None
         self.usd = None if cost is None or self.usd is None else self.usd + cost
 
     def finish(self, report: Report[Any] | None, error: str = "") -> None:

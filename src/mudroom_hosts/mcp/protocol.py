@@ -109,8 +109,15 @@ class McpProtocol:
             cache_hints={"tools/list": CacheHint(_LIST_TTL, "public")},
             on_list_tools=self._list_tools,
         )
+        server.extensions[EXTENSION] = {}
+        notifications = TaskNotifications(self._protocol_tasks)
         server.add_request_handler("tools/call", mcp_types.CallToolRequestParams, self._call_tool)
-        TaskMethods(self._protocol_tasks).add_to(server)
+        server.add_request_handler("tasks/get", TaskParams, self._get_task)
+        server.add_request_handler("tasks/update", UpdateParams, self._update_task)
+        server.add_request_handler("tasks/cancel", TaskParams, self._cancel_task)
+        server.add_request_handler(
+            METHOD, mcp_types.SubscriptionsListenRequestParams, notifications.listen
+        )
         return server
 
     async def _list_tools(
@@ -133,9 +140,7 @@ class McpProtocol:
     async def _run_task(self, context: Context, arguments: dict[str, Any]) -> CallResult:
         request = parse_arguments(TaskArguments, arguments, "task")
         task = self._host_tasks.start(request, get_owner(context))
-        return await self._follow(
-            context, [task], lambda: self._answers.describe(task), request.wait
-        )
+        return await self._follow_task(context, task, request.wait)
 
     async def _run_many(self, context: Context, arguments: dict[str, Any]) -> CallResult:
         request = parse_arguments(ManyArguments, arguments, "task_many")
@@ -147,9 +152,7 @@ class McpProtocol:
     async def _look(self, context: Context, arguments: dict[str, Any]) -> CallResult:
         request = parse_arguments(LookArguments, arguments, "look")
         task = self._host_tasks.start_look(request, get_owner(context))
-        return await self._follow(
-            context, [task], lambda: self._answers.describe(task), request.wait
-        )
+        return await self._follow_task(context, task, request.wait)
 
     async def _list_agents(self, context: Context, arguments: dict[str, Any]) -> CallResult:
         parse_arguments(NoArguments, arguments, "agents")
@@ -165,13 +168,7 @@ class McpProtocol:
             tasks = self._host_tasks.list_tasks(get_owner(context))
             return _convert_answer(self._answers.list_tasks(tasks))
         task = self._host_tasks.find(request.task, get_owner(context))
-        return await self._follow(
-            context,
-            [task],
-            lambda: self._answers.describe(task),
-            request.wait,
-            cancels=False,
-        )
+        return await self._follow_task(context, task, request.wait, cancels=False)
 
     async def _cancel(self, context: Context, arguments: dict[str, Any]) -> CallResult:
         request = parse_arguments(CancelArguments, arguments, "task_cancel")
@@ -201,6 +198,14 @@ class McpProtocol:
             repetition.wait,
             cancels=repetition.cancels,
         )
+
+    async def _follow_task(
+        self, context: Context, task: HostTask, wait: float | None, *, cancels: bool = True
+    ) -> CallResult:
+        def describe() -> ToolAnswer:
+            return self._answers.describe(task)
+
+        return await self._follow(context, [task], describe, wait, cancels=cancels)
 
     async def _follow(
         self,
@@ -255,6 +260,24 @@ class McpProtocol:
             raise
         return {"resultType": "task", **state}
 
+    async def _get_task(self, context: Context, params: TaskParams) -> dict[str, Any]:
+        with handle_request(context, params):
+            task = await self._protocol_tasks.get(params.task_id, get_owner(context))
+        return {"resultType": "complete", **describe_state(*task)}
+
+    async def _update_task(self, context: Context, params: UpdateParams) -> dict[str, Any]:
+        responses = {
+            key: _read_response(response) for key, response in params.input_responses.items()
+        }
+        with handle_request(context, params):
+            await self._protocol_tasks.update(params.task_id, get_owner(context), responses)
+        return {"resultType": "complete"}
+
+    async def _cancel_task(self, context: Context, params: TaskParams) -> dict[str, Any]:
+        with handle_request(context, params):
+            await self._protocol_tasks.cancel(params.task_id, get_owner(context))
+        return {"resultType": "complete"}
+
 
 def _dump_answer(answer: ToolAnswer) -> dict[str, Any]:
     result = _convert_answer(answer)
@@ -289,40 +312,6 @@ class TaskParams(mcp_types.RequestParams):
 
 class UpdateParams(TaskParams):
     input_responses: dict[str, Any] = Field(alias="inputResponses")
-
-
-class TaskMethods:
-    def __init__(self, tasks: ProtocolTasks) -> None:
-        self._tasks = tasks
-
-    def add_to(self, server: Server[Any]) -> None:
-        """Declare the extension and serve its methods."""
-        server.extensions[EXTENSION] = {}
-        server.add_request_handler("tasks/get", TaskParams, self._get)
-        server.add_request_handler("tasks/update", UpdateParams, self._update)
-        server.add_request_handler("tasks/cancel", TaskParams, self._cancel)
-        notifications = TaskNotifications(self._tasks)
-        server.add_request_handler(
-            METHOD, mcp_types.SubscriptionsListenRequestParams, notifications.listen
-        )
-
-    async def _get(self, context: Context, params: TaskParams) -> dict[str, Any]:
-        with handle_request(context, params):
-            state = describe_state(*await self._tasks.get(params.task_id, get_owner(context)))
-        return {"resultType": "complete", **state}
-
-    async def _update(self, context: Context, params: UpdateParams) -> dict[str, Any]:
-        responses = {
-            key: _read_response(response) for key, response in params.input_responses.items()
-        }
-        with handle_request(context, params):
-            await self._tasks.update(params.task_id, get_owner(context), responses)
-        return {"resultType": "complete"}
-
-    async def _cancel(self, context: Context, params: TaskParams) -> dict[str, Any]:
-        with handle_request(context, params):
-            await self._tasks.cancel(params.task_id, get_owner(context))
-        return {"resultType": "complete"}
 
 
 @contextmanager

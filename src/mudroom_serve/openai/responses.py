@@ -74,7 +74,7 @@ class ResponseRoutes(AnswerRoutes):
                 "a later answer continues this conversation: use its id, or begin a new one",
                 param="previous_response_id",
             )
-        return record, await self._sessions.add_prompt(call, record, message)
+        return record, await self._sessions.add_input(call, record, message)
 
     async def _find(self, call: Call, name: str) -> tuple[SessionRecord, Input]:
         session, number = split_response_id(name)

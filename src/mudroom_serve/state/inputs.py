@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from mudroom import Reason
 
@@ -26,7 +24,6 @@ class InputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_applied: bool | None = None  # of no prompt: False if there was nothing to act on
     error: str = ""  # why it could not be used
     is_wrong: bool = False  # another prompt must be sent, such as one without an image
-    ended: float = 0.0  # when this was noted, seconds since 1970
 
 
 CANCELLED_BEFORE = InputResult(
@@ -128,7 +125,7 @@ class InputRecords:
         )
 
     async def finish(self, number: int, result: InputResult) -> None:
-        text = msgspec.json.encode(replace(result, ended=time.time())).decode()
+        text = msgspec.json.encode(result).decode()
         await self._state.execute(
             "UPDATE inputs SET state = 'done', result = ? WHERE number = ?", text, number
         )

@@ -95,7 +95,7 @@ def test_abilities_of_another_type_are_not_used() -> None:
         )
         assert params.abilities.shows_children is shows
         assert params.abilities.shows_notices
-        assert params.abilities.auth is None
+        assert not (params.abilities.has_terminal or params.abilities.reads_files)
 
 
 async def test_without_a_model_a_session_asks_to_log_in(make_editor: MakeEditor) -> None:

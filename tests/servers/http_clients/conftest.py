@@ -25,12 +25,7 @@ from mudroom.permissions.rules import Permissions
 from mudroom.testing import ScriptedModel
 from mudroom_postgres.connections import get_background_loop
 from mudroom_serve.server import HttpServer
-from mudroom_serve.setup import (
-    CommandLine,
-    ListedAgent,
-    ServedSessionPlan,
-    ServiceOptions,
-)
+from mudroom_serve.setup import CommandLine, ServedSessionPlan, ServiceOptions
 from mudroom_serve.state.state_file import StateFile
 from mudroom_serve.state.tokens import TokenRecords
 
@@ -206,10 +201,7 @@ class Site:
     @asynccontextmanager
     async def serve(self) -> AsyncGenerator[ServerAddress]:
         """Run the server in the block."""
-        command_line = CommandLine(
-            prepare=self.prepare,
-            list_agents=lambda _: [ListedAgent(name="reader", description="It reads.")],
-        )
+        command_line = CommandLine(prepare=self.prepare, list_agents=lambda _: [READER])
         store = self.wrap_store(open_store(self.home))
         state = StateFile(self.home)
         self.server = HttpServer(command_line, self.options, store, self.notices.append, state)

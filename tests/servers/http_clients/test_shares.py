@@ -22,7 +22,7 @@ from mudroom.testing import Request, call
 from mudroom_serve.state.sessions import Amounts, SpendingRecords
 from mudroom_serve.state.state_file import StateFile
 
-from .conftest import Client, MakeSite
+from .conftest import READER, Client, MakeSite
 
 
 async def test_places_go_to_the_owner_with_the_fewest() -> None:
@@ -301,11 +301,10 @@ async def test_a_server_lets_prompts_end(make_site: MakeSite, is_slow: bool) -> 
     addresses: list[Any] = []
     from mudroom._adapters.journals.sessions import open_store
     from mudroom_serve.server import HttpServer
-    from mudroom_serve.setup import CommandLine, ListedAgent
+    from mudroom_serve.setup import CommandLine
 
     def make_server() -> HttpServer:
-        listed = [ListedAgent(name="reader", description="It reads.")]
-        line = CommandLine(prepare=site.prepare, list_agents=lambda _: listed)
+        line = CommandLine(prepare=site.prepare, list_agents=lambda _: [READER])
         state = StateFile(site.home)
         return HttpServer(line, site.options, open_store(site.home), site.notices.append, state)
 

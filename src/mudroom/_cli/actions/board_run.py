@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from ..._adapters.boards.board import TaskBoard
 from ..._core.listings import count_noun
@@ -123,11 +124,9 @@ class BoardRunner:
 
     async def _wait(self) -> None:
         # Ends early when a run of this process ends.
-        try:
+        with suppress(TimeoutError):
             async with time_limit(_POLL_SECONDS):
                 await self._changed.wait()
-        except TimeoutError:
-            pass
 
     async def _work(self, task: BoardTask) -> None:
         if self._is_stopped:

@@ -10,13 +10,14 @@ import shlex
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 import msgspec
 
 from ..._adapters.journals.sessions import read_events
 from ..._adapters.output_filters import Redactor
 from ..._core.events import SessionOpened, StoredEvent, decode_event, encode_event
+from ..._core.json_values import map_texts
 from ..._core.listings import count_noun
 from ..._core.messages import (
     AssistantMessage,
@@ -162,20 +163,8 @@ def redact_events(
 
 def redact_fields(value: object, redact: Callable[[str], str]) -> object:
     """Return a struct as dicts and lists, with `redact` applied to every text in it."""
-
-    def redact_value(value: object) -> object:
-        if isinstance(value, str):
-            return redact(value)
-        if isinstance(value, dict):
-            items = cast("dict[object, object]", value).items()
-            return {redact_value(key): redact_value(item) for key, item in items}
-        if isinstance(value, list | tuple):
-            return [redact_value(item) for item in cast("Sequence[object]", value)]
-        return value
-
     # Images stay bytes: as base64 text they could match a pattern of a secret.
-    fields = msgspec.to_builtins(value, builtin_types=(bytes,))
-    return redact_value(fields)
+    return map_texts(msgspec.to_builtins(value, builtin_types=(bytes,)), redact, keys=True)
 
 
 def export_html(name: str, target: str, *, store: str | None) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from mudroom_hosts.acp.server import AcpServer
 from mudroom_hosts.acp.setup import CommandLine, RecordedSession, ServerCommand
@@ -48,11 +51,6 @@ _MAX_LISTED = 200
 
 
 def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = False) -> CommandLine:
-    def prepare(plan: EditorSessionPlan, approver: Approver) -> Session:
-        from .prepare_editor_session import prepare_session
-
-        return prepare_session(flags, plan, approver)
-
     def has_model(folder: str) -> bool:
         from . import open_session  # imports sessions, which `initialize` does without
         from .load_settings import load_settings
@@ -60,7 +58,7 @@ def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = Fals
         return open_session.has_model(load_settings(folder, **flags))
 
     return CommandLine(
-        prepare=prepare,
+        prepare=partial(prepare_session, flags),
         load_prompts=_load_prompts,
         list_server_prompts=list_server_prompts,
         fetch_server_prompt=fetch_server_prompt,
@@ -86,7 +84,39 @@ def _check_setup(command_line: CommandLine, flags: Mapping[str, Any]) -> int:
 def _preload() -> None:
     # The first session needs them, and they are slow to import.
     import_module("mudroom_hosts.acp.editor_session")
-    import_module(f"{__package__}.prepare_editor_session")
+    import_module(f"{__package__}.open_session")
+
+
+def prepare_session(
+    flags: Mapping[str, object], plan: EditorSessionPlan, approver: Approver
+) -> Session:
+    """Make a session from settings, flags, and the user's choices in the editor."""
+    from .load_permissions import load_permissions
+    from .load_settings import load_settings
+    from .open_session import create_session
+    from .programs.load_programs import load_programs
+    from .session_start import SessionStart
+
+    settings = load_settings(plan.cwd, **flags)
+    settings = replace(settings, permission_mode=plan.mode or settings.permission_mode)
+    programs = load_programs(settings, plan.cwd)
+    names = {server.name for server in plan.servers}
+    # The editor's servers replace those of files with the same name; an agent's own servers are
+    # known only to that agent.
+    from_files = programs.servers if programs else ()
+    others = [each for each in from_files if each.agent or each.name not in names]
+    return create_session(
+        settings,
+        plan.cwd,
+        load_permissions(settings, plan.cwd, can_ask=True, accepts_unknown=True),
+        SessionStart(resume=plan.resume, id=plan.id),
+        programs=programs,
+        mcp_servers=[*plan.servers, *others],
+        approver=approver,
+        prices=True,
+        tools=plan.tools,
+        **({"model": plan.model} if plan.model else {}),
+    )
 
 
 def _load_prompts(session: Session) -> Sequence[FilePrompt]:
@@ -122,16 +152,12 @@ def _list_models() -> Sequence[str]:
 async def _list_sessions(folder: str | None) -> Sequence[RecordedSession]:
     from ..._adapters.journals.sessions import read_summary
     from .load_settings import load_settings
-    from .session_store import list_sessions_of_folder, read_session_folder
+    from .session_store import list_infos, read_session_folder
     from .user_store import open_store
 
     store = open_store(load_settings(os.curdir).home)
-    if folder is None:
-        infos = list(await store.list())[:_MAX_LISTED]
-    else:
-        infos = [info async for info in list_sessions_of_folder(store, folder)][:_MAX_LISTED]
     sessions: list[RecordedSession] = []
-    for info in infos:
+    for info in await list_infos(store, folder, _MAX_LISTED):
         summary = await read_summary(store, info)
         # A record without a summary may still name its folder.
         where = summary.folder or await read_session_folder(store, info.id)

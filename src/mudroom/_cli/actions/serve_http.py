@@ -10,9 +10,10 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from mudroom_serve.server import HttpServer
-from mudroom_serve.setup import CommandLine, ListedAgent, ServedSessionPlan, ServiceOptions
+from mudroom_serve.setup import CommandLine, ServedSessionPlan, ServiceOptions
 from mudroom_serve.state.tokens import TokenRecords
 
+from ..._core.agents import Agent
 from ..._core.ports import Approver, SessionStore, WorkerProcesses
 from ..._platform.event_loop import run_event_loop
 from ..._session.config import Settings
@@ -177,8 +178,5 @@ def make_command_line(
     return CommandLine(prepare=prepare, list_agents=_list_agents)
 
 
-def _list_agents(folder: str) -> Sequence[ListedAgent]:
-    return [
-        ListedAgent(name=agent.name, description=agent.description)
-        for agent in collect_agents(load_agents(folder)).values()
-    ]
+def _list_agents(folder: str) -> Sequence[Agent]:
+    return list(collect_agents(load_agents(folder)).values())

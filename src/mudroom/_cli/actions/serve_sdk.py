@@ -186,16 +186,11 @@ class _SessionPlanner:
         from_files = self._programs.servers if self._programs and not self._is_strict else ()
         if not entries:
             return list(from_files)
-        from ..._adapters.integrations.mcp_servers.load import parse_servers
-
-        origin = "--mcp-config"
-        folder = self._options.cwd
-        loaded = parse_servers(entries, origin=origin, folder=folder, environ=os.environ)
-        notices += [f"{each.text} ({origin}). {each.remedy}".strip() for each in loaded.findings]
+        servers, findings = _parse(entries, _IN_FLAG, self._options.cwd, os.environ)
+        notices += [_describe(finding, _IN_FLAG) for finding in findings]
         # A server of the flags replaces one of files with the same name, except an agent's own.
-        names = {server.name for server in loaded.servers}
-        others = (each for each in from_files if each.agent or each.name not in names)
-        return [*loaded.servers, *others]
+        others = (each for each in from_files if each.agent or each.name not in servers)
+        return [*servers.values(), *others]
 
     def _make_start(self, plan: SdkSessionPlan) -> SessionStart:
         start = self._options.start
@@ -235,6 +230,7 @@ class _SessionPlanner:
         return options
 
 
+_IN_FLAG = "--mcp-config"
 _IN_INITIALIZE = "initialize of the SDK"
 _IN_REQUEST = "mcp_set_servers"
 
@@ -255,14 +251,14 @@ def choose_servers(
     servers: dict[str, ServerSpec] = {}
     for name, entry in plan.setup.process_servers.items():
         if name not in plan.replaced_servers:
-            loaded = _parse(name, entry, _IN_INITIALIZE, folder, environ)
-            servers |= loaded[0]
-            notices += [_describe(finding, _IN_INITIALIZE) for finding in loaded[1]]
+            parsed, findings = _parse({name: entry}, _IN_INITIALIZE, folder, environ)
+            servers |= parsed
+            notices += [_describe(finding, _IN_INITIALIZE) for finding in findings]
     for name, entry in plan.servers.items():
-        loaded = _parse(name, entry, _IN_REQUEST, folder, environ)
-        servers |= loaded[0]
-        if not loaded[0]:
-            reasons = [_describe(finding, "") for finding in loaded[1]]
+        parsed, findings = _parse({name: entry}, _IN_REQUEST, folder, environ)
+        servers |= parsed
+        if not parsed:
+            reasons = [_describe(finding, "") for finding in findings]
             errors[name] = " ".join(reasons) or "it is turned off"
     taken = {*servers, *plan.replaced_servers}
     others = [spec for spec in configured if spec.agent or spec.name not in taken]
@@ -276,11 +272,11 @@ def choose_servers(
 
 
 def _parse(
-    name: str, entry: object, origin: str, folder: str, environ: Mapping[str, str]
+    entries: Mapping[str, Any], origin: str, folder: str, environ: Mapping[str, str]
 ) -> tuple[dict[str, ServerSpec], Sequence[Finding]]:
     from ..._adapters.integrations.mcp_servers.load import parse_servers  # slow to import
 
-    loaded = parse_servers({name: entry}, origin=origin, folder=folder, environ=environ)
+    loaded = parse_servers(entries, origin=origin, folder=folder, environ=environ)
     return {server.name: server for server in loaded.servers}, loaded.findings
 
 
@@ -338,7 +334,7 @@ def parse_sdk_values(flags: Mapping[str, Sequence[str]], cwd: str, notices: list
         prompt = _read_file(file, cwd, "--system-prompt-file")
     rules, mode = _parse_settings(flags.get(_SETTINGS_FLAG, ()), cwd, notices)
     servers: dict[str, Any] = {}
-    for text in flags.get("--mcp-config", ()):
+    for text in flags.get(_IN_FLAG, ()):
         servers |= _read_servers(text, cwd)
     in_host = [name for name, entry in servers.items() if _get_type(entry) == "sdk"]
     return SdkValues(
@@ -406,7 +402,7 @@ def _parse_rules(texts: object, verdict: Verdict, cwd: str) -> list[Rule]:
 
 
 def _read_servers(text: str, cwd: str) -> dict[str, Any]:
-    servers = _load_json(text, cwd, "--mcp-config").get("mcpServers")
+    servers = _load_json(text, cwd, _IN_FLAG).get("mcpServers")
     return cast("dict[str, Any]", servers) if isinstance(servers, dict) else {}
 
 

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
-from ..._viewer.links import make_session_link
 from ..._viewer.listener import listen
-from ..._viewer.sources import SessionSource, StoredSessions
+from ..._viewer.sources import SessionSource, StoredSessions, make_session_link
 from ..output.progress import print_notice
 from .load_settings import load_settings
 from .session_store import choose_session

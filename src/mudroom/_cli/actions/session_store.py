@@ -117,7 +117,7 @@ async def read_session_folder(store: SessionStore, session_id: str) -> str:
 async def read_summaries_of_folder(
     store: SessionStore, cwd: str, *, without: str = "", limit: int = MAX_OFFERED
 ) -> list[SessionSummary]:
-    infos = await _list_infos(store, cwd, limit, without=without)
+    infos = await list_infos(store, cwd, limit, without=without)
     return [await read_summary(store, info) for info in infos]
 
 
@@ -128,7 +128,7 @@ async def read_newest_summaries(
     show: Callable[[SessionSummary], None],
 ) -> list[SessionSummary]:
     """Read the newest summaries, and show each as soon as it is read."""
-    infos = await _list_infos(store, folder, limit)
+    infos = await list_infos(store, folder, limit)
     summaries: list[SessionSummary] = []
     for start in range(0, len(infos), _READ_AT_ONCE):
         batch = infos[start : start + _READ_AT_ONCE]
@@ -138,7 +138,7 @@ async def read_newest_summaries(
     return summaries
 
 
-async def _list_infos(
+async def list_infos(
     store: SessionStore, folder: str | None, limit: int, *, without: str = ""
 ) -> list[SessionInfo]:
     if folder is None:

@@ -15,6 +15,7 @@ from ..._adapters.journals.sessions import stream_events
 from ..._core.events import AnyEvent, RunWaiting, StoredEvent
 from ..._core.runs import Report
 from ..._projections.differences import FileChanges
+from ..._projections.engine_text import quote, wrap
 from ..._projections.ledger import PromptLedgers, describe_ledger
 from ..._projections.run_tree import OpenWork, RunTree, describe_work, list_names, list_open_work
 from ..._projections.run_view import RunState, RunView
@@ -22,11 +23,21 @@ from ..._session.config import Settings
 from ..._session.session import Session
 from ...driving import SessionDriver, SessionStart, Turn
 from ...errors import JournalError, MudroomError, SessionPaused, suggest_names
-from ..actions.prompt_calls import FilledPrompt
+from ..actions.load_permissions import load_permissions
+from ..actions.prompt_calls import (
+    FilledPrompt,
+    PromptCall,
+    ShellEscape,
+    fill_call,
+    make_call,
+    make_filled,
+    run_forked,
+)
 from ..actions.prompt_files import PromptFile, find_prompt_file, load_prompt_files
 from ..actions.prompts import (
     PreparedPrompt,
     begins_with_path,
+    fetch_prompt,
     list_prompts,
     prepare_prompt,
     run_prepared,
@@ -39,12 +50,13 @@ from ..output.report import (
     describe_stop,
     explain_failure,
 )
+from ..output.text import Line
 from .input_lines import InputLines, NextStep
 from .mentions import MentionCompletions
+from .nearest_commands import NEAREST_COMMANDS
 from .questions.approvals import ApprovalPrompt
 from .recap import Recap
 from .scrollback_writer import ScrollbackWriter
-from .special_lines import NEAREST_COMMANDS, run_prompt_file, run_server_prompt, run_shell_line
 from .status_line import StatusLine
 from .ui import UI
 
@@ -134,7 +146,7 @@ class Conversation:
         ui: UI,
         commands: Mapping[str, SlashCommand],
         *,
-        approvals: ApprovalPrompt | None = None,
+        approvals: ApprovalPrompt,
         on_open: Callable[[Conversation], Awaitable[object]] | None = None,
         resumes: bool = False,
     ) -> None:
@@ -148,7 +160,7 @@ class Conversation:
         self.driver = SessionDriver(
             prepare_session,
             plan,
-            questions=approvals.questions if approvals else None,
+            questions=approvals.questions,
             on_event=self._apply,
             on_open=None if on_open is None else lambda _: on_open(self),
             resumes=resumes,
@@ -173,8 +185,7 @@ class Conversation:
         self.lines = InputLines(self.driver)
         self.resources = AsyncExitStack()
         self.approvals = approvals
-        if approvals:
-            approvals.tree, approvals.stop = self.tree, self.interrupt
+        approvals.tree, approvals.stop = self.tree, self.interrupt
         self._prompt_parts: list[str] = []
         self._work = _ShownWork(ui)
 
@@ -305,7 +316,7 @@ class Conversation:
         elif _is_command(line):
             return await self._run_command(line)
         elif line.startswith("!"):
-            await run_shell_line(self, line[1:].strip())
+            await self._run_shell_line(line[1:].strip())
         elif name:
             await self.send_message(name, text)
         elif steers or _turn.get() is not self.driver.current:
@@ -335,14 +346,69 @@ class Conversation:
             return await command.run(self, arguments.strip())
         files = await asyncio.to_thread(self.load_prompt_files)
         if file := find_prompt_file(files, name, trusts_folder=self.session.trusted):
-            await run_prompt_file(self, file, arguments.strip())
-        elif not await run_server_prompt(self, name, arguments.strip()):
+            await self._run_prompt_file(file, arguments.strip())
+        elif not await self._run_server_prompt(name, arguments.strip()):
             nearest = NEAREST_COMMANDS.get(name) or suggest_names(name, [*self.commands, *files])
             # A list of all commands would not help here.
             if nearest.startswith("Known:"):
                 nearest = "/help lists the commands."
             self.print_text(f"unknown command {name}. {nearest}", "yellow")
         return None
+
+    async def _run_prompt_file(self, file: PromptFile, arguments: str) -> None:
+        """Send the prompt of a file; one with `context: fork` is a child's task."""
+        session = self.session
+        settings = self.settings
+        approvals = self.approvals
+        call = make_call(file, arguments, settings, session.cwd, approvals.trusted_prompts)
+        self.print_text(f"Prompt of {file.source.path}", "dim")
+        for notice in call.notices:
+            self.print_text(notice, "yellow")
+        permissions = load_permissions(settings, session.cwd, can_ask=True).permissions
+        filled = await self.run_stoppable(
+            fill_call(call, session, settings, permissions, approvals.questions)
+        )
+        if filled is None:
+            return
+        with approvals.allow(*call.rules):
+            if call.template.forks:
+                await self._run_fork(call, filled)
+            else:
+                await self.run_prompt(filled.line, filled)
+
+    async def _run_fork(self, call: PromptCall, filled: FilledPrompt) -> None:
+        """Give the prompt of a call to a child; its report is added to the next prompt."""
+        report = await self.run_stoppable(
+            run_forked(call, filled, self.session, self.settings, self.print_note)
+        )
+        if report is None:
+            return
+        self.print_text(report.text)
+        self.add_to_prompt(wrap("command", quote(report.text), name=call.file.name))
+        self.print_ending(report)
+
+    async def _run_server_prompt(self, name: str, arguments: str) -> bool:
+        """Send the prompt of a server. Return False if there is none of this name."""
+        if not self.session.mcp.servers:
+            return False
+        fetched = await self.run_stoppable(fetch_prompt(self.session, name, arguments))
+        if fetched is None:
+            # Stopped by the user, if the name can only be a server's.
+            return name.startswith("/mcp__")
+        filled = make_filled(fetched)
+        await self.run_prompt(filled.line, filled)
+        return True
+
+    async def _run_shell_line(self, command: str) -> None:
+        """Run a shell command; its output is added to the next prompt."""
+        if not command:
+            return
+        shell = ShellEscape(self.session, self.settings.home)
+        text = await self.run_stoppable(shell.run(command))
+        text = "(interrupted)" if text is None else text
+        self.add_to_prompt(wrap("shell", f"$ {command}\n{quote(text)}"))
+        rows: list[Line] = [[(f"  {row}", "dim")] for row in text.splitlines()]
+        self.ui.scrollback.write_lines(*rows, [("", "")])
 
     async def open_again(self, plan: Plan) -> None:
         """Continue the conversation in a session of another plan. Only the current turn may."""

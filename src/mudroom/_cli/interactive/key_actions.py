@@ -31,6 +31,9 @@ DOUBLE_PRESS_SECONDS = 1.5
 # The line of Shift+Tab. It is not echoed, because it prints its own message.
 NEXT_MODE_COMMAND = "/mode next"
 
+# Columns of a child's name in a line about it.
+MAX_NAME_COLUMNS = 48
+
 # Line breaks and characters up to which a paste is inserted as it is.
 MAX_PASTED_LINES, MAX_PASTED_CHARACTERS = 3, 800
 
@@ -80,7 +83,6 @@ class KeyActions:
         start_task: Callable[[Coroutine[object, object, NextStep | None]], object],
     ) -> None:
         self.buffer = buffer
-        self.children = ChildActions(panel, scrollback, redraw=redraw, start_task=start_task)
         self.pastes = PasteStore()
         self.conversation: Conversation | None = None
         self._panel = panel
@@ -142,7 +144,7 @@ class KeyActions:
         if choice:
             self._answer(choice, line.strip())
         elif self.conversation and target:
-            self.children.send(self.conversation, target, self.pastes.expand(line))
+            self._send(self.conversation, target, self.pastes.expand(line))
             self._close_message()
             self._panel.close_tree()
             self._redraw()
@@ -276,7 +278,7 @@ class KeyActions:
     def detach(self) -> None:
         """Ctrl+B: send the marked child, or all that the run waits for, to the background."""
         if self.conversation and self.conversation.tree.roots:
-            self.children.detach(self.conversation)
+            self._detach(self.conversation)
             self._redraw()
 
     def show_shortcuts(self) -> None:
@@ -319,9 +321,9 @@ class KeyActions:
                 self.buffer.reset()
             panel.answer_choice(value)
         elif panel.is_command_selected and self.conversation:
-            self.children.show_output_path(self.conversation, panel.selected_run_id)
+            self._show_output_path(self.conversation, panel.selected_run_id)
         elif panel.selected_run_id and not panel.pager and self.conversation:
-            self.children.open_transcript(self.conversation, panel.selected_run_id)
+            self._open_transcript(self.conversation, panel.selected_run_id)
         elif not panel.pager:
             panel.close_tree()
         self._redraw()
@@ -329,7 +331,7 @@ class KeyActions:
     def act_on_child(self, key: str) -> None:
         """`m`, `w` or `x` on the selected child run: send a message, ask to wrap up, stop."""
         if self.conversation:
-            self.children.act(self.conversation, key)
+            self._act(self.conversation, key)
             if self._panel.target_run_id:
                 self._draft = self.buffer.text
                 self.buffer.reset()
@@ -374,28 +376,7 @@ class KeyActions:
             self.buffer.text = f"{queued}\n{self.buffer.text}".rstrip("\n")
             self.buffer.cursor_position = len(self.buffer.text)
 
-
-# Columns of a child's name in a line about it.
-MAX_NAME_COLUMNS = 48
-
-
-class ChildActions:
-    """Actions on the selected or open child; each prints its outcome."""
-
-    def __init__(
-        self,
-        panel: Panel,
-        scrollback: Scrollback,
-        *,
-        redraw: Callable[[], None],
-        start_task: Callable[[Coroutine[object, object, NextStep | None]], object],
-    ) -> None:
-        self._panel = panel
-        self._scrollback = scrollback
-        self._redraw = redraw
-        self._start_task = start_task
-
-    def detach(self, conversation: Conversation) -> None:
+    def _detach(self, conversation: Conversation) -> None:
         """Send the selected child, or everything that the run waits for, to the background."""
         root = conversation.tree.roots[-1]
         run_id = self._panel.child_run_id
@@ -413,7 +394,7 @@ class ChildActions:
                 "queues a line, Ctrl+S sends it to the model now."
             )
 
-    def open_transcript(self, conversation: Conversation, run_id: str) -> None:
+    def _open_transcript(self, conversation: Conversation, run_id: str) -> None:
         """Open the transcript of a run; that of a run that has ended is read from the record."""
         if not conversation.tree.runs[run_id].report:
             self._panel.open_transcript(run_id)
@@ -427,12 +408,12 @@ class ChildActions:
 
         self._start_task(read())
 
-    def show_output_path(self, conversation: Conversation, command_id: str) -> None:
+    def _show_output_path(self, conversation: Conversation, command_id: str) -> None:
         command = conversation.tree.find_command(command_id)
         name = self._get_name(command_id)
         self._print(f"The output of {name} is in {command.output}." if command else "It has ended.")
 
-    def act(self, conversation: Conversation, key: str) -> None:
+    def _act(self, conversation: Conversation, key: str) -> None:
         """Handle a key: `m` writes a message, `w` asks the child to wrap up, `x` stops it."""
         run_id = self._panel.child_run_id
         session = conversation.session
@@ -452,7 +433,7 @@ class ChildActions:
         else:
             self._print_outcome(name, f"Stopped {name}", done=session.runs.cancel(run_id))
 
-    def send(self, conversation: Conversation, run_id: str, text: str) -> None:
+    def _send(self, conversation: Conversation, run_id: str, text: str) -> None:
         """Send a message to a child. A named child without work begins its next run with it."""
         if name := conversation.tree.runs[run_id].name:
             self._start_task(conversation.send_message(name, text))
@@ -469,9 +450,6 @@ class ChildActions:
 
     def _get_name(self, run_id: str) -> str:
         return self._panel.name_child(run_id, MAX_NAME_COLUMNS)
-
-    def _print(self, text: str) -> None:
-        print_wrapped(self._scrollback, text)
 
 
 def print_wrapped(scrollback: Scrollback, text: str, style: str = "dim") -> None:

@@ -288,7 +288,7 @@ class Panel:
             now=time.time(),
             selected=self.selected_run_id,
             printed_runs=conversation.writer.printed_runs,
-            asking_runs=conversation.approvals.asking_runs if conversation.approvals else (),
+            asking_runs=conversation.approvals.asking_runs,
             idle=idle,
             glyphs=self._glyphs,
         )

@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.enums import EditingMode
@@ -103,10 +103,8 @@ class PromptScreen:
 
     async def run(self) -> None:
         """Draw until `stop` is called or the terminal is closed."""
-        try:
+        with suppress(EOFError):  # The terminal was closed.
             await self._app.run_async(handle_sigint=False)
-        except EOFError:  # The terminal was closed.
-            pass
 
     def stop(self) -> None:
         if self._app.is_running:

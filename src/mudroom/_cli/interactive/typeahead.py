@@ -11,7 +11,7 @@ import select
 import sys
 import termios
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ..output.text import ERASE_DOWN, measure_width
@@ -44,10 +44,8 @@ def hold_input(enabled: bool = True) -> Generator[str]:
     try:
         yield early.decode("utf-8", "replace").replace("\r", "\n")
     finally:
-        try:
+        with suppress(termios.error):  # The terminal was closed.
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
-        except termios.error:  # The terminal was closed.
-            pass
 
 
 def queue_keys(source: Input, early: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TextIO
 
 from ..._core.events import (
@@ -80,8 +81,6 @@ class PlainProgress(Progress):
         return make_child_name(self.tree, run.run_id, MAX_NAME_COLUMNS, self._glyphs)
 
     def _write(self, line: str) -> None:
-        try:
+        with suppress(OSError):  # The stream was closed; the run must continue.
             self._stream.write(truncate(line, MAX_COLUMNS, self._glyphs.more) + "\n")
             self._stream.flush()
-        except OSError:  # The stream was closed; the run must continue.
-            pass

@@ -21,13 +21,11 @@ if TYPE_CHECKING:
 def print_notice(text: str, *, prefix: str = "mudroom: ") -> None:
     """Print a notice on stderr, wrapped on a terminal. A closed stderr is ignored."""
     text = f"{prefix}{sanitize(text)}"
-    try:
+    with suppress(OSError):
         if sys.stderr.isatty():
             columns = _get_columns()
             text = "\n".join(part for line in text.split("\n") for part in wrap(line, columns))
         print(text, file=sys.stderr, flush=True)
-    except OSError:
-        pass
 
 
 def make_notice_printer(*, quiet: bool, once: bool = False) -> Callable[[str], None]:

@@ -7,7 +7,7 @@ import os
 import sys
 import webbrowser
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from ...._adapters.integrations.mcp_servers.server_connection import load_package
@@ -181,14 +181,10 @@ def _read_lines(use: Callable[[str], object]) -> None:
         else:
             print_notice("This address has no code; paste the whole last address.", prefix="")
 
-    try:
+    with suppress(OSError, ValueError):  # a regular file cannot be waited for
         loop.add_reader(sys.stdin.fileno(), read)
-    except (OSError, ValueError):  # a regular file cannot be waited for
-        pass
 
 
 def _stop_reading() -> None:
-    try:
+    with suppress(AttributeError, OSError, ValueError):
         asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-    except (AttributeError, OSError, ValueError):
-        pass

@@ -95,9 +95,8 @@ async def view(conversation: Conversation, _: str) -> None:
     """Serve the run viewer until the session ends, and open it in a browser if there is one."""
     import webbrowser
 
-    from ...._viewer.links import make_session_link
     from ...._viewer.server import open_viewer
-    from ...._viewer.sources import StoredSessions
+    from ...._viewer.sources import StoredSessions, make_session_link
     from ...actions.serve_viewer import can_open_browser
     from ...actions.user_store import open_store
 

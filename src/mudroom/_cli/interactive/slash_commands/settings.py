@@ -119,7 +119,7 @@ def _list_approved(conversation: Conversation, loaded: LoadedPermissions) -> lis
     """Return the rules that the user approved for the folder, then those for the session."""
     kept = [rule for rule in loaded.permissions.rules if rule.origin == FOLDER_ORIGIN]
     texts = [format_rule(rule) for rule in kept]
-    of_session = conversation.approvals.questions.rules if conversation.approvals else ()
+    of_session = conversation.approvals.questions.rules
     return [*kept, *(rule for rule in of_session if format_rule(rule) not in texts)]
 
 
@@ -134,7 +134,6 @@ async def _remove_rule(
             remedy=remedy if approved else "There are no approved rules.",
         )
     rule = approved[int(number) - 1]
-    assert conversation.approvals
     conversation.approvals.questions.remove_rules(rule)
     conversation.print_text(f"Removed: {rule}", "dim")
     # The rules of a folder are fixed when the session is opened.
