@@ -127,7 +127,8 @@ class Agent(Struct, metaclass=NamedFields, frozen=True, kw_only=True, gc=False, 
         description: when to delegate to the agent; the parent model reads it.
         instructions: the system prompt.
         tools: tool patterns such as "read", "mcp__*", "bash(git:*)" or "!write", see
-            `tool_patterns`. None means all of the parent's tools except `task`.
+            `parse_tool_patterns`. None means all tools the parent has; `task` only if its budget
+            leaves another level of children.
         children: names or patterns of the agents its `task` tool may call. None means all.
         child_tools: patterns of the tools those children may use at most. None means all.
         model: "inherit" or a model string.

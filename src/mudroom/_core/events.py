@@ -10,7 +10,6 @@ SessionOpened
       ModelCallRetried …          the call failed and is repeated; its streamed text is void
     TurnFinished | TurnFailed     the complete answer, stored before any of its tool calls starts
     ResultsCleared | Compacted    the next request has less of the earlier conversation
-    ConversationRewound           the next prompt continues from an earlier one
     PermissionDecided             a tool call was denied, or the approver was asked
     ToolCallStarted               intent: stored before the tool acts
       FileWriteIntended           stored before the file is written
@@ -21,6 +20,7 @@ SessionOpened
     WorkMerged                    files of a child came to the folder of its parent
     RunWaiting                    the run waits for its background children; no request is sent
   RunFinished                     the report
+  ConversationRewound             the next prompt continues from an earlier one
 SessionClosed
 
 `field(name=...)` gives a field another key in the journal. The key never changes, so older records

@@ -32,7 +32,7 @@ class Children(OptionGroup, frozen=True, kw_only=True, rename=_CHILDREN):
             parent. Rules choose by agent, "*" for any other agent:
             {"explore": "haiku", "*": "sonnet"} or "explore=haiku; *=sonnet".
         turns: maximum model calls of a child if its agent and its caller set no limit.
-        parallel: children that run at the same time; more wait.
+        parallel: children that run at the same time, at each depth; more wait.
         board: offer the tools for the task board of the project. Without it, only an agent that
             names them has them.
 

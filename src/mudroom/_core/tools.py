@@ -28,11 +28,11 @@ class Effect(StrEnum):
     """
 
     PURE = "pure"
-    """Changes nothing: may run again, and always runs in parallel."""
+    """Changes nothing: may run again, in parallel, after the changes asked for before it."""
     KEYED = "keyed"
     """Acts on one thing, its key (a file, a child): exactly once, one call per key at a time."""
     EFFECTFUL = "effectful"
-    """May do anything: at most once, and never beside another call that has an effect."""
+    """May do anything: at most once; alone, unless its tool sets `is_parallel`."""
 
 
 class ToolCategory(StrEnum):
@@ -167,8 +167,8 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
         effect: see Effect.
         get_key: takes the parsed arguments, returns the file or other thing the call acts on, or
             None.
-        is_parallel: true if calls of this effectful tool may run beside calls of other tools that
-            also set it.
+        is_parallel: true if a call of this effectful tool only has to wait for earlier calls that
+            may change anything.
         argument_aliases: alternative argument names, each with its name in `parameters`.
         ignored_arguments: arguments of other programs' tools that have no effect here.
         adapt: takes the name the model called the tool by, in lower case, and the renamed

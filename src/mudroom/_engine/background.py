@@ -44,7 +44,7 @@ class WorkHandle(Struct, frozen=True):
 class BackgroundWork:
     """Background work of one run: children and commands.
 
-    `wait_scope` returns the scope to enter while the run waits for others; see `Meter.wait`.
+    `wait_scope` returns the scope to enter while the run waits for others; see `Meter.lend_share`.
 
     Attributes:
         open: running work by id, in order of start.

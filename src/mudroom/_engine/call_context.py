@@ -117,7 +117,7 @@ class CallWrites:
             watch.start_write(workspace.root, path)
 
     async def _record(self, event: FileWriteIntended) -> None:
-        """Store the intent of a write in another thread.
+        """Store, on the event loop, the intent of a write by another thread.
 
         Raises WorkspaceError if the run has ended.
         """

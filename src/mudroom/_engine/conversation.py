@@ -61,7 +61,7 @@ class Shortening(Struct):
 class CutAnswers(Struct):
     """Answers cut off at the maximum that their request allowed."""
 
-    is_last: bool = False  # the last answer was cut off, and the next one may be longer
+    may_be_longer: bool = False  # the last answer was cut off, but the next one may be longer
     required: int = 0  # tokens that every answer since then must be allowed
 
 

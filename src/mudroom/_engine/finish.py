@@ -312,8 +312,8 @@ def _redact_git_work(run: RunContext, work: Work) -> Work:
 def _allows_summary(run: RunContext, ending: Ending) -> bool:
     """Return whether the run may give a summary.
 
-    True after `wrap_up`, and after a limit, unless the model fell silent or never answered a root
-    run. A time limit may have cut off an answer that was only late.
+    True after `wrap_up`, and after a limit or a loop, unless the model fell silent or never
+    answered a root run. A time limit may have cut off an answer that was only late.
     """
     if run.control.phase is Phase.CANCELLING:
         return False

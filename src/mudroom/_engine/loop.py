@@ -44,7 +44,7 @@ CUT_ANSWER = (
     "Your answer was cut off after {tokens:,} tokens. It may be longer now: write it again, whole."
 )
 MAX_ASKED = 9
-"""Consecutive requests only the engine wants. Hook programs get 8, as in other agents."""
+"""How often in a row the engine may ask for another answer; hook programs may ask 8 times."""
 ASKED_AGAIN = (
     "the model was asked {count} times in a row to go on, and did nothing; the last time: {note}"
 )
@@ -200,7 +200,7 @@ async def take_turns(run: RunContext, pending: AssistantMessage | None) -> Endin
 
 async def _take_turn(run: RunContext, pending: AssistantMessage | None) -> Ending | None:
     if pending is None:
-        if ending := _judge_repeats(run):
+        if ending := _judge_asked(run):
             return ending
         await prepare_request(run)
         if limit := await reserve_request(run):
@@ -284,7 +284,7 @@ def judge(run: RunContext, answer: AssistantMessage, outcomes: list[CallOutcome]
     return None
 
 
-def _judge_repeats(run: RunContext) -> Ending | None:
+def _judge_asked(run: RunContext) -> Ending | None:
     """Return the ending of a run refused too often, or asked too many times in a row.
 
     Otherwise a model that only talks would be asked for ever, for whatever reason (an empty or cut
@@ -326,10 +326,10 @@ def _judge_refusals(run: RunContext) -> Ending | None:
 def _judge_final_answer(run: RunContext, answer: AssistantMessage) -> Ending | None:
     """Return the ending after an answer without tool calls.
 
-    An incomplete answer is an error, if the provider stopped it only after MAX_STOPPED in a row; an
-    empty one is an error the second time in a row.
+    An incomplete answer is an error; one stopped by the provider, only after MAX_STOPPED in a row.
+    An empty one is an error the second time in a row.
     """
-    if run.conversation.cut.is_last:
+    if run.conversation.cut.may_be_longer:
         run.add_note(CUT_ANSWER.format(tokens=answer.usage.output_tokens))
         return None
     if answer.stop_reason is StopReason.LENGTH and (limit := _find_cutting_limit(run, answer)):

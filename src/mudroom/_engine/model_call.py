@@ -105,7 +105,7 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
 def append_answer(run: RunContext, answer: AssistantMessage) -> None:
     tokens = answer.usage.total_tokens
     is_cut = answer.stop_reason is StopReason.LENGTH
-    run.conversation.cut.is_last = is_cut and run.require_longer_answer(answer)
+    run.conversation.cut.may_be_longer = is_cut and run.require_longer_answer(answer)
     if not tokens:
         # Some providers report no usage.
         tokens = run.estimate_request_tokens() + estimate_message_tokens([answer])
@@ -184,7 +184,7 @@ def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
         )
         prices[Limit.USD] = _compute_price(run, Usage(output_tokens=_MILLION)) / _MILLION
     cut = run.conversation.cut
-    required = cut.required if cut.is_last else 0
+    required = cut.required if cut.may_be_longer else 0
     return RequestPlan(
         minimum,
         maximum,

@@ -181,9 +181,10 @@ class _Restorer:
         run.conversation.shortening.awaits_hook = False
         if event.refused is not None:
             run.outputs.refuse(OutputRefusal(event.text, event.refused))
+        # Only its text tells what a recorded note is about, and whose limit a request for a summary
+        # is. A resume of older records breaks if these texts change.
         if event.text in NEAR_LIMIT_NOTES:
             run.meter.has_warned = True
-        # Only its text tells whose limit a recorded request for a summary is about.
         self.is_stopped_from_outside = event.text == WRAP_UP_NOTE
 
     def _restore_final_answer(self, answer: AssistantMessage, event: NoteInjected) -> None:

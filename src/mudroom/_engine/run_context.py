@@ -67,7 +67,9 @@ class RunContext:
         self.timer = RunTimer(services.clock, meter)
         self.recorder = Recorder(services, brief.run_id)
         self.inbox = Inbox(self.recorder)
-        self.background = BackgroundWork(worker, self.inbox, self.recorder, control, meter.wait)
+        self.background = BackgroundWork(
+            worker, self.inbox, self.recorder, control, meter.lend_share
+        )
         self.outputs = OutputCollector(brief.agent.outputs or {})
         toolbox = services.toolbox
         offered = {name: toolbox[name] for name in brief.tools if name in toolbox}

@@ -203,7 +203,7 @@ class LaneKind(Enum):
     READING = auto()  # changes nothing: its calls run concurrently
     ONE_THING = auto()  # changes one thing: its calls run in turn
     BESIDE = auto()  # a single effectful call whose tool has `is_parallel`
-    ANYTHING = auto()  # may change anything: its calls run alone, except beside BESIDE
+    ANYTHING = auto()  # may change anything: no other ordered call runs beside it
 
 
 class Lane(NamedTuple):

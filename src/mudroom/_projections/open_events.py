@@ -108,7 +108,7 @@ class OpenEvents:
         count: events read so far.
         task_count: highest number of a root run that was left out.
         heads: events left out with a system prompt, which later runs refer to.
-        starts: one start left out for each selection of tools.
+        starts: of the starts left out, one for each selection of tools.
         amounts: what the runs left out have spent. time: during which any run worked.
     """
 

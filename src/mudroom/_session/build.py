@@ -50,11 +50,11 @@ from .open_adapters import (
     choose_board_offer,
     collect_tools,
     explain_missing_search,
+    make_board,
     make_board_tools,
     make_isolated_opener,
     make_servers,
     make_web_tools,
-    open_board,
     open_journal,
     open_store,
     open_tracing,
@@ -213,7 +213,7 @@ class _Builder:
         agents = (catalog.root_agent, *catalog.agents.values())
         self._board_offer = choose_board_offer(self._options, agents)
         if self._board_offer:
-            self._board = open_board(self._home, self._folder, self._options.id)
+            self._board = make_board(self._home, self._folder, self._options.id)
             self.undo.push_async_callback(self._board.close)
 
     async def _open_needed_board(self) -> None:

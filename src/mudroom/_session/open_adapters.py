@@ -123,8 +123,10 @@ def check_isolation(
 def make_isolated_opener(
     home: str, session: str, folder: str, max_bytes: int
 ) -> Callable[[], IsolatedWorkspaces]:
-    """Return a function that opens the session's isolated workspaces on its first call."""
+    """Make a function that opens the session's isolated workspaces on its first call.
 
+    Starts a thread that cleans up after killed processes.
+    """
     _clean_up_isolated(home)
 
     @cache
@@ -165,7 +167,7 @@ def choose_board_offer(options: SessionOptions, agents: Iterable[Agent]) -> Boar
     return "request" if is_named or claims else ""
 
 
-def open_board(home: str, folder: str, session: str, *, is_owner: bool = True) -> SessionBoard:
+def make_board(home: str, folder: str, session: str, *, is_owner: bool = True) -> SessionBoard:
     from .._adapters.boards.file import get_board_path
     from .._adapters.boards.session_board import SessionBoard
 

@@ -252,7 +252,7 @@ async def _read_recorded(options: SessionOptions, recorded: OpenEvents) -> str:
     return session
 
 
-def list_grants(options: SessionOptions) -> tuple[str, ...]:
+def list_rights(options: SessionOptions) -> tuple[str, ...]:
     """List, for the record, the rights that the caller granted beyond the sandbox."""
     grants = ["network"] if options.allow_net else []
     grants.extend(str(rule) for rule in options.permissions.rules if rule.verdict is Verdict.ALLOW)

@@ -167,7 +167,7 @@ class SessionRunner:
         async with self._prompt_lock:
             return await self._resume_unfinished(request)
 
-    def find_interrupted_task(self, run_id: str) -> Brief:
+    def find_unfinished_task(self, run_id: str) -> Brief:
         if run_id in self._conversation.unfinished_runs:
             brief = self._conversation.get_brief_to_resume(run_id)
             if brief.depth:
@@ -177,7 +177,7 @@ class SessionRunner:
             remedy="`unfinished_runs` has the ids; `resume_unfinished` continues prompts.",
         )
 
-    def forget_interrupted_task(self, run_id: str) -> None:
+    def forget_unfinished_task(self, run_id: str) -> None:
         past = self._conversation.unfinished_events
         for each in [each for each in past if find_root_id(each) == run_id]:
             del past[each]
@@ -225,10 +225,10 @@ class SessionRunner:
 
     def pause(self) -> bool:
         # Messages accepted a moment ago are recorded by tasks that run first.
-        asyncio.get_running_loop().call_soon(self._stop_unended)
+        asyncio.get_running_loop().call_soon(self._seal_and_cancel)
         return bool(self._handles)
 
-    def _stop_unended(self) -> None:
+    def _seal_and_cancel(self) -> None:
         self.resources.journal.is_sealed = True
         self.cancel_all()
 
@@ -315,7 +315,7 @@ class SessionRunner:
         await asyncio.sleep(0)  # `pause` acts at the next step of the event loop
         interrupted = self._interrupted
         if interrupted and interrupted.handle.is_interrupted:
-            self._stop_unended()
+            self._seal_and_cancel()
             self._watchers.clear()
         for feeder in self.feeders:
             feeder.cancel()

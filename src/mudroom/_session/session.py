@@ -115,7 +115,7 @@ class Session:
         if recorded is not None:
             self.notices += await runner.load_record(recorded, self._history_watchers)
         await runner.resources.models.load_replays()
-        runner.record_opening(self.id, self.cwd, recorded_options.list_grants(self._options))
+        runner.record_opening(self.id, self.cwd, recorded_options.list_rights(self._options))
         if hooks := runner.resources.services.hooks:
             source = "resume" if self._options.resume else self.start_source
             await hooks.on_session_start("fork" if self._options.fork else source)

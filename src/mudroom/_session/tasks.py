@@ -56,7 +56,7 @@ async def resume_task(
     runner: SessionRunner, run_id: str, outputs: OutputSpec[Outputs]
 ) -> Report[Outputs]:
     output_type = None if outputs is None else parse_output_type(outputs)
-    brief = runner.find_interrupted_task(run_id)
+    brief = runner.find_unfinished_task(run_id)
     if output_type and brief.agent.outputs != output_type.outputs:
         raise UsageError(
             "the interrupted task has other outputs",
@@ -65,7 +65,7 @@ async def resume_task(
         )
     request = runner.make_request(output_type)
     report = await runner.run_brief(brief, request)
-    runner.forget_interrupted_task(run_id)
+    runner.forget_unfinished_task(run_id)
     return convert_report(report, output_type)
 
 

@@ -57,8 +57,7 @@ class SessionDriver(Generic[Plan]):
     Arguments:
         make_session: makes the session of a plan, not yet open. Called again when the plan has
             changed. Raises UsageError for a plan that cannot be used.
-        plan: what the session is made of: any value that is equal to another one if the session
-            would be the same.
+        plan: what the session is made of. Plans must compare equal if they give the same session.
         questions: the approver that `make_session` gives the session. It learns the rules of each
             session that is opened, and the end of each run.
         on_event: called with every event, streamed text included. It must not raise.
@@ -106,7 +105,7 @@ class SessionDriver(Generic[Plan]):
         self._turns: dict[Turn[Any], asyncio.Task[Any]] = {}
         self._beside: set[Turn[Any]] = set()
         self._current: Turn[Any] | None = None
-        self._place = asyncio.Lock()
+        self._turn_lock = asyncio.Lock()
         self._opening = asyncio.Lock()
 
     async def __aenter__(self) -> SessionDriver[Plan]:
@@ -200,7 +199,7 @@ class SessionDriver(Generic[Plan]):
 
     async def _take_turn(self, turn: Turn[Any], work: Work) -> Any:  # noqa: ANN401
         try:
-            async with self._place:
+            async with self._turn_lock:
                 if turn.is_stopped:
                     return None
                 self._current = turn
@@ -248,8 +247,8 @@ class SessionDriver(Generic[Plan]):
 
     async def apply_plan(self) -> None:
         """Open the session again if `plan` has changed, unless a turn works: the next one does."""
-        if not self._place.locked():
-            async with self._place:
+        if not self._turn_lock.locked():
+            async with self._turn_lock:
                 await self._apply_plan()
 
     def open_later(self) -> None:

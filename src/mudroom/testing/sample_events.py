@@ -1,4 +1,4 @@
-"""Sample events: one of every stored type, with every field set."""
+"""Sample events: one of every stored type, with typical values."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ class LocalRunHandle(TaskHandle):
 
 
 def _follow(outcome: asyncio.Future[Report]) -> asyncio.Future[None]:
-    """Return a future that is done when a run has ended, or when it is set before.
+    """Return a future that is done when a run has ended, or earlier if someone sets it.
 
     It takes less memory per run than `asyncio.wait`.
     """

@@ -39,7 +39,7 @@ from ._options import (
 if TYPE_CHECKING:
     from click.parser import _OptionParser
 
-# What `-p` and `--resume` have where the command line gives no value: no argument can contain it.
+# The value of `-p` and `--resume` given without one; no argument can contain a NUL.
 WITHOUT_VALUE = "\0"
 
 PRINT_FLAGS = ("-p", "--print", "--prompt")
@@ -127,7 +127,7 @@ class RootCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Reject an unknown command before its flags are parsed as flags of this command."""
-        # The SDK's flags are not mudroom's, so they must go first.
+        # The SDK's flags are not mudroom's, so remove them first.
         if is_started_by_sdk(args):
             ctx.obj = separate_sdk_flags(args, self)
             return super().parse_args(ctx, ctx.obj.rest)
@@ -371,7 +371,7 @@ def help_(commands: tuple[str, ...]) -> int:
 COMMANDS: dict[str, click.Command] = {"help": help_}
 reject_blank_texts([root_command])
 
-_USED_VALUES = (
+_SDK_USED_VALUES = (
     "--input-format",
     "--system-prompt",
     "--system-prompt-file",
@@ -384,7 +384,7 @@ _USED_VALUES = (
     "--resume-session-at",
 )
 # Listed because they take a value, which must not be read as a prompt.
-_UNUSED_VALUES = (
+_SDK_UNUSED_VALUES = (
     "--add-dir",
     "--betas",
     "--debug-file",
@@ -397,8 +397,8 @@ _UNUSED_VALUES = (
     "--thinking",
     "--thinking-display",
 )
-_VALUES = (*_USED_VALUES, *_UNUSED_VALUES)
-_USED_SWITCHES = (
+_SDK_VALUES = (*_SDK_USED_VALUES, *_SDK_UNUSED_VALUES)
+_SDK_SWITCHES = (
     "--include-partial-messages",
     "--include-hook-events",
     "--replay-user-messages",
@@ -408,7 +408,7 @@ _USED_SWITCHES = (
     "--verbose",
 )
 # Permission modes that mudroom does not have, and what replaces each.
-_MODES = {"auto": "default", "delegate": "default", "manual": "default"}
+_SDK_MODES = {"auto": "default", "delegate": "default", "manual": "default"}
 
 
 class SdkFlags(Struct):
@@ -441,12 +441,12 @@ def separate_sdk_flags(arguments: Sequence[str], command: click.Command) -> SdkF
     while waiting:
         argument = waiting.pop(0)
         name, equals, value = argument.partition("=")
-        if name in _VALUES:
+        if name in _SDK_VALUES:
             value = value if equals or not waiting else waiting.pop(0)
             flags.values.setdefault(name, []).append(value)
-            if name in _UNUSED_VALUES:
+            if name in _SDK_UNUSED_VALUES:
                 flags.notices.append(f"not used by mudroom: {name}")
-        elif name in _USED_SWITCHES:
+        elif name in _SDK_SWITCHES:
             flags.switches.append(name)
         elif name in options or not name.startswith("-"):
             takes_value = name in options and _takes_value(options[name])
@@ -469,4 +469,4 @@ def _replace_mode(name: str, argument: str, value: str, *, takes_value: bool) ->
     """Return the arguments of one of mudroom's flags, with a permission mode that it has."""
     if not takes_value:
         return [argument]
-    return [name, _MODES.get(value, value) if name == "--permission-mode" else value]
+    return [name, _SDK_MODES.get(value, value) if name == "--permission-mode" else value]

@@ -268,7 +268,7 @@ class WorkerConnection(ByteLink, Protocol):
 
 
 class WorkerTransport(Protocol):
-    """The way to start worker processes.
+    """Starts worker processes and connects to them.
 
     A worker process executes a program, "module:function": a coroutine that gets a `RunLink` and
     works until the link ends.
@@ -276,7 +276,7 @@ class WorkerTransport(Protocol):
 
     @property
     def kind(self) -> str:
-        """Name of the way, as the option `worker` has it."""
+        """The kind of transport, as in the option `worker`."""
         ...
 
     @property

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..call_context import CallContext
 
 
-_CHILD_TOOLS = "task"  # key in a run's memo for its children's tools
+_MEMO_KEY = "task"  # key in a run's memo for its children's tools
 _MAX_DESCRIPTION = 60  # characters of the prompt's first line, if a call has no description
 
 
@@ -225,7 +225,7 @@ def _choose_tools(
     patterns = None if agent.tools is None else tuple(agent.tools)
     key = (patterns, may_have_children, is_named)
     # The calls of one answer may start many children with the same agent.
-    selected: dict[object, tuple[str, ...]] = run.memo.setdefault(_CHILD_TOOLS, {})
+    selected: dict[object, tuple[str, ...]] = run.memo.setdefault(_MEMO_KEY, {})
     if key not in selected:
         selected[key] = _select_child_tools(
             run, agent, may_have_children=may_have_children, is_named=is_named

@@ -123,7 +123,7 @@ class ChildRun:
             windows[self._brief.call_id] = ChildWindow(self._handle)
         run.background.waited_for[self._id] = lambda: self._handle.release()
         try:
-            with run.meter.wait():
+            with run.meter.lend_share():
                 has_ended = await self._wait()
         except BaseException:
             await self._end()  # even after a cancel: an interrupted parent continues

@@ -82,7 +82,7 @@ async def request_summary(run: RunContext, brief: Brief) -> Report:
     grant = meters.open(brief.run_id, brief.budget, run.meter)
     meters.get(grant).member.take_place_of(run.meter.member)
     try:
-        with run.meter.wait():
+        with run.meter.lend_share():
             return await run.background.worker.start(brief, grant).report()
     finally:
         meters.close(grant)

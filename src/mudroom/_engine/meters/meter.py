@@ -116,7 +116,7 @@ class Meter:
         return not (self.turns or self.member.is_part)
 
     @contextmanager
-    def wait(self) -> Generator[None]:
+    def lend_share(self) -> Generator[None]:
         """Inside the `with` block, let other runs use what this one was expected to need."""
         self.member.start_wait()
         try:

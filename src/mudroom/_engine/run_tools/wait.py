@@ -82,7 +82,7 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
     if arguments.seconds and background.open and not is_over:
         try:
             async with time_limit(arguments.seconds):
-                with context.run.meter.wait():
+                with context.run.meter.lend_share():
                     await background.wait_for(open_ids, wants_all=arguments.until == "all")
         except TimeoutError:
             pass

@@ -61,11 +61,11 @@ from ..environments import EnvironmentFactory, NodeEnvironments, SessionEnvironm
 from ..model_registry import ModelRegistry
 from ..open_adapters import (
     collect_tools,
+    make_board,
     make_board_tools,
     make_isolated_opener,
     make_servers,
     make_web_tools,
-    open_board,
 )
 from .setup import ProcessSetup, get_environ
 
@@ -233,7 +233,7 @@ def build_worker_services(
     models = _open_models(setup, link, environ, clock)
     board = None
     if setup.board_offer:
-        board = open_board(config.home, config.folder, config.session, is_owner=False)
+        board = make_board(config.home, config.folder, config.session, is_owner=False)
     environments = _open_environments(config, setup, link)
     extend_import_path(config.import_path)
     in_session = (make_session_tool(spec, link) for spec in setup.session_tools)
