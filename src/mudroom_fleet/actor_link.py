@@ -93,7 +93,6 @@ class ActorLink:
         self._note_silence = note_silence
         self._read_clock = read_clock
         self._lease_seconds = lease_seconds
-        self._patience = lease_seconds + MARGIN_SECONDS
         self._handle: ActorHandle | None = None
         self._outgoing = bytearray()
         self._has_outgoing = asyncio.Event()
@@ -103,6 +102,11 @@ class ActorLink:
         self._last_reply_at = 0.0
         self._next_call_at = 0.0
         self._node = ""
+
+    @property
+    def _patience(self) -> float:
+        """Seconds after the last reply in which another one must come."""
+        return self._lease_seconds + MARGIN_SECONDS
 
     def add_data(self, data: bytes) -> None:
         self._outgoing += data
