@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import msgspec
@@ -142,7 +143,7 @@ class WorkerActor:
             python=platform.python_version(),
             code=compute_code_digest(),
         )
-        program = self._load_program()
+        program: Callable[[RunLink], Coroutine[Any, Any, None]] = resolve_name(self._program)
         # The lease starts last: an import can take longer than it lasts.
         self._lease = Lease(self._lease_seconds)
         self._lease.watch()
@@ -177,10 +178,6 @@ class WorkerActor:
     async def stop(self) -> None:
         """End the process; its commands end with it. Works without the daemon of the node."""
         os._exit(0)
-
-    def _load_program(self) -> Callable[[RunLink], Coroutine[Any, Any, None]]:
-        module, _, name = self._program.partition(":")
-        return getattr(import_module(module), name)
 
     async def _serve(self, program: Coroutine[Any, Any, None]) -> None:
         assert self._link is not None

@@ -51,13 +51,9 @@ class ActorHandle(Protocol):
 
 
 class RayControl(Protocol):
-    """What a link asks of Ray beside the calls to its actor."""
+    """What a link asks of Ray beside the calls to its actor. Threads call it: it may block."""
 
     def kill(self, handle: ActorHandle) -> None: ...
-
-    def note_silence(self, number: int) -> None:
-        """Note that an actor does not answer; its node may be lost."""
-        ...
 
     def is_gone(self, error: Exception, node: str) -> bool:
         """Return whether an error of a call proves that the process of its actor has ended."""
@@ -73,7 +69,12 @@ class _Lost(Exception):
 
 
 class ActorLink:
-    """One actor and the calls to it. `create` asks Ray for it in a thread: it may block."""
+    """One actor and the calls to it.
+
+    Arguments:
+        create: asks Ray for it in a thread: it may block.
+        note_silence: called when the actor does not answer; its node may be lost.
+    """
 
     def __init__(
         self,
@@ -82,15 +83,16 @@ class ActorLink:
         send: Callable[[ToTransport], None],
         ray: RayControl,
         lease_seconds: float,
+        note_silence: Callable[[], None],
         read_clock: Callable[[], float] = read_clock,
     ) -> None:
         self._number = number
         self._create = create
         self._send = send
         self._ray = ray
+        self._note_silence = note_silence
         self._read_clock = read_clock
         self._lease_seconds = lease_seconds
-        self._patience = lease_seconds + MARGIN_SECONDS
         self._handle: ActorHandle | None = None
         self._outgoing = bytearray()
         self._has_outgoing = asyncio.Event()
@@ -100,6 +102,11 @@ class ActorLink:
         self._last_reply_at = 0.0
         self._next_call_at = 0.0
         self._node = ""
+
+    @property
+    def _patience(self) -> float:
+        """Seconds after the last reply in which another one must come."""
+        return self._lease_seconds + MARGIN_SECONDS
 
     def add_data(self, data: bytes) -> None:
         self._outgoing += data
@@ -114,7 +121,7 @@ class ActorLink:
         except Exception as error:  # noqa: BLE001  the runs continue in another process
             lost = error if isinstance(error, _Lost) else _Lost(_describe(error))
         if not lost.is_gone:
-            self._ray.note_silence(self._number)
+            self._note_silence()
         self._send(ActorLost(self._number, str(lost)))
         self.kill()
         if not lost.is_gone:
@@ -147,7 +154,7 @@ class ActorLink:
                 self._handle = await asyncio.to_thread(self._create)
                 reply = await self._handle.hello.remote()
         except TimeoutError:
-            self._ray.note_silence(self._number)
+            self._note_silence()
             raise _Lost(f"no node started it in {_START_SECONDS:.0f} s", is_gone=True) from None
         except Exception as error:
             raise _Lost(_describe(error), is_gone=True) from error

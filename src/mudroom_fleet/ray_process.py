@@ -29,7 +29,7 @@ from msgspec import Struct
 from mudroom.ports import MessageStream, SocketLink
 
 from .actor import WorkerActor, read_clock
-from .actor_link import ActorHandle, ActorLink
+from .actor_link import ActorHandle, ActorLink, RayControl
 from .messages import (
     ActorLost,
     AskLease,
@@ -198,7 +198,7 @@ def _first_line(error: Exception) -> str:
     return next((line for line in str(error).splitlines() if line), type(error).__name__)
 
 
-class Cluster(Protocol):
+class Cluster(RayControl, Protocol):
     """The Ray cluster. Threads call the methods: they may block."""
 
     def list_nodes(self) -> Sequence[Node]:
@@ -206,12 +206,6 @@ class Cluster(Protocol):
         ...
 
     def create_actor(self, node: str) -> ActorHandle: ...
-
-    def kill(self, handle: ActorHandle) -> None: ...
-
-    def is_gone(self, error: Exception, node: str) -> bool:
-        """Return whether an error of a call proves that the process of its actor has ended."""
-        ...
 
 
 class ActorLinks:
@@ -242,7 +236,10 @@ class ActorLinks:
     def _open(self, message: OpenPart) -> None:
         number = message.number
         create = partial(self._create, number, message.machine)
-        link = ActorLink(number, create, self._send, self, self._lease_seconds)
+        note_silence = partial(self._placement.note_silence, number)
+        link = ActorLink(
+            number, create, self._send, self._cluster, self._lease_seconds, note_silence
+        )
         self._links[number] = link
         self._tasks[number] = task = asyncio.create_task(link.run())
         task.add_done_callback(lambda _: self._forget(number))
@@ -272,15 +269,6 @@ class ActorLinks:
             self._placement.remove(number)
             raise LookupError("the actor is not needed any more")
         return self._cluster.create_actor(node)
-
-    def kill(self, handle: ActorHandle) -> None:
-        self._cluster.kill(handle)
-
-    def note_silence(self, number: int) -> None:
-        self._placement.note_silence(number)
-
-    def is_gone(self, error: Exception, node: str) -> bool:
-        return self._cluster.is_gone(error, node)
 
 
 _AVOIDED_SECONDS = 60.0

@@ -7,7 +7,7 @@ import gc
 import os
 import traceback
 from collections.abc import Callable, Coroutine
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, TypeAlias
 
 from mudroom.ports import Arrivals, MessageStream, RunLink
@@ -35,8 +35,7 @@ async def serve(link: RunLink) -> None:
     stream = MessageStream[ToShared](link, ToShared)
     first = await stream.receive()
     if isinstance(first, ShareProcess):
-        module, _, name = first.program.partition(":")
-        await _SharedServer(link, stream, getattr(import_module(module), name)).serve()
+        await _SharedServer(link, stream, resolve_name(first.program)).serve()
 
 
 class _SessionLink(Arrivals):

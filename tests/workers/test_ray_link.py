@@ -80,9 +80,6 @@ class NoRay:
     def kill(self, handle: ActorHandle) -> None:
         pass
 
-    def note_silence(self, number: int) -> None:
-        pass
-
     def is_gone(self, error: Exception, node: str) -> bool:
         return False
 
@@ -98,7 +95,8 @@ def make_link(
         lambda: ScriptedActor(exchange),
         sent.append,
         ray or NoRay(),
-        lease_seconds=8.0,
+        8.0,
+        lambda: None,
         read_clock=clock,
     )
 
@@ -114,7 +112,7 @@ async def test_a_slow_start_of_one_actor_does_not_stop_the_others() -> None:
         assert may_start.wait(60), "the event loop waits for the actor"
         return ScriptedActor(answer_nothing)
 
-    link = ActorLink(1, create, sent.append, NoRay(), lease_seconds=8.0)
+    link = ActorLink(1, create, sent.append, NoRay(), 8.0, lambda: None)
     running = asyncio.create_task(link.run())
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -25,6 +25,11 @@ Raises OSError, with errno EXDEV or ELOOP for a path that leads out.
 """
 
 
+def is_beneath(path: str, folder: str) -> bool:
+    """Return whether a path is `folder` or inside it. Both are absolute, without links."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
 def choose_opener(*, kernel: bool | None = None) -> Opener:
     """Choose openat2 if the kernel has it, else one step at a time; `kernel` forces the choice.
 

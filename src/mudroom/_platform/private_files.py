@@ -76,17 +76,41 @@ def replace_private_file(path: Path, data: bytes) -> None:
         def keep_answer(home: Path, answer: str) -> None:
             replace_private_file(home / "answers" / "last.txt", answer.encode())
     """
+    make_private_folder(path.parent)
+    _replace(path, data)
+
+
+def replace_durably(path: Path, data: bytes, *, suffix: str) -> None:
+    """Replace a file so that it is whole, or not there, after a power failure.
+
+    `suffix` ends the name of the new file while it is written.
+    """
+    _replace(path, data, suffix=suffix, is_durable=True)
+    sync_folder(path.parent)
+
+
+def _replace(path: Path, data: bytes, *, suffix: str = "", is_durable: bool = False) -> None:
     import tempfile  # slow to import
 
-    make_private_folder(path.parent)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=suffix)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
+            if is_durable:
+                file.flush()
+                os.fsync(descriptor)
         os.replace(name, path)
     except BaseException:
         os.unlink(name)
         raise
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 _SESSION_FOLDERS = ("spills", "versions", "isolated", "batches")

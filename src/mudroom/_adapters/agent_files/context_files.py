@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from ..._platform.git_folders import list_project_folders
-from ..._platform.open_beneath import find_real_path
+from ..._platform.open_beneath import find_real_path, is_beneath
 from ..._platform.patterns import compile_later
 from ..._projections.engine_text import wrap
-from .safe_read import Diagnostic, FileDiagnostics, Severity, is_beneath, read_text
+from .safe_read import Diagnostic, FileDiagnostics, Severity, read_text
 
 MAX_TOTAL_BYTES = 32 << 10  # bytes of all context files together
 MAX_IMPORT_DEPTH = 5  # levels of files that import one another

@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple, Protocol
 from msgspec import Struct
 
 from ..._platform.git_folders import list_project_folders
-from ..._platform.open_beneath import find_real_path
-from .safe_read import Diagnostic, find_files, is_beneath
+from ..._platform.open_beneath import find_real_path, is_beneath
+from .safe_read import Diagnostic, find_files
 
 
 class LocationKind(Struct, frozen=True):

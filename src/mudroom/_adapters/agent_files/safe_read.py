@@ -10,7 +10,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from ..._core.listings import count_noun
-from ..._platform.open_beneath import find_real_path, open_real_path
+from ..._platform.open_beneath import find_real_path, is_beneath, open_real_path
 from ..._platform.regular_files import read_regular_file
 
 MAX_FILES = 1_000  # files listed below one folder
@@ -50,11 +50,6 @@ def _decode(data: bytes, diagnostics: FileDiagnostics) -> str | None:
         diagnostics.add_error(data.count(b"\n", 0, error.start) + 1, "not UTF-8")
         return None
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def is_beneath(path: str, folder: str) -> bool:
-    """Return whether a path is `folder` or inside it. Both are absolute, without links."""
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def find_files(

@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -476,34 +477,11 @@ def format_metadata(metadata: Mapping[str, Any]) -> str:
 
 def require_no_cycle(blockers: Mapping[int, Iterable[int]]) -> None:
     """Raise UsageError with the path of a cycle if tasks depend on themselves."""
-    if path := find_cycle(blockers):
-        chain = " -> ".join(f"#{task}" for task in path)
+    try:
+        TopologicalSorter(blockers).prepare()
+    except CycleError as error:
+        chain = " -> ".join(f"#{task}" for task in reversed(error.args[1]))
         raise UsageError(
             f"these tasks depend on each other in a cycle: {chain}",
             remedy="Leave out one of these dependencies.",
-        )
-
-
-def find_cycle(blockers: Mapping[int, Iterable[int]]) -> list[int]:
-    """Return the path of a cycle, ending with its first task again; [] if there is none."""
-    # Iterative, because a chain of dependencies may be longer than Python's recursion limit.
-    finished: set[int] = set()
-    for start in blockers:
-        path: list[int] = []
-        stack = [(start, iter(blockers.get(start, ())))]
-        if start in finished:
-            continue
-        path.append(start)
-        while stack:
-            task, remaining = stack[-1]
-            blocker = next(remaining, None)
-            if blocker is None:
-                finished.add(task)
-                stack.pop()
-                path.pop()
-            elif blocker in path:
-                return [*path[path.index(blocker) :], blocker]
-            elif blocker not in finished:
-                path.append(blocker)
-                stack.append((blocker, iter(blockers.get(blocker, ()))))
-    return []
+        ) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,44 +23,33 @@ from .plugins.spec import ListedPlugin, Plugin
 from .program_trust import PROMPT_PREFIX, PromptRights, load_trusted_programs, trust_programs
 
 Program = ServerSpec | HookSpec | PromptRights
-NOT_TRUSTED = "not trusted"
 
 
-class ListedServer(Struct, frozen=True):
-    """A server, and why it is not used; "" if it is."""
+_P = TypeVar("_P", bound=Program)
 
-    spec: ServerSpec
+
+class Listed(Struct, Generic[_P], frozen=True):
+    """A program, and why it is not used; "" if it is."""
+
+    spec: _P
     reason: str = ""
+    lacks_trust: bool = False
 
 
-class ListedHook(Struct, frozen=True):
-    """A hook, and why it is not used; "" if it is."""
-
-    spec: HookSpec
-    reason: str = ""
-
-    @property
-    def fires(self) -> bool:
-        return not explain_never_fires(self.spec.event, self.spec.kind)
-
-
-class ListedPrompt(Struct, frozen=True):
-    """The rights of a slash command or skill, and why they are not used; "" if they are."""
-
-    spec: PromptRights
-    reason: str = ""
+def _make_untrusted(spec: _P) -> Listed[_P]:
+    return Listed(spec, "not trusted", lacks_trust=True)
 
 
 class UsablePrograms(Struct, frozen=True):
     """All servers, hooks and plugins that files declare, and which of them a session uses."""
 
-    listed_servers: tuple[ListedServer, ...] = ()
-    listed_hooks: tuple[ListedHook, ...] = ()
+    listed_servers: tuple[Listed[ServerSpec], ...] = ()
+    listed_hooks: tuple[Listed[HookSpec], ...] = ()
     server_findings: tuple[Finding, ...] = ()
     hook_findings: tuple[Finding, ...] = ()
     listed_plugins: tuple[ListedPlugin, ...] = ()
     plugin_findings: tuple[Finding, ...] = ()
-    listed_prompts: tuple[ListedPrompt, ...] = ()
+    listed_prompts: tuple[Listed[PromptRights], ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -82,7 +72,7 @@ class UsablePrograms(Struct, frozen=True):
     def untrusted(self) -> tuple[Program, ...]:
         """The programs that are not used because the user has not trusted them."""
         items = (*self.listed_servers, *self.listed_hooks, *self.listed_prompts)
-        return tuple(item.spec for item in items if item.reason == NOT_TRUSTED)
+        return tuple(item.spec for item in items if item.lacks_trust)
 
     @property
     def trusted_prompts(self) -> frozenset[str]:
@@ -95,7 +85,7 @@ class UsablePrograms(Struct, frozen=True):
             self,
             listed_servers=tuple(_judge_servers((item.spec for item in self.listed_servers), None)),
             listed_hooks=tuple(_judge_hooks((item.spec for item in self.listed_hooks), None)),
-            listed_prompts=tuple(ListedPrompt(item.spec) for item in self.listed_prompts),
+            listed_prompts=tuple(Listed(item.spec) for item in self.listed_prompts),
         )
 
     def select(self, *, reads_project: bool, reads_local: bool) -> UsablePrograms:
@@ -113,7 +103,7 @@ class UsablePrograms(Struct, frozen=True):
             return reads_local if is_local else reads_project or not spec.place
 
         programs = (*self.listed_servers, *self.listed_hooks)
-        trusted = {item.spec.place for item in programs if item.reason != NOT_TRUSTED}
+        trusted = {item.spec.place for item in programs if not item.lacks_trust}
         servers = [item.spec for item in self.listed_servers if is_used(item.spec)]
         hooks = [item.spec for item in self.listed_hooks if is_used(item.spec)]
         plugins = [
@@ -138,9 +128,9 @@ class UsablePrograms(Struct, frozen=True):
         rights = tuple(prompts)
         trusted = load_trusted_programs(home) if rights and not trusts_all else {}
         listed = tuple(
-            ListedPrompt(each)
+            Listed(each)
             if trusts_all or each.digest in trusted.get(each.place, ())
-            else ListedPrompt(each, NOT_TRUSTED)
+            else _make_untrusted(each)
             for each in rights
         )
         return replace(self, listed_prompts=listed)
@@ -290,31 +280,31 @@ def _is_untrusted(program: Program, trusted: set[str] | None) -> bool:
 
 def _judge_servers(
     servers: Iterable[ServerSpec], trusted: set[str] | None
-) -> Iterator[ListedServer]:
+) -> Iterator[Listed[ServerSpec]]:
     """Judge the servers; of those with one name, only the first trusted one is used."""
     used: dict[tuple[str, str], ServerSpec] = {}
     for server in servers:
         if _is_untrusted(server, trusted):
-            yield ListedServer(server, NOT_TRUSTED)
+            yield _make_untrusted(server)
         elif server.transport == "sse":
-            yield ListedServer(server, 'the transport sse is not supported; use its "http" address')
+            yield Listed(server, 'the transport sse is not supported; use its "http" address')
         elif first := used.get((server.agent, server.name)):
-            yield ListedServer(server, f"{first.origin} has the same name and takes precedence")
+            yield Listed(server, f"{first.origin} has the same name and takes precedence")
         else:
             used[server.agent, server.name] = server
-            yield ListedServer(server)
+            yield Listed(server)
 
 
-def _judge_hooks(hooks: Iterable[HookSpec], trusted: set[str] | None) -> Iterator[ListedHook]:
+def _judge_hooks(hooks: Iterable[HookSpec], trusted: set[str] | None) -> Iterator[Listed[HookSpec]]:
     """Judge the hooks; of identical ones, only the first is used."""
     used: dict[str, HookSpec] = {}
     for hook in hooks:
         if never := explain_never_fires(hook.event, hook.kind):
-            yield ListedHook(hook, never)
+            yield Listed(hook, never)
         elif _is_untrusted(hook, trusted):
-            yield ListedHook(hook, NOT_TRUSTED)
+            yield _make_untrusted(hook)
         elif first := used.get(hook.digest):
-            yield ListedHook(hook, f"the same hook is in {first.origin}")
+            yield Listed(hook, f"the same hook is in {first.origin}")
         else:
             used[hook.digest] = hook
-            yield ListedHook(hook)
+            yield Listed(hook)

@@ -22,14 +22,11 @@ from ..._platform.private_files import replace_private_file
 from .providers import find_model
 
 _FREE_PROVIDERS = {"offline", "scripted", "ollama", "lmstudio", "vllm", "llamacpp"}
-# Provider name in mudroom -> provider id in genai-prices, where they may differ.
+# Provider name in mudroom -> provider id in genai-prices, where they differ.
 _PROVIDER_IDS = {
     "openai-chat": "openai",
     "openai-responses": "openai",
     "xai": "x-ai",
-    "together": "together",
-    "fireworks": "fireworks",
-    "moonshotai": "moonshotai",
 }
 
 PRICE_FILE = "prices.json"  # in the state folder

@@ -14,7 +14,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from ..._core.ports import ContentCheck, FileInfo, LinkTarget
-from ..._platform.open_beneath import Opener, choose_opener, find_real_path, open_with_openat2
+from ..._platform.open_beneath import (
+    Opener,
+    choose_opener,
+    find_real_path,
+    is_beneath,
+    open_with_openat2,
+)
 from ..._platform.paths import path_from_text, path_to_text
 from ...errors import WorkspaceError
 from ._atomic_write import (
@@ -246,7 +252,7 @@ class SharedWorkspace:
         """Return the folder outside the root that a path from `locate` belongs to."""
         if self._is_spill(located):
             return self._spill_folder
-        return next(folder for folder in self._readable if _is_inside(located, folder))
+        return next(folder for folder in self._readable if is_beneath(located, folder))
 
     def _open_folder(self, located: str) -> int:
         """Open a folder beneath the root; create it, and folders above it, if they are missing."""
@@ -312,10 +318,10 @@ def _locate_in(
     _check_characters(path)
     absolute = os.path.normpath(os.path.join(root, path_from_text(path)))
     for folder in spellings:
-        if _is_inside(absolute, folder):
+        if is_beneath(absolute, folder):
             return absolute[len(folder) :].lstrip("/") or "."
     is_spill = bool(spill_folder) and os.path.dirname(absolute) == spill_folder
-    if is_spill or any(_is_inside(absolute, folder) for folder in readable):
+    if is_spill or any(is_beneath(absolute, folder) for folder in readable):
         return absolute
     raise make_outside_error(path, root)
 
@@ -342,8 +348,3 @@ def _check_writable(path: str, folder: int, name: str, mode: int) -> None:
             f"{path} is read-only (mode {stat.S_IMODE(mode):04o})",
             remedy="If it should change, change its mode first.",
         )
-
-
-def _is_inside(path: str, folder: str) -> bool:
-    """Return whether a path lies in a folder. Whole names count: proj-secret is not inside proj."""
-    return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from ...._core.json_values import map_texts
 from ...._core.tools import ToolResult
 from ...._platform.time_limits import time_limit
 from ....errors import MudroomError, shorten_text
@@ -103,19 +104,14 @@ def _fail(reason: str) -> tuple[HookOutcome, str]:
     return HookOutcome(failure=reason), reason
 
 
-def fill_places(value: Any, fields: Mapping[str, Any]) -> Any:  # noqa: ANN401  (JSON values)
+def fill_places(value: object, fields: Mapping[str, Any]) -> object:
     """Replace each `${path.to.field}` in a JSON value by that part of the input.
 
     A field that is not a text is written as JSON; a missing one becomes empty.
     """
-    if isinstance(value, dict):
-        entries = cast("dict[str, Any]", value)
-        return {key: fill_places(item, fields) for key, item in entries.items()}
-    if isinstance(value, list):
-        return [fill_places(item, fields) for item in cast("list[Any]", value)]
-    if not isinstance(value, str):
-        return value
-    return _PLACE.sub(lambda match: _find_text(match[1], fields), value)
+    return map_texts(
+        value, lambda text: _PLACE.sub(lambda match: _find_text(match[1], fields), text)
+    )
 
 
 def _find_text(path: str, fields: Mapping[str, Any]) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...._core.json_values import map_texts
 from ...._platform.git_folders import list_project_folders
+from ...._platform.open_beneath import is_beneath
 from ...._platform.patterns import compile_later
 from ..config_files import Finding, as_table, read_bytes, read_json
 from .spec import ListedPlugin, Plugin, Table
@@ -176,7 +178,7 @@ def _add_variables(plugin: Plugin, data_home: str) -> Plugin:
 
 def fill_variables(plugin: Plugin, value: T) -> T:
     # A variable without a value stays as it is.
-    return cast("T", _map_texts(value, lambda text: fill_text(plugin.variables, text)))
+    return cast("T", map_texts(value, lambda text: fill_text(plugin.variables, text)))
 
 
 def fill_text(variables: Mapping[str, str], text: str) -> str:
@@ -185,17 +187,6 @@ def fill_text(variables: Mapping[str, str], text: str) -> str:
         return variables.get(name, match[0])
 
     return _VARIABLE.sub(fill, text) if "${" in text else text
-
-
-def _map_texts(value: object, change: Callable[[str], str]) -> object:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [_map_texts(item, change) for item in cast("list[object]", value)]
-    if isinstance(value, dict):
-        table = cast("dict[str, object]", value)
-        return {key: _map_texts(item, change) for key, item in table.items()}
-    return value
 
 
 # Claude Code keeps plugins there, below the user's home.
@@ -233,7 +224,7 @@ def find_plugin(
         if not isinstance(source, str):
             return None
         path = os.path.realpath(os.path.join(folder, source))
-        if path != folder and not path.startswith(f"{folder}/"):
+        if not is_beneath(path, folder):
             text = f"plugin {setting.id} is not used: {source} leads out of the marketplace"
             findings.append(Finding(os.path.join(folder, MARKET_FILE), text))
             return None
@@ -349,7 +340,7 @@ class _Reader(Struct):
             self.add(f"{field} is not used: a path must be a text", "Correct the manifest.")
             return ""
         real = os.path.realpath(os.path.join(self.root, text))
-        if os.path.isabs(text) or (real != self.root and not real.startswith(f"{self.root}/")):
+        if os.path.isabs(text) or not is_beneath(real, self.root):
             self.add(f"{field} {text} is not used: it leads out of the plugin's folder")
             return ""
         if not os.path.exists(real):

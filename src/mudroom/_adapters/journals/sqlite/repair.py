@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +26,7 @@ from ...._core.events import (
 )
 from ...._core.json_values import clean_text
 from ...._core.runs import Brief, Reason, Report, count_above, find_parent_id, is_child_id
+from ...._platform.private_files import sync_folder
 from ....errors import JournalDamaged
 from .folder import lock, unlock
 from .reader import open_reader
@@ -111,7 +111,7 @@ def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
                 source.rename(copy.with_name(copy.name + suffix))
         path.with_name(path.name + "-shm").unlink(missing_ok=True)
         new.rename(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
         return replace(condition, damaged_copy=str(copy))
     finally:
         unlock(path, descriptor)
@@ -253,11 +253,3 @@ def _write(path: Path, meta: JournalMeta, events: Sequence[StoredEvent]) -> None
 def _choose_copy_path(path: Path) -> Path:
     paths = (path.with_name(f"{path.name}.damaged{n or ''}") for n in range(1_000))
     return next(candidate for candidate in paths if not candidate.exists())
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from ...._platform.git_folders import find_git_folders
+from ...._platform.open_beneath import is_beneath
 from ...._platform.patterns import compile_later
 from ...._platform.protected_names import is_protected
 from ...._platform.regular_files import read_regular_file
@@ -81,7 +82,7 @@ def make_git_config(user_home: str) -> str:
 
 def find_secret_dirs(workspace: str, user_home: str) -> list[str]:
     """Find the folders with keys, if the home folder lies in the workspace."""
-    if user_home != workspace and not user_home.startswith(workspace.rstrip("/") + "/"):
+    if not is_beneath(user_home, workspace):
         return []
     paths = [os.path.join(user_home, name) for name in _SECRET_DIRS]
     return [path for path in paths if os.path.isdir(path)]

@@ -7,26 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast, get_args, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
 from ...._core.events import StoredEvent
 from ...._core.json_values import make_binary_decoder
-from ...._core.messages import ToolCallBlock
 from ...._core.ports import (
     ApprovalDecision,
     ApprovalRequest,
     Hooks,
     Journal,
-    MessageHookDecision,
     ToolContext,
-    ToolHookDecision,
     ToolServers,
 )
 from ...._core.ports.approval import InputForm
-from ...._core.runs import Brief, Report
 from ...._core.tools import Effect, Tool, ToolCategory, ToolResult, ToolView, find_no_key
 from ...._engine.call_context import CallContext
 from ...._engine.mcp_tools import ask_approver
@@ -268,25 +264,19 @@ Target = Callable[..., Awaitable[Any]]
 """A service of the session."""
 
 _decode = msgspec.msgpack.decode
+_HOOKS = {
+    name: tuple(get_type_hints(getattr(Hooks, name)).values())
+    for name in vars(Hooks)
+    if not name.startswith(("_", "on_session_"))
+}
+"""Functions of hooks that runs call: the types of their arguments and, last, of their result."""
+
 _FIND_REFUSAL = "find_refusal"
 _SEND_TO_TEAM = "send_to_team"
 _ARGUMENTS: dict[str, Any] = {
     "read": tuple[int, tuple[str, ...]],
     "decide": tuple[ApprovalRequest],
-    "on_prompt": tuple[Brief],
-    "on_message": tuple[Brief, str],
-    "on_run_start": tuple[Brief],
-    "on_run_end": tuple[Brief, Report[dict[str, Any]]],
-    "on_permission_request": tuple[Brief, ToolCallBlock, str],
-    "on_permission_denied": tuple[Brief, ToolCallBlock, str],
-    "before_tool": tuple[Brief, ToolCallBlock],
-    "after_tool": tuple[Brief, ToolCallBlock, ToolResult],
-    "on_child_start": tuple[Brief, Brief],
-    "on_child_end": tuple[Brief, Brief, Report[dict[str, Any]]],
-    "before_finish": tuple[Brief, str],
-    "explain_changes": tuple[Brief],
-    "before_compaction": tuple[Brief],
-    "after_compaction": tuple[Brief],
+    **{name: tuple[*kinds[:-1]] for name, kinds in _HOOKS.items()},
     _FIND_REFUSAL: tuple[str, dict[str, Any]],
     _SEND_TO_TEAM: tuple[TeamRequest],
     LOAD_TOOLS: tuple[tuple[str, ...]],
@@ -332,59 +322,18 @@ async def _read(journal: Journal, after: int, names: tuple[str, ...]) -> list[St
 
 
 class RemoteHooks(Hooks):
+    """Hooks for a worker process: each function has the session's process call its own."""
+
     def __init__(self, link: SessionLink) -> None:
-        self._link = link
+        for name, kinds in _HOOKS.items():
+            setattr(self, name, _make_remote_hook(link, name, kinds[-1]))
 
-    async def _call(self, kind: Any, name: str, *arguments: object) -> Any:  # noqa: ANN401
-        """Call a hook in the session's process; `kind` is the type of its result."""
-        return _decode(await self._link.call(name, *arguments), type=kind)
 
-    async def on_prompt(self, brief: Brief) -> str:
-        return await self._call(str, "on_prompt", brief)
+def _make_remote_hook(link: SessionLink, name: str, kind: type[Any]) -> Target:
+    async def call(*arguments: object) -> object:
+        return _decode(await link.call(name, *arguments), type=kind)
 
-    async def on_message(self, brief: Brief, text: str) -> MessageHookDecision | None:
-        return await self._call(MessageHookDecision | None, "on_message", brief, text)
-
-    async def on_run_start(self, brief: Brief) -> str:
-        return await self._call(str, "on_run_start", brief)
-
-    async def on_run_end(self, brief: Brief, report: Report) -> None:
-        await self._call(None, "on_run_end", brief, report)
-
-    async def on_permission_request(
-        self, brief: Brief, call: ToolCallBlock, why: str
-    ) -> ToolHookDecision | None:
-        kind = ToolHookDecision | None
-        return await self._call(kind, "on_permission_request", brief, call, why)
-
-    async def on_permission_denied(self, brief: Brief, call: ToolCallBlock, why: str) -> None:
-        await self._call(None, "on_permission_denied", brief, call, why)
-
-    async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
-        return await self._call(ToolHookDecision | None, "before_tool", brief, call)
-
-    async def after_tool(
-        self, brief: Brief, call: ToolCallBlock, result: ToolResult
-    ) -> ToolResult | None:
-        return await self._call(ToolResult | None, "after_tool", brief, call, result)
-
-    async def on_child_start(self, parent: Brief, child: Brief) -> str:
-        return await self._call(str, "on_child_start", parent, child)
-
-    async def on_child_end(self, parent: Brief, child: Brief, report: Report) -> None:
-        await self._call(None, "on_child_end", parent, child, report)
-
-    async def before_finish(self, brief: Brief, text: str) -> str:
-        return await self._call(str, "before_finish", brief, text)
-
-    async def explain_changes(self, brief: Brief) -> str:
-        return await self._call(str, "explain_changes", brief)
-
-    async def before_compaction(self, brief: Brief) -> str:
-        return await self._call(str, "before_compaction", brief)
-
-    async def after_compaction(self, brief: Brief) -> str:
-        return await self._call(str, "after_compaction", brief)
+    return call
 
 
 class RemoteOutputChecks(OutputChecks):

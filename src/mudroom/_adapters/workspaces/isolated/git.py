@@ -21,6 +21,7 @@ from ...._platform.child_programs import StoppedError, find_program, run_program
 from ...._platform.paths import path_to_text
 from ...._platform.processes import list_processes
 from ....errors import WorkspaceError
+from .repository import OBJECT_ID
 
 MIN_VERSION = (2, 38)  # the first version with `git merge-tree --write-tree`
 
@@ -373,9 +374,6 @@ def _blocks(entry: os.DirEntry[str], *, follow: bool) -> bool:
     return stat.S_ISFIFO(facts.st_mode) or is_device
 
 
-_ID = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
-
-
 def write_pack(git: Git, trees: Sequence[str], known: Sequence[str], path: str) -> None:
     """Write a pack with what trees have and known ones lack; known ones not here are no help."""
     check_ids(*trees, *known)
@@ -397,7 +395,7 @@ def write_pack(git: Git, trees: Sequence[str], known: Sequence[str], path: str) 
 def check_ids(*ids: str) -> None:
     """Raise WorkspaceError if a text that another process sent is no id of an object."""
     for each in ids:
-        if not _ID.fullmatch(each):
+        if not OBJECT_ID.fullmatch(each):
             raise WorkspaceError(f"{each!r} is no id of a tree")
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -24,7 +23,7 @@ from typing import BinaryIO
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...._platform.open_beneath import open_step_by_step
+from ...._platform.open_beneath import is_beneath, open_step_by_step
 from ...._platform.regular_files import check_regular
 from ....errors import WorkspaceError
 from .._listing import MAX_DEPTH, hold_open
@@ -40,7 +39,7 @@ from .git import (
     split_at_nul,
     write_pack,
 )
-from .repository import Repository, find_repository, is_inside
+from .repository import FAN_OUT, Repository, find_repository
 from .store import (
     MAX_FILE_BYTES,
     SOURCE_INDEX,
@@ -64,8 +63,6 @@ _NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !dif
 """Attributes with precedence over all files `.gitattributes`."""
 
 _STATUS = {"A": "added", "M": "modified", "D": "deleted", "T": "type"}
-
-_FAN_OUT = re.compile("[0-9a-f]{2}")  # names of the folders of loose objects
 
 _PACK_HEADER_BYTES = 12
 _MAX_LOOSE = 200  # objects of a pack that are stored one by one: many small packs make git slow
@@ -100,11 +97,8 @@ class GitStore(TreeStore):
     def _create(self, patterns: Sequence[str]) -> None:
         temporary = f"{self.directory}.{os.urandom(6).hex()}{UNFINISHED}"
         os.makedirs(temporary, mode=0o700)
-        names = Git(OwnGitFolder(temporary), source=self.source)
-        object_format = self._find_object_format()
-        names.run("init", "--quiet", "--bare", "--template=", f"--object-format={object_format}")
+        make_git_folder(temporary, self._find_object_format())
         info = Path(temporary, "info")
-        info.mkdir(exist_ok=True)
         (info / "attributes").write_text(_NO_CONVERSION)
         excludes = self.repository.read_excludes() if self.repository else b""
         (info / "exclude").write_bytes(add_patterns(excludes, patterns))
@@ -117,14 +111,14 @@ class GitStore(TreeStore):
                 raise
 
     def _store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles:
-        index = self.find_index(index_name)
+        git = self.open_git(files, index_name)
+        index = git.index
         remove_stale_lock(index)
-        git = replace(self.git, index=index, files=files.top, prefix=files.prefix)
         forget_recent_files(git, files.folder)
         changed = git.run("ls-files", "-z", "-o", "-m", "-d", "--exclude-standard", "--", ".")
-        repository = find_repository(files.folder) if is_inside(files.folder, self.source) else None
         forced = ForcedFiles()
-        if repository:
+        is_own = is_beneath(files.folder, self.source)
+        if is_own and (repository := find_repository(files.folder)):
             self._borrow_objects(repository)
             forced = self.find_forced(repository, files)
         found = {*split_at_nul(changed), *forced.list_present(files.folder)}
@@ -148,6 +142,10 @@ class GitStore(TreeStore):
         stored = StoredFiles(self._write_index(git, trees), tuple(notes))
         self._known[index] = (_stat(index), stored)
         return stored
+
+    def open_git(self, files: WorkingFiles, index_name: str) -> Git:
+        index = self.find_index(index_name)
+        return replace(self.git, index=index, files=files.top, prefix=files.prefix)
 
     def find_forced(self, repository: Repository, files: WorkingFiles) -> ForcedFiles:
         """Return the files that the user's repository tracks although it ignores them."""
@@ -200,7 +198,7 @@ class GitStore(TreeStore):
         if os.path.islink(repository.objects) or not os.path.isdir(repository.objects):
             return
         os.makedirs(view, exist_ok=True)
-        names = {VIEW_MARK, *filter(_FAN_OUT.fullmatch, os.listdir(repository.objects))}
+        names = {VIEW_MARK, *filter(FAN_OUT.fullmatch, os.listdir(repository.objects))}
         for name in names.difference(os.listdir(view)):
             with suppress(FileExistsError):  # another thread or process was faster
                 os.symlink(os.path.join(repository.objects, name), os.path.join(view, name))
@@ -259,10 +257,13 @@ class GitStore(TreeStore):
             return self.git.run("cat-file", "blob", object_id)
         return data[data.index(b"\0") + 1 :]
 
+    def diff(self, before: str, after: str, *options: str) -> bytes:
+        """Compare two trees or two contents."""
+        fixed = ("--no-color", "--no-ext-diff", "--no-textconv")
+        return self.git.run("diff", *fixed, *options, before, after)
+
     def read_difference(self, before: str, after: str) -> str:
-        options = ("--no-color", "--no-ext-diff", "--no-textconv")
-        output = self.git.run("diff", *options, before, after)
-        return output.decode("utf-8", "backslashreplace")
+        return self.diff(before, after).decode("utf-8", "backslashreplace")
 
     def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
         """Write a pack of trees for another store, which knows others; see `write_pack`."""
@@ -304,20 +305,16 @@ class GitStore(TreeStore):
 
     def list_ignored_folders(self) -> list[str]:
         """List the folders of the source that git ignores, without those inside them."""
-        paths = self._list_ignored("--directory", "--exclude-standard")
+        git = self.open_git(self.source_files, SOURCE_INDEX)
+        paths = list_ignored(git, "--directory", "--exclude-standard")
         return [path.rstrip("/") for path in paths if path.endswith("/")]
 
     def list_included(self, patterns: str) -> list[str]:
         """List the files of the source that git ignores and a file with patterns names."""
-        named = self._list_ignored(f"--exclude-from={patterns}")
-        ignored = set(self._list_ignored("--exclude-standard"))
+        git = self.open_git(self.source_files, SOURCE_INDEX)
+        named = list_ignored(git, f"--exclude-from={patterns}")
+        ignored = set(list_ignored(git, "--exclude-standard"))
         return [path for path in named if path in ignored]
-
-    def _list_ignored(self, *options: str) -> list[str]:
-        files = self.source_files
-        index = self.find_index(SOURCE_INDEX)
-        git = replace(self.git, index=index, files=files.top, prefix=files.prefix)
-        return split_at_nul(git.run("ls-files", "-z", "--others", "--ignored", *options, "--", "."))
 
     def make_commit(self, tree: str, *parents: str) -> str:
         """Store a commit with a tree; equal arguments give an equal id."""
@@ -351,6 +348,11 @@ class GitStore(TreeStore):
 
     def _find_loose(self, object_id: str) -> str:
         return os.path.join(self.directory, "objects", object_id[:2], object_id[2:])
+
+
+def list_ignored(git: Git, *options: str, paths: Sequence[str] = (".",)) -> list[str]:
+    command = ("ls-files", "-z", "--others", "--ignored", *options, "--", *paths)
+    return split_at_nul(git.run(*command))
 
 
 class ForcedFiles(Struct, frozen=True):

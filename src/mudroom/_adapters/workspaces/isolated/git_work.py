@@ -29,7 +29,14 @@ from ....errors import WorkspaceError
 from .._listing import MAX_DEPTH, hold_open
 from .git import Git, KilledGitError, make_git_folder, select_present, split_at_nul, write_pack
 from .git_store import GitStore
-from .repository import Repository, copy_inside, open_inside, read_inside
+from .repository import (
+    FAN_OUT,
+    OBJECT_ID,
+    Repository,
+    copy_inside,
+    open_inside,
+    read_inside,
+)
 from .store import MAX_FILES, REGULAR, UNFINISHED, TreeEntry, WorkingFiles
 
 MAX_GIT_BYTES = 100 << 20  # kept new objects of one git folder; beyond, the workspace itself stays
@@ -40,10 +47,8 @@ _SHOWN_ID = 10  # digits of an id in a name
 
 _MAX_STATE_FILES = 100
 
-_FAN_OUT = re.compile("[0-9a-f]{2}")
 _LOOSE = re.compile("[0-9a-f]{38}(?:[0-9a-f]{24})?")
 _PACK = re.compile(r"pack-[0-9a-f]+\.pack")
-_ID = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 _STATES = {
     "MERGE_HEAD": "merge",
@@ -212,7 +217,7 @@ def _keep_folder(
 
 def _has_objects(top: str, path: str) -> bool:
     names = _list(top, f"{path}/objects")
-    return any(_FAN_OUT.fullmatch(name) for name in names) or bool(
+    return any(FAN_OUT.fullmatch(name) for name in names) or bool(
         "pack" in names and _list(top, f"{path}/objects/pack")
     )
 
@@ -263,7 +268,7 @@ def _copy_files(git: Git, top: str, path: str) -> None:
     left = MAX_GIT_BYTES
     count = 0
     folder = f"{path}/objects"
-    for name in filter(_FAN_OUT.fullmatch, _list(top, folder)):
+    for name in filter(FAN_OUT.fullmatch, _list(top, folder)):
         target = os.path.join(git.directory, "objects", name)
         os.mkdir(target)
         for file in filter(_LOOSE.fullmatch, _list(top, f"{folder}/{name}")):
@@ -338,7 +343,9 @@ def _parse_commit(data: bytes) -> _Commit:
     names = ("parent ", "object ") if "type commit" in lines or "type tag" in lines else "parent "
     parents = [line.partition(" ")[2] for line in lines if line.startswith(names)]
     subject = message.decode("utf-8", "replace").strip().partition("\n")[0]
-    return _Commit(tuple(each for each in parents if _ID.fullmatch(each)), subject[:_MAX_SUBJECT])
+    return _Commit(
+        tuple(each for each in parents if OBJECT_ID.fullmatch(each)), subject[:_MAX_SUBJECT]
+    )
 
 
 def _list_tips(copy: _Copy, commits: dict[str, _Commit]) -> list[_Tip]:
@@ -373,9 +380,9 @@ def _list_named(source: Repository) -> Iterator[_Tip]:
     log = os.fsdecode(read_inside(source.common, "logs/refs/stash") or b"")
     older = [line.split(" ", 2)[1:2] for line in log.splitlines()]
     for number, ids in enumerate(reversed(older)):
-        if ids and _ID.fullmatch(ids[0]) and ids[0] != stash:
+        if ids and OBJECT_ID.fullmatch(ids[0]) and ids[0] != stash:
             yield _Tip(ids[0], "stash", f"refs/stashes/{number}")
-    if _ID.fullmatch(head := source.read_head()):
+    if OBJECT_ID.fullmatch(head := source.read_head()):
         yield _Tip(head, "HEAD without a branch", "refs/detached/HEAD")
     for name, object_id in sorted(refs.items()):
         start = next((each for each in _KINDS if name.startswith(each)), "")

@@ -10,14 +10,12 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
-from msgspec.structs import replace
-
 from ...._core.runs import IgnoredFiles
 from ...._platform.paths import path_from_text, path_to_text
 from ...._platform.protected_names import find_protected_component
 from .._listing import FOLDER_FLAGS, MAX_DEPTH, hold_open
 from .git import Git, split_at_nul
-from .git_store import GitStore, forget_recent_files, read_content, store_contents
+from .git_store import GitStore, forget_recent_files, list_ignored, read_content, store_contents
 from .repository import find_repository
 from .store import MAX_FILE_BYTES, TreeEntry, WorkingFiles, list_parents
 
@@ -36,12 +34,12 @@ def add_named(store: GitStore, files: WorkingFiles, index_name: str, named: Sequ
 
     `named` are the paths that tools for files wrote, as text.
     """
-    git = open_git(store, files, index_name)
+    git = store.open_git(files, index_name)
     paths: list[str] = []
     inside = [path for path in named if not path.startswith(("/", ".."))]
     if inside:
         literal = [f":(literal){path_from_text(path)}" for path in inside[:_MAX_NAMED]]
-        paths = _list_ignored(git, literal)
+        paths = list_ignored(git, "--exclude-standard", paths=literal)
     repository = find_repository(files.top)
     if repository and repository.top == os.path.realpath(files.top):
         paths += store.find_forced(repository, files).list_present(files.folder)
@@ -59,10 +57,9 @@ def keep_others(
 
     `hidden` are folders that the run only reads, such as those with dependencies.
     """
-    git = open_git(store, files, index_name)
-    listed = [
-        path for path in _list_ignored(git, ["."], "--directory") if path.rstrip("/") not in hidden
-    ]
+    git = store.open_git(files, index_name)
+    listed = list_ignored(git, "--directory", "--exclude-standard")
+    listed = [path for path in listed if path.rstrip("/") not in hidden]
     names: list[str] = []
     entries: dict[str, TreeEntry] = {}
     size = 0
@@ -85,17 +82,6 @@ def keep_others(
     tree = store.write_tree(entries) if entries else ""
     shown = tuple(map(path_to_text, names[:MAX_NAMES]))
     return IgnoredFiles(len(names), shown, len(entries), tree)
-
-
-def open_git(store: GitStore, files: WorkingFiles, index_name: str) -> Git:
-    return replace(
-        store.git, index=store.find_index(index_name), files=files.top, prefix=files.prefix
-    )
-
-
-def _list_ignored(git: Git, paths: Sequence[str], *options: str) -> list[str]:
-    command = ("ls-files", "-z", "-o", "-i", "--exclude-standard", *options, "--", *paths)
-    return split_at_nul(git.run(*command))
 
 
 def _walk(folder: str, listed: Sequence[str]) -> Iterator[str]:
@@ -148,7 +134,7 @@ def describe_unseen(
         found = list(_walk_unseen(top, "", hidden))
     if not found:
         return
-    found = _leave_out(open_git(store, files, run_id), found)
+    found = _leave_out(store.open_git(files, run_id), found)
     known = {note.rpartition(" (")[0] for note in named}
     folders = [path for path, kind in found if kind == "folder"]
     old = list_parents(store.list_entries(base, folders)) if folders else set[str]()

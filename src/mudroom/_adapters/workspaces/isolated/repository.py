@@ -20,7 +20,8 @@ _MAX_REFS_BYTES = 64 << 20  # of the largest file with refs that is read
 _MAX_REFS = 500_000
 _MAX_STEPS = 5  # steps from one symbolic ref to the next, as in git
 
-_ID = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
+OBJECT_ID = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
+FAN_OUT = re.compile("[0-9a-f]{2}")  # names of the folders of loose objects
 _SHARED_INDEX = re.compile(r"sharedindex\.([0-9a-f]{40}|[0-9a-f]{64})")
 _BAD_NAME = re.compile(r"[\0-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.(?:/|$)|\.lock(?:/|$)|/$")
 
@@ -48,7 +49,7 @@ class Repository(Struct, frozen=True):
     def read_shallow(self) -> str:
         """Return the ids of the commits where the history is cut, one on each line."""
         lines = os.fsdecode(read_inside(self.common, "shallow") or b"").splitlines()
-        return "".join(f"{line}\n" for line in lines if _ID.fullmatch(line))
+        return "".join(f"{line}\n" for line in lines if OBJECT_ID.fullmatch(line))
 
     def find_algorithm(self) -> str:
         settings = read_git_config(os.path.join(self.common, "config"))
@@ -81,7 +82,7 @@ class Repository(Struct, frozen=True):
             value = os.readlink(os.path.join(self.directory, "HEAD"))  # as old versions make it
         except OSError:
             value = os.fsdecode(read_inside(self.directory, "HEAD") or b"").strip()
-            if _ID.fullmatch(value):
+            if OBJECT_ID.fullmatch(value):
                 return value
             if not value.startswith("ref:"):
                 return ""
@@ -160,7 +161,7 @@ def _parse_packed_refs(data: bytes) -> Iterator[tuple[str, str]]:
     """Yield names and ids: "<id> <name>"; other lines say what tags lead to."""
     for line in os.fsdecode(data).splitlines():
         object_id, _, name = line.partition(" ")
-        if _ID.fullmatch(object_id) and _is_ref(name):
+        if OBJECT_ID.fullmatch(object_id) and _is_ref(name):
             yield name, object_id
 
 
@@ -172,10 +173,6 @@ def _resolve(refs: dict[str, str], name: str) -> str:
     for _ in range(_MAX_STEPS):
         value = refs.get(name, "")
         if not value.startswith("ref:"):
-            return value if _ID.fullmatch(value) else ""
+            return value if OBJECT_ID.fullmatch(value) else ""
         name = value.removeprefix("ref:").strip()
     return ""
-
-
-def is_inside(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder.rstrip('/')}/")

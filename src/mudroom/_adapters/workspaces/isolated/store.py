@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from msgspec import Struct
 from ...._core.json_values import get_decoder
 from ...._core.runs import Work
 from ...._platform.open_beneath import find_real_path
-from ...._platform.private_files import replace_private_file
+from ...._platform.private_files import replace_durably, replace_private_file
 from ...._platform.protected_names import UNFINISHED_PREFIX
 from ....errors import WorkspaceError
 from .._listing import FOLDER_FLAGS, hold_open
@@ -239,7 +238,7 @@ class TreeStore(ABC):
             return
         self._kept.mkdir(exist_ok=True)
         (self._kept / f"{name}{_MERGED}").unlink(missing_ok=True)
-        write_durably(self._kept / name, msgspec.json.encode(work))
+        replace_durably(self._kept / name, msgspec.json.encode(work), suffix=UNFINISHED)
 
     def find_kept(self, name: str) -> KeptRecord | None:
         try:
@@ -306,26 +305,6 @@ def add_patterns(known: bytes, patterns: Iterable[str]) -> bytes:
     new = [os.fsencode(pattern) for pattern in patterns]
     new = [pattern for pattern in dict.fromkeys(new) if pattern not in lines]
     return known + b"".join(b"\n" + pattern for pattern in new) + b"\n" if new else known
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """Write a file so that it is whole, or not there, after a power failure."""
-    descriptor, name = tempfile.mkstemp(UNFINISHED, dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    with hold_open(os.open(folder, FOLDER_FLAGS | os.O_CLOEXEC)) as descriptor:
-        os.fsync(descriptor)
 
 
 # git's modes of files: the types, and the bits that hold the type.

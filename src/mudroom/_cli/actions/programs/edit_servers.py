@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from ...._adapters.integrations.usable_programs import NOT_TRUSTED, UsablePrograms
+from ...._adapters.integrations.usable_programs import UsablePrograms
 from ...._platform.git_folders import list_project_folders
 from ...._platform.regular_files import is_missing, read_regular_file
 from ....errors import UnknownName, UsageError
@@ -187,11 +187,10 @@ def remove_server(cwd: str, name: str, *, scope: str | None) -> None:
 
 def _describe_addition(programs: UsablePrograms, name: str, path: Path) -> str:
     added = [item for item in programs.listed_servers if item.spec.name == name]
-    reason = next(
-        (item.reason for item in added if item.spec.origin == str(path)), "see: mudroom mcp"
-    )
-    if reason == NOT_TRUSTED:
+    here = next((item for item in added if item.spec.origin == str(path)), None)
+    if here and here.lacks_trust:
         return f"Added: {name}. To use it, trust the programs of this folder: mudroom trust add"
+    reason = here.reason if here else "see: mudroom mcp"
     return f"Added: {name}. " + (f"Not used: {reason}" if reason else "The next session uses it.")
 
 

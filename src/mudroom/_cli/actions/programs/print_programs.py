@@ -10,13 +10,13 @@ from ...._adapters import agent_files
 from ...._adapters.agent_files import LoadedAgents
 from ...._adapters.agent_files.commands import load_commands
 from ...._adapters.integrations.config_files import Finding
+from ...._adapters.integrations.hook_programs.events import explain_never_fires
 from ...._adapters.integrations.hook_programs.run_log import HookRun, RunLog, make_run_key
+from ...._adapters.integrations.hook_programs.spec import HookSpec
 from ...._adapters.integrations.mcp_servers.spec import ServerSpec
 from ...._adapters.integrations.plugins.spec import ListedPlugin, Plugin
 from ...._adapters.integrations.usable_programs import (
-    NOT_TRUSTED,
-    ListedHook,
-    ListedServer,
+    Listed,
     UsablePrograms,
     describe_program,
 )
@@ -131,7 +131,7 @@ def print_programs_of_folder(programs: UsablePrograms) -> None:
 
 def _print_remarks(
     programs: UsablePrograms,
-    listed: Iterable[ListedServer] | Iterable[ListedHook],
+    listed: Iterable[Listed[ServerSpec]] | Iterable[Listed[HookSpec]],
     findings: Iterable[Finding],
 ) -> None:
     if any(item.spec in programs.untrusted for item in listed):
@@ -140,9 +140,9 @@ def _print_remarks(
         print_entry(f"{'problem' if finding.is_problem else 'note'}: {finding}")
 
 
-def _describe_state(item: ListedServer | ListedHook) -> str:
+def _describe_state(item: Listed[ServerSpec] | Listed[HookSpec]) -> str:
     state = item.reason or "used"
-    if item.reason and item.reason != NOT_TRUSTED:
+    if item.reason and not item.lacks_trust:
         state = f"not used: {item.reason}"
     return f"{state}; {item.spec.origin}"
 
@@ -153,7 +153,7 @@ def _format_value(value: object) -> str:
     return "yes" if value is True else str(value)
 
 
-def _encode_server(item: ListedServer) -> dict[str, Any]:
+def _encode_server(item: Listed[ServerSpec]) -> dict[str, Any]:
     spec = item.spec
     return {
         "name": spec.name,
@@ -167,7 +167,7 @@ def _encode_server(item: ListedServer) -> dict[str, Any]:
     }
 
 
-def _encode_details(item: ListedServer) -> dict[str, Any]:
+def _encode_details(item: Listed[ServerSpec]) -> dict[str, Any]:
     """Return a server's settings without the values of headers, which may be secrets."""
     spec = item.spec
     return {
@@ -183,7 +183,7 @@ def _encode_details(item: ListedServer) -> dict[str, Any]:
     }
 
 
-def _encode_hook(item: ListedHook) -> dict[str, Any]:
+def _encode_hook(item: Listed[HookSpec]) -> dict[str, Any]:
     spec = item.spec
     return {
         "event": spec.file_event or spec.event,
@@ -192,7 +192,7 @@ def _encode_hook(item: ListedHook) -> dict[str, Any]:
         "command": spec.shown,
         "scope": spec.scope,
         "origin": spec.origin,
-        "fires": item.fires,
+        "fires": not explain_never_fires(item.spec.event, item.spec.kind),
         "used": not item.reason,
         "reason": item.reason,
     }

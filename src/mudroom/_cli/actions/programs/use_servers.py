@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from ...._adapters.integrations.mcp_servers.servers import McpServers
 from ...._adapters.integrations.mcp_servers.spec import ServerSpec
-from ...._adapters.integrations.usable_programs import NOT_TRUSTED
 from ...._core.listings import count_noun
 from ...._core.ports import ApprovalDecision, ServerStatus, ToolContext
 from ...._core.ports.approval import FormField, InputForm, list_fields, parse_value
@@ -172,7 +171,7 @@ async def _print_tools(servers: McpServers, waiting: Sequence[str]) -> int:
         for status in servers.list_states():
             rows.append((escape_line(status.name), describe_status(status)))
             rows += list_tool_rows(servers.tools.values(), status.name)
-        rows += [(escape_line(name), f"not used: {NOT_TRUSTED}") for name in waiting]
+        rows += [(escape_line(name), "not used: not trusted") for name in waiting]
         print_rows(rows or [("no MCP servers. To add one: mudroom mcp add", "")])
         if waiting:
             print_entry(TRUST_HINT)

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from ....._core.json_values import get_decoder
 from ....._platform.paths import path_from_text, path_to_text
-from ....._platform.private_files import make_private_folder
-from ..store import FILE_TYPE, FOLDER, LINK, REGULAR, sync_folder, write_durably
+from ....._platform.private_files import make_private_folder, replace_durably, sync_folder
+from ..store import FILE_TYPE, FOLDER, LINK, REGULAR, UNFINISHED
 
 _LANDED = "+landed"  # end of the name of the record of a landing whose files all have their names
 _UNDONE = "+undone"  # end of the name of the record of a landing that changed nothing in the end
@@ -113,7 +113,7 @@ class LandingRecord:
         """Store the plan so that it survives a power failure."""
         make_private_folder(self._path.parent)
         plan = msgspec.structs.replace(plan, root=path_to_text(plan.root))
-        write_durably(self._path, msgspec.json.encode(plan))
+        replace_durably(self._path, msgspec.json.encode(plan), suffix=UNFINISHED)
 
     def mark_landed(self) -> None:
         """Note that all files have their names. A rename needs no room on a full disk."""
