@@ -5,42 +5,48 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from tests.integrations.mcp_servers.servers import make_quick
-from tests.servers.conftest import Line, MakeHost, SdkHost
-from tests.servers.test_agent_sdk_tools import Calculator
 
 from mudroom import ServerSpec
 from mudroom._adapters.models.scripted import Answer, Request, call
+
+from .conftest import Line, MakeHost, SdkHost
+from .test_agent_sdk_tools import Calculator
 
 COLOR = {
     "type": "object",
     "properties": {"color": {"type": "string"}},
     "required": ["color"],
 }
-FORM = {"mode": "form", "message": "Which color?", "requestedSchema": COLOR}
-ADDRESS = {
+FORM: Line = {"mode": "form", "message": "Which color?", "requestedSchema": COLOR}
+ADDRESS: Line = {
     "mode": "url",
     "message": "Log in.",
     "url": "https://example.com/login",
     "elicitationId": "e1",
 }
+BROKEN = ServerSpec(
+    name="broken",
+    origin="test",
+    scope="project",
+    command=sys.executable,
+    args=("-c", "raise SystemExit('no such port')"),
+)
 FIND = call("mcp_find", query="pid")
 USE = call("mcp_call", tool="mcp__quick__pid", arguments={})
+QUICK: Line = {"command": make_quick().command, "args": list(make_quick().args)}
+"""A server in the form of `.mcp.json`."""
 
 
-def make_broken() -> ServerSpec:
-    return ServerSpec(
-        name="broken",
-        origin="test",
-        scope="project",
-        command=sys.executable,
-        args=("-c", "raise SystemExit('no such port')"),
-    )
+async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Want a login for a request over HTTP."""
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    await writer.drain()
+    writer.close()
 
 
 async def list_servers(host: SdkHost) -> dict[str, Line]:
@@ -50,13 +56,9 @@ async def list_servers(host: SdkHost) -> dict[str, Line]:
 
 
 async def test_the_states_of_servers_are_those_of_now(make_host: MakeHost) -> None:
-    def answer(request: Request) -> Answer:
-        return [call("mcp_find", query="add")] if request.turn == 0 else "Done."
-
-    host = make_host(answer)
-    host.servers = [make_quick(), make_broken()]
-    async with host.serve():
-        await host.request("initialize")
+    host = make_host([[call("mcp_find", query="add")], "Done.", "Done."])
+    host.servers = [make_quick(), BROKEN]
+    async with host.serve(initializes=True):
         before = await list_servers(host)
         await host.ask("Find.")
         after = await list_servers(host)
@@ -82,9 +84,8 @@ async def test_the_states_of_servers_are_those_of_now(make_host: MakeHost) -> No
 
 async def test_a_host_starts_a_server_again(make_host: MakeHost) -> None:
     host = make_host([[FIND], [USE], "Done.", [USE], "Done."])
-    host.servers = [make_quick(), make_broken()]
-    async with host.serve():
-        await host.request("initialize")
+    host.servers = [make_quick(), BROKEN]
+    async with host.serve(initializes=True):
         await host.ask("Use it.")
         again = await host.request("mcp_reconnect", serverName="quick")
         failed = await host.request("mcp_reconnect", serverName="broken")
@@ -108,8 +109,7 @@ async def test_a_request_during_a_change_waits_until_the_session_is_open(
 ) -> None:
     host = make_host(["Fine."])
     host.servers = [make_quick()]
-    async with host.serve():
-        await host.request("initialize")
+    async with host.serve(initializes=True):
         request = {"subtype": "set_permission_mode", "mode": "plan"}
         host.send({"type": "control_request", "request_id": "change", "request": request})
         host.send_prompt("Work.")
@@ -118,25 +118,6 @@ async def test_a_request_during_a_change_waits_until_the_session_is_open(
     (result,) = host.list_lines("result")
     assert result["result"] == "Fine.", result
     assert host.list_lines("system", "init")[0]["permissionMode"] == "plan"
-
-
-@asynccontextmanager
-async def refuse_all() -> AsyncGenerator[str]:
-    """Serve an address that wants a login for each request."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
-
-
-def make_entry(spec: ServerSpec) -> Line:
-    """Return a server in the form of `.mcp.json`."""
-    return {"command": spec.command, "args": list(spec.args)}
 
 
 async def test_a_host_replaces_its_servers(make_host: MakeHost) -> None:
@@ -148,12 +129,13 @@ async def test_a_host_replaces_its_servers(make_host: MakeHost) -> None:
     host = make_host(answer)
     host.servers = [make_quick("flag")]
     host.answers["mcp_message"] = Calculator().answer
-    async with host.serve(), refuse_all() as url:
-        opened = await host.request("initialize", mcpServers={"early": make_entry(make_quick())})
+    async with host.serve(), await asyncio.start_server(refuse, "127.0.0.1", 0) as web:
+        url = f"http://127.0.0.1:{web.sockets[0].getsockname()[1]}/mcp"
+        opened = await host.request("initialize", mcpServers={"early": QUICK})
         servers: Line = {
             "calc": {"type": "sdk", "name": "calc"},
-            "quick": make_entry(make_quick()),
-            "broken": make_entry(make_broken()),
+            "quick": QUICK,
+            "broken": {"command": BROKEN.command, "args": list(BROKEN.args)},
             "wrong": {"args": 3},
             "web": {"type": "http", "url": url},
         }
@@ -205,9 +187,8 @@ async def test_servers_that_are_set_during_a_prompt_count_for_the_next(
 
     host = make_host(answer)
     host.answers["mcp_message"] = Calculator().answer
-    servers = {"quick": make_entry(make_quick()), "calc": {"type": "sdk", "name": "calc"}}
-    async with host.serve():
-        await host.request("initialize")
+    servers = {"quick": QUICK, "calc": {"type": "sdk", "name": "calc"}}
+    async with host.serve(initializes=True):
         host.send_prompt("Work.")
         await asked.wait()
         response = await host.request("mcp_set_servers", servers=servers)
@@ -254,8 +235,7 @@ async def test_a_host_turns_a_server_off_and_on(make_host: MakeHost) -> None:
 
     host = make_host(answer)
     host.servers = [make_quick()]
-    async with host.serve():
-        await host.request("initialize")
+    async with host.serve(initializes=True):
         off = await host.request("mcp_toggle", serverName="quick", enabled=False)
         states = await list_servers(host)
         first = await host.ask("Look.")
@@ -268,15 +248,6 @@ async def test_a_host_turns_a_server_off_and_on(make_host: MakeHost) -> None:
     assert "quick" in unknown["error"]
 
 
-async def ask(host: SdkHost, question: dict[str, Any]) -> tuple[dict[str, Any], list[Line]]:
-    """Let a tool ask the user; return what its server got, and the requests of mudroom."""
-    host.servers = [make_quick(env={"ASK": json.dumps(question)})]
-    async with host.serve():
-        result = await host.ask("Ask.")
-    requests = [line["request"] for line in host.list_lines("control_request")]
-    return json.loads(result["result"]), requests
-
-
 def answer_with_question(request: Request) -> Answer:
     steps = [
         call("mcp_find", query="ask"),
@@ -285,37 +256,34 @@ def answer_with_question(request: Request) -> Answer:
     return [steps[request.turn]] if request.turn < 2 else request.results[-1].text
 
 
-@pytest.mark.parametrize(
-    ("question", "fields"),
-    [
-        (FORM, {"message": "Which color?", "mode": "form", "requested_schema": COLOR}),
-        (
-            ADDRESS,
-            {"message": "Log in.", "mode": "url", "url": "https://example.com/login"},
-        ),
-    ],
-    ids=["form", "address"],
-)
-async def test_the_host_answers_the_question_of_a_server(
-    question: dict[str, Any], fields: Line, make_host: MakeHost
-) -> None:
-    host = make_host(answer_with_question, mode="bypassPermissions", asks_host=True)
-    content = {"color": "blue"} if question is FORM else None
-    host.answers["elicitation"] = lambda _: {"action": "accept", "content": content}
-    reply, requests = await ask(host, question)
-    assert requests == [{"subtype": "elicitation", "mcp_server_name": "quick", **fields}]
-    assert reply == {"action": "accept", **({"content": content} if content else {})}
-    assert host.list_states()[-4:] == ["running", "requires_action", "running", "idle"]
-
-
-def refuse(_: Line) -> Line:
+def raise_error(_: Line) -> Line:
     """Answer as the Python SDK does, which has no questions of servers."""
     raise ValueError("Unsupported control request subtype: elicitation")
 
 
-@pytest.mark.parametrize("action", ["decline", "cancel", "none"])
-async def test_a_question_without_an_answer_is_declined(action: str, make_host: MakeHost) -> None:
+@pytest.mark.parametrize(
+    ("question", "answer", "reply"),
+    [
+        (FORM, {"action": "accept", "content": {"color": "blue"}}, None),
+        (ADDRESS, {"action": "accept"}, None),
+        (FORM, {"action": "decline"}, {"action": "decline"}),
+        (FORM, {"action": "cancel"}, {"action": "decline"}),
+        (FORM, raise_error, {"action": "decline"}),
+    ],
+)
+async def test_the_host_answers_the_question_of_a_server(
+    make_host: MakeHost, question: Line, answer: Any, reply: Line | None
+) -> None:
+    """A reply of None: the server gets the answer as it is."""
     host = make_host(answer_with_question, mode="bypassPermissions", asks_host=True)
-    host.answers["elicitation"] = refuse if action == "none" else lambda _: {"action": action}
-    reply, _ = await ask(host, FORM)
-    assert reply == {"action": "decline"}
+    host.answers["elicitation"] = answer if callable(answer) else lambda _: answer
+    host.servers = [make_quick(env={"ASK": json.dumps(question)})]
+    async with host.serve():
+        result = await host.ask("Ask.")
+    fields: Line = {key: question[key] for key in ("message", "mode", "url") if key in question}
+    fields |= {"requested_schema": COLOR} if question is FORM else {}
+    assert host.list_requests() == [
+        {"subtype": "elicitation", "mcp_server_name": "quick", **fields}
+    ]
+    assert json.loads(result["result"]) == (reply or answer)
+    assert host.list_states()[-4:] == ["running", "requires_action", "running", "idle"]

@@ -5,10 +5,11 @@ A `Client` says how a protocol asks for it. A new server gets one more client he
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from tests.driving.prompts import get_last_prompt
 from tests.waiting import SECONDS, wait_until
 
 from mudroom import Session
-from mudroom._core.budgets import Budget
 from mudroom.driving import Questions, SessionStart
 from mudroom.errors import SessionPaused
 from mudroom.permissions import Permissions
@@ -69,18 +69,20 @@ class Script:
 class Client(ABC):
     """One client of one server."""
 
-    is_conversation = True
-    """False for a server whose prompts have no conversation in common."""
+    place = ""
+    """Folder of the session, below that of the test."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.script = Script()
         self.questions: list[Any] = []
+        self.session = ""
+        self.count = 0
 
     @property
-    def project(self) -> Path:
-        """The folder in which the session works."""
-        return self.folder
+    def made(self) -> Path:
+        """The file that the model writes."""
+        return self.folder / self.place / "made.txt"
 
     @abstractmethod
     def serve(self, *, resumes: bool = False) -> Any:
@@ -102,6 +104,12 @@ class Client(ABC):
         """Wait until the server has asked."""
         await wait_until(lambda: self.questions)
 
+    async def wait_for_decision(self, *_: Any) -> Any:
+        """Take a question; return what the test decides."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.questions.append(answer)
+        return await answer
+
     @abstractmethod
     async def count_open_questions(self) -> int:
         """Return the questions that the client could still answer."""
@@ -112,16 +120,11 @@ class Client(ABC):
 
 
 class SdkClient(Client):
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.session = ""
-        self._ids = 0
-
     @asynccontextmanager
     async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
         options = SdkOptions(asks_host=True, resumes=resumes)
         host = self.host = SdkHost(self.folder, self.script.answer, options, "default")
-        host.answers["can_use_tool"] = self._ask
+        host.answers["can_use_tool"] = self.wait_for_decision
         prepare = host.prepare
 
         def prepare_resumed(plan: SdkSessionPlan, parts: SessionParts) -> PlannedSession:
@@ -130,21 +133,12 @@ class SdkClient(Client):
         if resumes:
             host.prepare = prepare_resumed
         with suppress(SessionPaused):
-            async with host.serve() as self.server:
-                await host.request("initialize")
+            async with host.serve(initializes=True) as self.server:
                 yield
-        for question in self.questions:
-            question.cancel()
-        await asyncio.gather(*host._tasks, return_exceptions=True)
-
-    async def _ask(self, _: Any) -> Any:
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.questions.append(answer)
-        return await answer
 
     def send(self, prompt: str) -> asyncio.Task[str]:
-        self._ids += 1
-        uuid = f"line {self._ids}"
+        self.count += 1
+        uuid = f"line {self.count}"
         self.host.send_prompt(prompt, uuid=uuid, priority="later")
         return asyncio.create_task(self._wait(uuid))
 
@@ -180,23 +174,16 @@ class SdkClient(Client):
 class EditorClient(Client):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.session = ""
         self._answered: set[int] = set()
 
     @asynccontextmanager
     async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
-        options = {"prompt_budget": Budget(depth=4)}
-        editor = self.editor = Editor(self.folder, self.script.answer, SUBAGENTS, options)
+        editor = self.editor = Editor(self.folder, self.script.answer, SUBAGENTS, {})
         self.questions = editor.requests
         editor.answer = lambda _: None
         async with editor.serve() as self.server:
             if resumes:
-                fields: dict[str, Any] = {
-                    "sessionId": self.session,
-                    "cwd": str(self.folder),
-                    "mcpServers": [],
-                }
-                await editor.request("session/load", **fields)
+                await editor.load(self.session)
             else:
                 self.session = await editor.open()
             yield
@@ -206,8 +193,8 @@ class EditorClient(Client):
         return asyncio.create_task(self._wait(number))
 
     async def _wait(self, number: int) -> str:
-        line = await self.editor.wait_for_answer(number)
-        reason: str = line.get("result", line.get("error", {})).get("stopReason", str(line))
+        result = await self.editor.finish(number)
+        reason: str = result.get("stopReason", str(result))
         return {"end_turn": DONE, "cancelled": CANCELLED}.get(reason, reason)
 
     async def cancel(self) -> None:
@@ -231,13 +218,7 @@ class EditorClient(Client):
 
 
 class HttpClient(Client):
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.session = ""
-
-    @property
-    def project(self) -> Path:
-        return self.folder / "project"
+    place = "project"
 
     @asynccontextmanager
     async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
@@ -282,32 +263,22 @@ class HttpClient(Client):
 
 
 class McpClient(Client):
-    is_conversation = False
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._tasks = 0
-
-    @property
-    def project(self) -> Path:
-        return self.folder / "project"
+    place = "project"
 
     @asynccontextmanager
     async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
-        self.project.mkdir(exist_ok=True)
+        project = self.folder / self.place
+        project.mkdir(exist_ok=True)
         options = McpOptions(parallel=1)
-        host = McpHost(self.project, self.script.answer, options, "default")
+        host = McpHost(project, self.script.answer, options, "default")
         async with host.connect("legacy", elicitation_callback=self._ask) as self.client:
             yield
 
     async def _ask(self, *_: Any) -> mcp_types.ElicitResult:
-        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.questions.append(answer)
-        text = "allow once" if await answer else "no"
+        text = "allow once" if await self.wait_for_decision() else "no"
         return mcp_types.ElicitResult(action="accept", content={"answer": text})
 
     def send(self, prompt: str) -> asyncio.Task[str]:
-        self._tasks += 1
         return asyncio.create_task(self._run(prompt))
 
     async def _run(self, prompt: str) -> str:
@@ -333,9 +304,7 @@ class GuestClient(Client):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.session = ""
         self.lines: list[Any] = []
-        self._ids = 0
 
     @asynccontextmanager
     async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
@@ -378,9 +347,9 @@ class GuestClient(Client):
         return [line for line in self.lines if line["type"] == kind]
 
     def send(self, prompt: str) -> asyncio.Task[str]:
-        self._ids += 1
-        self._write("prompt", id=str(self._ids), text=prompt)
-        return asyncio.create_task(self._wait(str(self._ids)))
+        self.count += 1
+        self._write("prompt", id=str(self.count), text=prompt)
+        return asyncio.create_task(self._wait(str(self.count)))
 
     async def _wait(self, id: str) -> str:
         await wait_until(lambda: any(line["id"] == id for line in self._list("end")))
@@ -402,24 +371,22 @@ class GuestClient(Client):
         self.server.pause()
 
 
-CLIENTS: list[Callable[[Path], Client]] = [
-    SdkClient,
-    EditorClient,
-    HttpClient,
-    McpClient,
-    GuestClient,
-]
+CLIENTS: list[type[Client]] = [SdkClient, EditorClient, HttpClient, GuestClient]
+conversations = pytest.mark.parametrize("client", CLIENTS, indirect=True)
+"""Clients whose prompts belong to one conversation; tasks of MCP hosts have none in common."""
 
 
-@pytest.fixture(params=CLIENTS)
+@pytest.fixture(params=[*CLIENTS, McpClient])
 def client(request: pytest.FixtureRequest, tmp_path: Path) -> Client:
     return request.param(tmp_path)
 
 
-async def test_a_prompt_runs_to_its_end(client: Client) -> None:
-    async with asyncio.timeout(SECONDS), client.serve():
-        assert await client.send("one") == DONE
-    assert client.script.prompts == ["one"]
+def test_the_server_of_a_guest_imports_public_doors_only() -> None:
+    path = Path(__file__).parents[1] / "driving" / "line_server.py"
+    tree = ast.parse(path.read_text())
+    modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    doors = {"mudroom", "mudroom.driving", "mudroom.events"}
+    assert {module for module in modules if module.startswith("mudroom")} == doors
 
 
 async def test_prompts_wait_for_one_another(client: Client) -> None:
@@ -449,10 +416,10 @@ async def test_a_question_is_answered(client: Client, *, allow: bool) -> None:
     async with asyncio.timeout(SECONDS), client.serve():
         prompt = client.send("write")
         await client.wait_for_question()
-        assert not (client.project / "made.txt").exists()
+        assert not client.made.exists()
         await client.decide(allow=allow)
         assert await prompt == DONE
-    assert (client.project / "made.txt").exists() == allow
+    assert client.made.exists() == allow
 
 
 async def test_a_cancel_withdraws_the_question(client: Client) -> None:
@@ -464,12 +431,11 @@ async def test_a_cancel_withdraws_the_question(client: Client) -> None:
         while await client.count_open_questions():  # noqa: ASYNC110  (a client can only ask)
             await asyncio.sleep(0.01)
         assert await client.send("two") == DONE
-    assert not (client.project / "made.txt").exists()
+    assert not client.made.exists()
 
 
+@conversations
 async def test_a_later_server_resumes_the_conversation(client: Client) -> None:
-    if not client.is_conversation:
-        pytest.skip("its tasks have no conversation in common")
     async with asyncio.timeout(SECONDS):
         async with client.serve():
             assert await client.send("one") == DONE
@@ -480,9 +446,8 @@ async def test_a_later_server_resumes_the_conversation(client: Client) -> None:
     assert client.script.prompts == ["one", "two"]
 
 
+@conversations
 async def test_work_of_a_server_that_was_stopped_continues(client: Client) -> None:
-    if not client.is_conversation:
-        pytest.skip("its tasks have no conversation in common")
     async with asyncio.timeout(SECONDS):
         async with client.serve():
             prompt = client.send("slow")

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
-
-from mudroom.testing import Request, call
 
 from .conftest import Editor, Line, MakeEditor
 from .trees import act
@@ -65,23 +60,6 @@ def join_chunks(updates: list[Line]) -> list[Any]:
     return joined
 
 
-@contextmanager
-def count_functions() -> Generator[Callable[[], int]]:
-    """Count the functions of Python that are entered in the block."""
-    count = 0
-
-    def notice(frame: object, event: str, argument: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    profiler = sys.getprofile()
-    sys.setprofile(notice)
-    try:
-        yield lambda: count
-    finally:
-        sys.setprofile(profiler)
-
-
 async def test_a_loaded_session_shows_what_was_shown_live(make_editor: MakeEditor) -> None:
     editor = make_editor(act)
     async with editor.serve():
@@ -90,9 +68,7 @@ async def test_a_loaded_session_shows_what_was_shown_live(make_editor: MakeEdito
         live = list_shown(editor)
         assert await editor.request("session/close", sessionId=session) == {}
         editor.lines.clear()
-        loaded = await editor.request(
-            "session/load", sessionId=session, cwd=str(editor.folder), mcpServers=[]
-        )
+        loaded = await editor.load(session)
         history = list_shown(editor)
     # Calls that run in parallel may be stored in another order than they are shown.
     assert sort_all(history) == sort_all(live)
@@ -107,6 +83,7 @@ async def test_the_work_of_a_load_grows_with_its_calls_and_not_faster(
     child: Line = {"tools": 20, "end": "answer", "background": False, "children": []}
     work: list[int] = []
     shown: list[int] = []
+    events: list[str] = []
     editor = make_editor(act)
     async with editor.serve():
         for children in (2, 2, 10):  # the first load imports modules
@@ -115,11 +92,14 @@ async def test_the_work_of_a_load_grows_with_its_calls_and_not_faster(
             await editor.ask(session, json.dumps(tree))
             await editor.request("session/close", sessionId=session)
             editor.lines.clear()
-            with count_functions() as count:
-                await editor.request(
-                    "session/load", sessionId=session, cwd=str(editor.folder), mcpServers=[]
-                )
-            work.append(count())
+            profiler = sys.getprofile()
+            events.clear()
+            sys.setprofile(lambda _frame, event, _argument: events.append(event))
+            try:
+                await editor.load(session)
+            finally:
+                sys.setprofile(profiler)
+            work.append(events.count("call"))
             shown.append(len(editor.list_updates("tool_call_update")))
     assert shown[2] == 5 * shown[1]
     assert work[2] < 5 * work[1]
@@ -134,59 +114,11 @@ async def test_a_resumed_session_shows_nothing_and_knows_the_conversation(
         await editor.ask(session, "First.")
         await editor.request("session/close", sessionId=session)
         editor.lines.clear()
-        fields: Line = {"sessionId": session, "cwd": str(editor.folder), "mcpServers": []}
-        await editor.request("session/resume", **fields)
+        await editor.load(session, "session/resume")
         assert editor.list_updates("agent_message_chunk") == []
         await editor.ask(session, "Second.")
-        await editor.request("session/load", **fields)
+        await editor.load(session)
         await editor.ask(session, "Third.")
     assert len(editor.model.requests[-1].messages) == 5
     totals = editor.list_updates("usage_update")[-1]["_meta"]["mudroom"]
     assert totals["totalTokens"] > 0
-
-
-async def test_after_a_crash_children_are_unknown_and_the_next_prompt_ends_them(
-    make_editor: MakeEditor,
-) -> None:
-    entered = asyncio.Event()
-    is_dead = True
-
-    async def answer(request: Request) -> Any:
-        if request.prompt == "Ask.":
-            if request.turn == 0:
-                return call("task", prompt="Slow.", description="slow work")
-            return str(request.messages[-1])
-        if is_dead:
-            entered.set()
-            await asyncio.Event().wait()
-        return "Slow result."
-
-    editor = make_editor(answer)
-    async with editor.serve():
-        session = await editor.open()
-        editor.start_prompt(session, "Ask.")
-        await entered.wait()
-        copy_record(editor, session)
-    is_dead = False
-    survivor = make_editor(answer)
-    survivor.home = f"{editor.home}-copy"
-    async with survivor.serve():
-        await survivor.request(
-            "session/load", sessionId=session, cwd=str(editor.folder), mcpServers=[]
-        )
-        states = [each["state"]["state"] for each in survivor.list_updates("subagent_update")]
-        assert states == ["running", "unknown"]
-        assert survivor.list_updates("tool_call_update")[-1]["status"] == "pending"
-        result = await survivor.ask(session, "Go on.")
-    assert result["stopReason"] == "end_turn"
-    states = [each["state"]["state"] for each in survivor.list_updates("subagent_update")]
-    assert states == ["running", "unknown", "running", "idle"]
-    assert "Slow result." in survivor.join_text(session)
-
-
-def copy_record(editor: Editor, session: str) -> None:
-    """Copy the record as it is: what a killed process leaves."""
-    import shutil
-
-    shutil.copytree(editor.home, f"{editor.home}-copy")
-    assert session

@@ -42,39 +42,19 @@ async def test_a_question_of_depth_three_reaches_the_client(
     assert question["sessionId"] == (child if subagents else session)
     assert tool_call["kind"] == "edit"
     path = str(editor.folder / "made.txt")
-    assert tool_call["content"][0] == {
-        "type": "diff",
-        "path": path,
-        "oldText": None,
-        "newText": "new text\n",
-    }
+    diff = {"type": "diff", "path": path, "oldText": None, "newText": "new text\n"}
+    assert tool_call["content"][0] == diff
     assert tool_call["locations"] == [{"path": path}]
-    assert [option["kind"] for option in question["options"]] == [
-        "allow_once",
-        "allow_always",
-        "reject_once",
-    ]
+    kinds = [option["kind"] for option in question["options"]]
+    assert kinds == ["allow_once", "allow_always", "reject_once"]
     if subagents:
         ids = [each["toolCallId"] for each in editor.list_updates("tool_call", child)]
         assert tool_call["toolCallId"] in ids
-        updates = editor.list_updates("subagent_update")
-        states = [each["state"]["state"] for each in updates if each["sessionId"] == child]
+        states = editor.list_states()[child]
         assert states == ["running", "requires_action", "running", "idle"]
     else:
         assert tool_call["title"].startswith("general 1.1.1.1.1.1.1: write")
     assert (editor.folder / "made.txt").read_text() == "new text\n"
-
-
-async def test_a_rejected_call_does_nothing_and_its_run_goes_on(make_editor: MakeEditor) -> None:
-    editor = make_editor(nest(0))
-    editor.answer = lambda _: "reject"
-    async with editor.serve():
-        session = await editor.open()
-        result = await editor.ask(session, "Write it.")
-    assert result["stopReason"] == "end_turn"
-    assert "the user said no" in editor.join_text(session)
-    assert editor.list_updates("tool_call_update")[-1]["status"] == "failed"
-    assert not (editor.folder / "made.txt").exists()
 
 
 async def test_an_answer_for_always_holds_for_the_folder_and_later_sessions(
@@ -108,7 +88,7 @@ async def test_fifty_children_ask_at_once_and_each_call_once(make_editor: MakeEd
         await editor.wait_until(lambda: len(editor.requests) == 50)
         for line in editor.requests:
             editor.choose(line, "allow")
-        await editor.wait_for_answer(prompt)
+        await editor.finish(prompt)
     asked = Counter(line["params"]["sessionId"] for line in editor.requests)
     assert len(asked) == 50
     assert set(asked.values()) == {1}
@@ -126,7 +106,7 @@ async def test_a_cancel_ends_questions_that_the_client_never_answers(
         prompt = editor.start_prompt(session, "Write it.")
         await editor.wait_until(lambda: editor.requests)
         editor.notify("session/cancel", sessionId=session)
-        result = (await editor.wait_for_answer(prompt))["result"]
+        result = await editor.finish(prompt)
         editor.choose(editor.requests[0], "cancelled")
         editor.choose(editor.requests[0], "allow")
     assert result["stopReason"] == "cancelled"
@@ -134,19 +114,22 @@ async def test_a_cancel_ends_questions_that_the_client_never_answers(
     assert not (editor.folder / "made.txt").exists()
 
 
-async def test_an_outcome_that_is_no_choice_denies_the_call(make_editor: MakeEditor) -> None:
+async def test_each_outcome_but_a_choice_to_allow_denies_the_call(make_editor: MakeEditor) -> None:
     editor = make_editor(nest(0))
-    answers: list[Any] = ["cancelled", "nonsense"]
+    answers: list[Any] = ["reject", "cancelled", "nonsense"]
     editor.answer = lambda _: answers.pop(0)
     async with editor.serve():
         session = await editor.open()
+        assert (await editor.ask(session, "Write it."))["stopReason"] == "end_turn"
+        assert "the user said no" in editor.join_text(session)
+        assert editor.list_updates("tool_call_update")[-1]["status"] == "failed"
         await editor.ask(session, "Write it.")
         await editor.ask(session, "Write it.")
         editor.answer = lambda _: None
         prompt = editor.start_prompt(session, "Write it.")
-        await editor.wait_until(lambda: len(editor.requests) == 3)
+        await editor.wait_until(lambda: len(editor.requests) == 4)
         editor.send(id=editor.requests[-1]["id"], error={"code": -1, "message": "no screen"})
-        await editor.wait_for_answer(prompt)
+        await editor.finish(prompt)
     assert not (editor.folder / "made.txt").exists()
     assert "the editor could not decide: no screen" in editor.join_text(session)
 
@@ -171,7 +154,7 @@ async def test_a_wider_mode_holds_at_once_and_for_the_next_prompt(make_editor: M
             await editor.request("session/set_mode", sessionId=session, modeId="acceptEdits") == {}
         )
         released.set()
-        await editor.wait_for_answer(prompt)
+        await editor.finish(prompt)
         await editor.ask(session, "Write it.")
     assert editor.requests == []
     assert (editor.plans[-1].mode, editor.plans[-1].resume) == (Mode.ACCEPT_EDITS, session)

@@ -20,6 +20,17 @@ def test_the_answer_to_initialize_needs_no_slow_import() -> None:
     assert done.stdout == "[]\n"
 
 
+def run_acp(folder: Path, *words: str, input: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mudroom", "acp", *words],
+        input=input,
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder)},
+        check=False,
+    )
+
+
 def test_the_process_answers_only_with_lines_and_ends_with_its_input(tmp_path: Path) -> None:
     messages: list[dict[str, Any]] = [
         {"id": 0, "method": "initialize", "params": {"protocolVersion": 1}},
@@ -27,20 +38,9 @@ def test_the_process_answers_only_with_lines_and_ends_with_its_input(tmp_path: P
         {"id": 2, "method": "session/list", "params": {}},
     ]
     lines = [json.dumps({"jsonrpc": "2.0", **message}) for message in messages]
-    environ = {
-        "PATH": "/usr/bin:/bin",
-        "HOME": str(tmp_path),
-        "MUDROOM_HOME": str(tmp_path / "home"),
-        "MUDROOM_MODEL": "offline",
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "mudroom", "acp"],
-        input="\n".join([*lines, '{"jsonrpc": "2.0", "id": 3, "meth']),
-        capture_output=True,
-        text=True,
-        env=environ,
-        check=True,
-    )
+    lines.append('{"jsonrpc": "2.0", "id": 3, "meth')
+    done = run_acp(tmp_path, "-m", "offline", input="\n".join(lines))
+    assert done.returncode == 0
     answers = {line.get("id"): line for line in map(json.loads, done.stdout.splitlines())}
     assert answers[0]["result"]["agentInfo"]["name"] == "mudroom"
     assert answers[1]["result"]["modes"]["currentModeId"] == "default"
@@ -50,13 +50,9 @@ def test_the_process_answers_only_with_lines_and_ends_with_its_input(tmp_path: P
 
 
 def test_without_a_key_the_setup_says_so(tmp_path: Path) -> None:
-    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "mudroom", "acp", "--setup"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environ, check=False)
+    done = run_acp(tmp_path, "--setup")
     assert done.returncode == 1
     assert "no model is set up" in done.stderr
-    done = subprocess.run(
-        [*command, "-m", "offline"], capture_output=True, text=True, env=environ, check=False
-    )
+    done = run_acp(tmp_path, "--setup", "-m", "offline")
     assert done.returncode == 0
     assert done.stdout.startswith("Model: offline (flag)")

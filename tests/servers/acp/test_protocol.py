@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -175,9 +174,8 @@ async def test_the_end_of_the_input_stops_all_work(make_editor: MakeEditor) -> N
         prompt = editor.start_prompt(session, "Wait.")
         await entered.wait()
         editor.send_bytes(b'{"jsonrpc": "2.0", "method": "session/pro')
-    result = (await editor.wait_for_answer(prompt))["result"]
+    result = await editor.finish(prompt)
     assert result["stopReason"] == "cancelled"
-    json.dumps(editor.lines)
 
 
 async def test_unknown_notifications_and_cancels_are_notices(make_editor: MakeEditor) -> None:

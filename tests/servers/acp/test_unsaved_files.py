@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,10 +22,6 @@ def list_asked(editor: Editor) -> list[Line]:
     """Return the parameters of the requests for texts of files."""
     lines = [line for line in editor.lines if line.get("method") == "fs/read_text_file"]
     return [line["params"] for line in lines]
-
-
-def list_results(editor: Editor) -> str:
-    return json.dumps(editor.list_updates("tool_call_update"))
 
 
 async def test_read_shows_the_text_of_the_editor_and_files_stay(make_editor: MakeEditor) -> None:

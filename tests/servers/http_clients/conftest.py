@@ -22,7 +22,7 @@ from mudroom._core.agents import Agent, Mode
 from mudroom._core.ports import Approver, SessionStore
 from mudroom.driving import ServerAddress
 from mudroom.permissions.rules import Permissions
-from mudroom.testing import ScriptedModel
+from mudroom.testing import Request, ScriptedModel
 from mudroom_postgres.connections import get_background_loop
 from mudroom_serve.server import HttpServer
 from mudroom_serve.setup import (
@@ -112,6 +112,17 @@ class Client:
         messages = await self.wait_until(session, is_idle)
         return messages[-1]["data"]
 
+    async def read_pages(self, path: str, limit: int = 100) -> list[Line]:
+        """Return the items of all pages of a list."""
+        items: list[Line] = []
+        after = ""
+        while True:
+            page = await self.get(f"{path}?limit={limit}&after={after}")
+            items += page["data"]
+            if not page["has_more"]:
+                return items
+            after = page["next"]
+
     async def list_events(self, session: str, query: str = "") -> list[Line]:
         """Return the recorded events of a session."""
         page = await self.get(f"/v1/sessions/{session}/events{query}")
@@ -173,7 +184,7 @@ class Site:
         self._state = StateFile(self.home)
         self.tokens = TokenRecords(self._state)
         self.server: HttpServer | None = None
-        self.wrap_store: Callable[[SessionStore], SessionStore] = lambda store: store
+        self.store: Any = None
 
     def add_token(self, owner: str = "ada", **fields: Any) -> str:
         """Make a token."""
@@ -203,17 +214,21 @@ class Site:
             **options,
         )
 
-    @asynccontextmanager
-    async def serve(self) -> AsyncGenerator[ServerAddress]:
-        """Run the server in the block."""
+    def make_server(self) -> HttpServer:
+        """Make the server, with the store that a test has set."""
         command_line = CommandLine(
             prepare=self.prepare,
             list_agents=lambda _: [ListedAgent(name="reader", description="It reads.")],
         )
-        store = self.wrap_store(open_store(self.home))
+        store = self.store or open_store(self.home)
         state = StateFile(self.home)
         self.server = HttpServer(command_line, self.options, store, self.notices.append, state)
-        async with self.server.open() as address:
+        return self.server
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncGenerator[ServerAddress]:
+        """Run the server in the block."""
+        async with self.make_server().open() as address:
             yield address
 
     @asynccontextmanager
@@ -222,6 +237,30 @@ class Site:
         connector = aiohttp.TCPConnector(limit=0)
         async with self.serve() as address, aiohttp.ClientSession(connector=connector) as http:
             yield Client(http, address.url, self.add_token(**fields))
+
+
+class Gate:
+    """A model that answers only when it is opened."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.opened = asyncio.Event()
+
+    async def __call__(self, request: Request) -> str:
+        self.asked.set()
+        await self.opened.wait()
+        return f"Answer {request.number}."
+
+
+class WrappedStore:
+    """A store some of whose methods a test replaces; `store`: has the others."""
+
+    def __init__(self, store: SessionStore, **methods: Any) -> None:
+        self.store = store
+        self.__dict__.update(methods)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
 
 
 MakeSite = Callable[..., Site]

@@ -14,42 +14,31 @@ from mudroom._core.messages import ToolCallBlock
 from mudroom.testing import ModelServer, ServerRequest
 from mudroom.testing.model_server import ServerAnswer
 
-from .conftest import Client, Line, is_idle
-from .program import check_whole, list_cursors, make_token, start_server
+from .conftest import Client, Line
+from .program import (
+    check_whole,
+    continue_stream,
+    list_cursors,
+    make_token,
+    read_until_cut,
+    start_server,
+)
 
 CHILDREN = 2
 SESSIONS = 100 if os.environ.get("MUDROOM_LONG") else 3
 
 
-async def read_until_cut(client: Client, session: str, events: list[Line]) -> None:
-    """Add the recorded events of a stream to a list until its server dies."""
-    try:
-        async with client.open_stream(session) as stream:
-            async for message in stream:
-                if "id" in message:
-                    events.append(message)
-    except aiohttp.ClientError:
-        pass
-
-
 pytestmark = pytest.mark.usefixtures("database_loop")
 
 
-@pytest.fixture(scope="module", params=["files", "workers", "database"])
-def store_flags(request: pytest.FixtureRequest) -> list[str]:
-    """Return flags for the store and the workers. A database server is there before the test."""
-    if request.param == "files":
-        return []
-    if request.param == "workers":
-        return ["--worker", "process:2"]
-    return ["--store", request.getfixturevalue("postgres_server").get_empty_database()]
-
-
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("place", ["workers", "database"])
 async def test_sessions_of_a_killed_server_continue_in_a_new_one(
-    tmp_path: Path, store_flags: list[str]
+    tmp_path: Path, postgres_url: str, place: str
 ) -> None:
-    flags = ["--parallel", str(SESSIONS + 1), "--parallel-owner", str(SESSIONS), *store_flags]
+    store = postgres_url if place == "database" else ""
+    flags = ["--parallel", str(SESSIONS + 1), "--parallel-owner", str(SESSIONS)]
+    flags += ["--store", store] if store else ["--worker", "process:2"]
     working = 0
     all_work = asyncio.Event()
     is_dead = False
@@ -72,8 +61,7 @@ async def test_sessions_of_a_killed_server_continue_in_a_new_one(
         await asyncio.Event().wait()
         return ""
 
-    is_database = "--store" in store_flags
-    token = make_token(tmp_path, store=store_flags[1] if is_database else "")
+    token = make_token(tmp_path, store=store)
     body = {"prompt": "Ask."}
     connector = aiohttp.TCPConnector(limit=0)
     async with ModelServer(answer) as model, aiohttp.ClientSession(connector=connector) as http:
@@ -114,14 +102,3 @@ async def test_sessions_of_a_killed_server_continue_in_a_new_one(
             process.terminate()
             async with asyncio.timeout(SECONDS):
                 assert await process.wait() == 143
-
-
-async def continue_stream(client: Client, session: str, last_id: str) -> list[Line]:
-    """Return the rest of the recorded events, up to the end of all prompts."""
-    messages: list[Line] = []
-    async with asyncio.timeout(SECONDS), client.open_stream(session, last_id=last_id) as stream:
-        async for message in stream:
-            messages.append(message)
-            if is_idle(message):
-                return [each for each in messages if "id" in each]
-    raise AssertionError("the stream has ended")

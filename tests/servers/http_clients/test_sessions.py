@@ -11,31 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import pytest
 from tests.waiting import SECONDS, wait_until
 
 from mudroom.testing import Request, call
 from mudroom_serve.served_session import ServedSession
 
-from .conftest import Client, Line, MakeSite, is_idle
+from .conftest import Client, Gate, Line, MakeSite, is_idle
 
 
 def get_kinds(messages: list[Line]) -> list[str]:
     """Return the types of the recorded events among messages."""
     return [each["event"] for each in messages if "id" in each]
-
-
-class Gate:
-    """A model that answers only when it is opened."""
-
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.opened = asyncio.Event()
-
-    async def __call__(self, request: Request) -> str:
-        self.asked.set()
-        await self.opened.wait()
-        return f"Answer {request.number}."
 
 
 async def test_a_prompt_runs_and_its_events_are_streamed(make_site: MakeSite) -> None:
@@ -127,64 +113,34 @@ async def test_events_are_filtered(make_site: MakeSite) -> None:
         assert "run_finished" in error["error"]["message"]
 
 
-async def test_pages_of_events_have_no_gap(make_site: MakeSite) -> None:
+async def test_pages_have_no_gap(make_site: MakeSite) -> None:
     async with make_site(["One."]).connect() as client:
         session = (await client.create(prompt="Go."))["id"]
         await client.finish(session)
-        whole = await client.list_events(session)
-        pages: list[Line] = []
-        cursor = ""
-        has_more = True
-        while has_more:
-            page = await client.get(f"/v1/sessions/{session}/events?limit=2&after={cursor}")
-            pages += [each["event"] for each in page["data"]]
-            cursor = page["next"]
-            has_more = page["has_more"]
-        assert pages == whole
+        events = await client.read_pages(f"/v1/sessions/{session}/events", limit=2)
+        assert [each["event"] for each in events] == await client.list_events(session)
+        created = [session, *[(await client.create())["id"] for _ in range(4)]]
+        listed = await client.read_pages("/v1/sessions", limit=2)
+        assert [each["id"] for each in listed] == created[::-1]
 
 
 async def test_a_running_prompt_is_steered(make_site: MakeSite) -> None:
-    asked = asyncio.Event()
-    steered = asyncio.Event()
+    gate = Gate()
 
     async def answer(request: Request) -> Any:
-        if request.number == 1:
-            asked.set()
-            await steered.wait()
-            return call("read", path="x.md")
-        return "Done."
+        await gate(request)
+        return call("read", path="x.md") if request.number == 1 else "Done."
 
     site = make_site(answer)
     async with site.connect() as client:
         session = (await client.create(prompt="Go."))["id"]
-        await asked.wait()
+        await gate.asked.wait()
         item = await client.post(session, "run.steer", text="Look at y.md, too.")
         assert (item["state"], item["is_applied"]) == ("done", True)
-        steered.set()
-        await client.finish(session)
-        assert "y.md" in str(site.model.requests[1].messages)
-
-
-@pytest.mark.parametrize(
-    ("kind", "reason"), [("run.cancel", "CANCELLED"), ("user.interrupt", "CANCELLED")]
-)
-async def test_a_running_prompt_is_stopped(make_site: MakeSite, kind: str, reason: str) -> None:
-    gate = Gate()
-    async with make_site(gate).connect() as client:
-        session = (await client.create(prompt="Go."))["id"]
-        await gate.asked.wait()
-        assert (await client.post(session, kind))["is_applied"]
-        assert (await client.finish(session))["last"]["reason"] == reason
-
-
-async def test_a_running_prompt_is_wrapped_up(make_site: MakeSite) -> None:
-    gate = Gate()
-    async with make_site(gate).connect() as client:
-        session = (await client.create(prompt="Go."))["id"]
-        await gate.asked.wait()
         assert (await client.post(session, "run.wrap_up"))["is_applied"]
         gate.opened.set()
         await client.finish(session)
+        assert "y.md" in str(site.model.requests[1].messages)
 
 
 async def test_a_cancel_removes_the_prompts_that_wait(make_site: MakeSite) -> None:
@@ -205,10 +161,9 @@ async def test_a_cancel_removes_the_prompts_that_wait(make_site: MakeSite) -> No
 async def test_controls_of_an_idle_session_have_no_effect(make_site: MakeSite) -> None:
     async with make_site([]).connect() as client:
         session = (await client.create())["id"]
-        for kind in ("run.cancel", "user.interrupt", "run.wrap_up"):
-            assert (await client.post(session, kind))["is_applied"] is False
-        steered = await client.post(session, "run.steer", text="Faster.")
-        assert steered["is_applied"] is False
+        for kind in ("run.cancel", "user.interrupt", "run.wrap_up", "run.steer"):
+            fields = {"text": "Faster."} if kind == "run.steer" else {}
+            assert (await client.post(session, kind, **fields))["is_applied"] is False
 
 
 async def test_a_client_answers_questions(make_site: MakeSite) -> None:
@@ -268,30 +223,6 @@ async def test_outputs_are_emitted(make_site: MakeSite) -> None:
         assert events[0]["report"]["outputs"] == {"title": "On Mud"}
 
 
-async def test_a_session_is_deleted_with_its_record(make_site: MakeSite) -> None:
-    gate = Gate()
-    async with make_site(gate).connect() as client:
-        session = (await client.create(prompt="Go."))["id"]
-        await gate.asked.wait()
-        status, value = await client.send("DELETE", f"/v1/sessions/{session}")
-        assert (status, value["deleted"]) == (200, True)
-        assert (await client.send("GET", f"/v1/sessions/{session}"))[0] == 404
-        assert (await client.get("/v1/sessions"))["data"] == []
-
-
-async def test_lists_of_sessions_have_pages(make_site: MakeSite) -> None:
-    async with make_site([]).connect() as client:
-        created = [(await client.create())["id"] for _ in range(5)]
-        listed: list[str] = []
-        cursor = ""
-        for _ in range(3):
-            page = await client.get(f"/v1/sessions?limit=2&after={cursor}")
-            listed += [each["id"] for each in page["data"]]
-            cursor = page["next"]
-        assert not cursor
-        assert listed == created[::-1]
-
-
 async def test_an_agent_runs_the_prompts(make_site: MakeSite) -> None:
     site = make_site(["Read."])
     async with site.connect(modes=("plan",)) as client:
@@ -337,17 +268,7 @@ async def test_closed_sessions_do_not_stay_in_memory(make_site: MakeSite) -> Non
     assert kept < 30
 
 
-async def test_a_wrong_folder_is_an_error_of_the_prompt(make_site: MakeSite) -> None:
-    site = make_site(["Never."])
-    async with site.connect() as client:
-        session = (await client.create())["id"]
-        site.project.rmdir()
-        await client.post(session, "user.message", text="Go.")
-        ended = await client.finish(session)
-        assert "no such directory" in ended["last"]["error"]
-
-
-async def test_a_fault_of_the_program_is_an_error_of_the_prompt(make_site: MakeSite) -> None:
+async def test_faults_are_errors_of_the_prompt(make_site: MakeSite) -> None:
     def fail(_: Request) -> str:
         raise ZeroDivisionError("a defect")
 
@@ -356,6 +277,10 @@ async def test_a_fault_of_the_program_is_an_error_of_the_prompt(make_site: MakeS
         session = (await client.create(prompt="Go."))["id"]
         ended = await client.finish(session)
         assert "a defect" in ended["last"]["error"] + str(await client.list_events(session))
+        session = (await client.create())["id"]
+        site.project.rmdir()
+        await client.post(session, "user.message", text="Go.")
+        assert "no such directory" in (await client.finish(session))["last"]["error"]
 
 
 async def test_unknown_paths_and_methods_are_json(make_site: MakeSite) -> None:

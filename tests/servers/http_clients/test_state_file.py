@@ -52,11 +52,6 @@ def add_note(number: int, connection: StateConnection) -> None:
     connection.execute("INSERT INTO notes VALUES (?)", (number,))
 
 
-def add_wrong_note(number: int, connection: StateConnection) -> None:
-    add_note(number, connection)
-    connection.execute("INSERT INTO no_such_table VALUES (1)")
-
-
 def add_long_note(number: int, connection: StateConnection) -> None:
     """Add a note that is too long for the file. SQLite ends the transaction."""
     connection.execute("PRAGMA max_page_count = 1")  # the file keeps its size
@@ -141,20 +136,19 @@ async def test_changes_that_wait_share_a_transaction(state: StateFile) -> None:
     assert await state.read(list_notes) == [*range(100)]
 
 
-async def test_an_error_of_one_change_stops_no_other(state: StateFile) -> None:
-    works = [partial(add_note, number) for number in (1, 2, 3, 2, 4, 3, 5)]
+async def test_a_wrong_statement_undoes_only_its_change_which_runs_once(state: StateFile) -> None:
+    begun: list[int] = []
+
+    def add_wrong_note(connection: StateConnection) -> None:
+        begun.append(2)
+        add_note(2, connection)
+        connection.execute("INSERT INTO no_such_table VALUES (1)")
+
+    works: list[Work] = [partial(add_note, 1), add_wrong_note, partial(add_note, 3)]
     results = await run_together(state, works)
-    failed = [isinstance(result, StateError) for result in results]
-    assert failed == [False, False, False, True, False, True, False]
-    assert await state.read(list_notes) == [1, 2, 3, 4, 5]
-
-
-async def test_a_wrong_statement_undoes_only_its_change(state: StateFile) -> None:
-    works = [partial(add_note, 1), partial(add_wrong_note, 2), partial(add_note, 3)]
-    first, wrong, last = await run_together(state, works)
-    assert first is last is None
-    assert isinstance(wrong, StateError)
-    assert "no_such_table" in str(wrong)
+    check_errors([results.pop(1)], "no_such_table")
+    assert results == [None, None]
+    assert begun == [2]
     assert await state.read(list_notes) == [1, 3]
 
 
@@ -166,17 +160,6 @@ async def test_an_unfinished_statement_undoes_only_its_change(state: StateFile) 
     check_errors([results.pop(1)], "SQL statements in progress")
     assert results == [None, None]
     assert await state.read(list_notes) == [1, 4]
-
-
-async def test_no_change_runs_twice(state: StateFile) -> None:
-    begun: list[int] = []
-
-    def add(number: int, connection: StateConnection) -> None:
-        begun.append(number)
-        add_note(number, connection)
-
-    await run_together(state, [partial(add, number) for number in (1, 1, 2)])
-    assert begun == [1, 1, 2]
 
 
 @pytest.mark.parametrize("error", [ValueError("wrong"), Stop("wrong")])
