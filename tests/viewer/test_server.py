@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import json
-import os
 import socket
 import sqlite3
 import sys
@@ -249,24 +248,6 @@ async def test_a_long_session_is_sent_in_pages(tmp_path: Path) -> None:
         assert not second["more"] and len(second["events"]) == 5
 
 
-async def test_new_events_are_streamed_at_once(tmp_path: Path) -> None:
-    writer = open_journal(tmp_path)
-    await writer.append(make_note("before"))
-    async with (
-        open_client(StoredSessions(SqliteStore(tmp_path))) as client,
-        client.open_stream(f"/api/sessions/{SESSION}/live") as events,
-    ):
-        assert (await anext(events))[1]["text"] == "before"
-        assert (await client.fetch_json("/api/sessions"))["sessions"][0]["state"] == "live"
-        await writer.append(make_note("one"), make_note("two"))
-        async with asyncio.timeout(60):
-            assert [(await anext(events)), (await anext(events))] == [
-                (2, _encode_note("one")),
-                (3, _encode_note("two")),
-            ]
-        await writer.close()
-
-
 def _encode_note(text: str) -> dict[str, Any]:
     return {"type": "note_injected", "at": 1.0, "run": "1", "text": text}
 
@@ -369,20 +350,6 @@ async def test_the_viewer_closes_with_an_open_stream(tmp_path: Path) -> None:
             began = asyncio.get_running_loop().time()
         assert asyncio.get_running_loop().time() - began < 50
         answer.close()
-
-
-async def test_an_idle_live_stream_reads_the_session_rarely(
-    tmp_path: Path,
-) -> None:
-    source = StoredSessions(SqliteStore(tmp_path))
-    writer = open_journal(tmp_path)
-    await writer.append(make_note("x"))
-    began = os.times()
-    for _ in range(4):
-        await source.read_change_stamp(SESSION)
-    ended = os.times()
-    await writer.close()
-    assert ended.user + ended.system - began.user - began.system < 0.05
 
 
 def test_an_address_family_that_the_machine_lacks_is_left_out(

@@ -119,7 +119,7 @@ class Client:
         while True:
             page = await self.get(f"{path}?limit={limit}&after={after}")
             items += page["data"]
-            if not page["has_more"]:
+            if not page.get("has_more", page["next"]):
                 return items
             after = page["next"]
 

@@ -197,7 +197,7 @@ async def test_fields_that_would_change_the_answer_and_wrong_images_are_refused(
     async with open_client(make_site([])) as (official, _):
         for fields, message in cases:
             body: dict[str, Any] = {"model": "mudroom", "messages": ASK, **fields}
-            with pytest.raises(openai.BadRequestError, match=message):
+            with pytest.raises(openai.BadRequestError, match=message or None):
                 await official.chat.completions.create(**body)
 
 

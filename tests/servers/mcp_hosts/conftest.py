@@ -101,6 +101,24 @@ class McpHost:
             _close(host_reads)
 
     @asynccontextmanager
+    async def connect_raw(self, *, shakes_hands: bool = True) -> AsyncGenerator[RawHost]:
+        """Run the server and a host that writes any bytes."""
+        async with self.serve() as ends:
+            raw = RawHost(*ends)
+            if shakes_hands:
+                await raw.shake_hands(elicitation={})
+            yield raw
+            await raw.close()
+
+    @asynccontextmanager
+    async def connect_tasks(self) -> AsyncGenerator[TaskHost]:
+        """Run the server and a host of the newer revision that declares tasks."""
+        async with self.serve() as ends:
+            host = TaskHost(*ends)
+            yield host
+            await host.close()
+
+    @asynccontextmanager
     async def connect(self, era: str = ERAS[0], **more: Any) -> AsyncGenerator[Client]:
         """Run the server and a client. `more`: callbacks of the client."""
         async with self.serve() as (reads, writes):
@@ -237,12 +255,8 @@ class RawHost:
 
     async def shake_hands(self, **capabilities: Any) -> None:
         """Begin a connection of the older revision."""
-        params = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": capabilities,
-            "clientInfo": {"name": "raw", "version": "1"},
-        }
-        await self.write({"jsonrpc": "2.0", "id": "init", "method": "initialize", "params": params})
+        params = {**INITIALIZE["params"], "capabilities": capabilities}
+        await self.write({**INITIALIZE, "params": params})
         await self.wait_for("init")
         await self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
@@ -271,6 +285,32 @@ class RawHost:
         await asyncio.gather(self._reading, return_exceptions=True)
 
 
+def make_request(
+    id: object, method: str, params: dict[str, Any], *, declares: bool = True
+) -> dict[str, Any]:
+    """Make a request of the newer revision, whose host declares tasks or not."""
+    extensions: dict[str, Any] = {EXTENSION: {}} if declares else {}
+    capabilities: dict[str, Any] = {"extensions": extensions, "elicitation": {"form": {}}}
+    meta: dict[str, Any] = {
+        "io.modelcontextprotocol/protocolVersion": ERAS[0],
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    }
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": meta}}
+
+
+INITIALIZE: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": "init",
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "raw", "version": "1"},
+    },
+}
+"""The first request of the older revision."""
+
+
 class TaskHost(RawHost):
     """A host of the newer revision that declares tasks."""
 
@@ -280,21 +320,12 @@ class TaskHost(RawHost):
     async def ask(self, method: str, *, declares: bool = True, **params: Any) -> dict[str, Any]:
         """Send a request and return its answer."""
         self._count += 1
-        extensions: dict[str, Any] = {EXTENSION: {}} if declares else {}
-        capabilities: dict[str, Any] = {"extensions": extensions, "elicitation": {"form": {}}}
-        meta: dict[str, Any] = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": capabilities,
-        }
-        await self.write(
-            {
-                "jsonrpc": "2.0",
-                "id": self._count,
-                "method": method,
-                "params": {**params, "_meta": meta},
-            }
-        )
+        await self.write(make_request(self._count, method, params, declares=declares))
         return await self.wait_for(self._count)
+
+    async def call_tool(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Call a tool without tasks of the protocol."""
+        return await self.ask("tools/call", declares=False, name=tool, arguments=arguments)
 
     async def start(self, prompt: str) -> dict[str, Any]:
         """Give a task; return its first state."""

@@ -14,7 +14,7 @@ from tests.waiting import SECONDS
 from mudroom import Integrations
 from mudroom.testing import Request, call
 
-from .conftest import ERAS, MakeHost, RawHost, get_text, get_values
+from .conftest import ERAS, MakeHost, get_text, get_values
 
 
 def write_twice(request: Request) -> Any:
@@ -88,30 +88,27 @@ async def test_questions_of_children_reach_the_user(make_host: MakeHost) -> None
     user = User("always allow")
     host = make_host(answer)
     async with host.connect(elicitation_callback=user) as client:
-        await client.call_tool("task", {"prompt": "Delegate."})
+        result = await client.call_tool("task", {"prompt": "Delegate."})
     assert user.texts[0].startswith("Allow write? Agent general, run 1.1.1.\n")
+    children = [{"run": "1.1.1", "agent": "general", "reason": "GOAL"}]
+    assert get_values(result)["children"] == children
 
 
 async def test_silence_counts_as_no(make_host: MakeHost) -> None:
     host = make_host(write_twice, answer_seconds=0.01)
-    async with host.serve() as ends:
-        raw = RawHost(*ends)
-        await raw.shake_hands(elicitation={})
+    async with host.connect_raw() as raw:
         await raw.call(1, "task", prompt="Write.")
         answer = await raw.wait_for(1)
         text = answer["result"]["content"][0]["text"]
         assert "[refused: write (no one answered within 0.01 s)]" in text
         asked = [message for message in raw.messages if message.get("method")]
         assert {message["method"] for message in asked} >= {"elicitation/create"}
-        await raw.close()
 
 
 async def test_a_later_call_asks_again(make_host: MakeHost) -> None:
     """A call that stops waiting takes its question back; that of `task_result` asks again."""
     host = make_host(write_twice)
-    async with host.serve() as ends:
-        raw = RawHost(*ends)
-        await raw.shake_hands(elicitation={})
+    async with host.connect_raw() as raw:
         await raw.call(1, "task", prompt="Write.", wait=0.2)
         first = await raw.wait_for(1)
         assert first["result"]["structuredContent"]["state"] in ("working", "asking")
@@ -128,26 +125,14 @@ async def test_a_later_call_asks_again(make_host: MakeHost) -> None:
                 await asyncio.sleep(0.01)
         second = await raw.wait_for(2)
         assert second["result"]["structuredContent"]["permission_denials"] == []
-        await raw.close()
 
 
 async def test_a_wrong_state_is_an_error_of_the_protocol(make_host: MakeHost) -> None:
     host = make_host([])
-    async with host.serve() as ends:
-        raw = RawHost(*ends)
-        meta: dict[str, Any] = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-        params: dict[str, Any] = {
-            "name": "task",
-            "arguments": {},
-            "requestState": "forged",
-            "_meta": meta,
-        }
-        await raw.write({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
-        assert (await raw.wait_for(1))["error"]["code"] == -32602
-        await raw.close()
+    async with host.connect_tasks() as raw:
+        params = {"name": "task", "arguments": {}, "requestState": "forged"}
+        answer = await raw.ask("tools/call", declares=False, **params)
+    assert answer["error"]["code"] == -32602
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -18,13 +18,16 @@ from mudroom.testing.event_builders import (
 )
 
 from .conftest import Page
-from .test_page import open_page
+from .test_page import open_page, read_selection, read_text
 
 BLOCKS = (
     "contextBlocks(app.fold, app.fold.runs.get({run!r}), {turn})"
     ".filter(each => !['system', 'files', 'tools', 'call'].includes(each.kind))"
     ".map(each => each.text)"
 )
+
+
+SHOW = "app.reader.show(app.shown.findIndex(item => item.kind === 'compacted'))"
 
 
 def list_request_texts(request: Request) -> list[str]:
@@ -39,9 +42,7 @@ async def test_contexts_before_and_after_a_compaction_are_those_of_the_requests(
     async with stage.open(make_talker(14)) as session:
         await session.run("Read all files. Never touch 3.txt.")
         await session.run("And now?")
-    script = SessionBuilder()
-    script.session = session.id
-    script.events = stage.events
+    script = SessionBuilder(session=session.id, events=stage.events)
     requests = [request for request in stage.model.requests if not is_summary(request)]
     (summary,) = [request for request in stage.model.requests if is_summary(request)]
     assert stage.clearings and stage.compactions
@@ -60,6 +61,20 @@ async def test_contexts_before_and_after_a_compaction_are_those_of_the_requests(
             ".map(item => ITEM_RENDERERS.compacted(item).textContent)"
         )
         assert "1 message of the user · 11 files · notes of the model" in notices[0]
+        await page.run(SHOW)
+        await page.wait_until("document.querySelector('.compaction')")
+        widths = await page.run(
+            "[...document.querySelectorAll('.compaction .stack')].map(bar => bar.offsetWidth)"
+        )
+        assert len(widths) == 2 and widths[0] > 3 * widths[1]
+        turns = await page.run("app.run.items.find(item => item.kind === 'compacted').turn")
+        for number, turn in enumerate((turns, turns + 1)):
+            await page.run(f"app.navigate({{ run: '1', turn: 0, tab: 'transcript' }}); {SHOW}")
+            await page.wait_until("document.querySelectorAll('.compaction .more').length === 2")
+            await page.run(f"document.querySelectorAll('.compaction .more')[{number}].click()")
+            assert (await read_selection(page))[1:4] == (turn, "", "context")
+        await page.run("app.navigate({ tab: 'summary' })")
+        assert "the context was compacted" in await read_text(page, ".attention")
 
 
 async def test_long_arguments_that_were_cut_are_shown_as_they_were_sent(

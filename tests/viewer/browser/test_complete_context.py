@@ -12,11 +12,11 @@ from tests.viewer.sessions import SessionBuilder
 
 from mudroom import Integrations, Session
 from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom.events import RunStarted, StoredEvent, TurnFinished
+from mudroom.events import RunStarted, TurnFinished
 from mudroom.testing.model_server import ModelServer, ServerRequest
 
 from .conftest import Page
-from .test_page import open_page, read_texts
+from .test_page import open_page, read_text
 
 HEADS = """
     [...app.fold.runs.values()].map(run => {
@@ -34,7 +34,7 @@ COVERED = """
 """
 
 
-async def record_session(folder: Path) -> tuple[list[StoredEvent], list[ServerRequest]]:
+async def record_session(folder: Path) -> tuple[SessionBuilder, list[ServerRequest]]:
     """Run a session with two children; return its events and the requests."""
     (folder / "work").mkdir()
     (folder / "work" / "AGENTS.md").write_text("Write short answers.\n", encoding="utf-8")
@@ -46,7 +46,8 @@ async def record_session(folder: Path) -> tuple[list[StoredEvent], list[ServerRe
         model = "anthropic:claude-sonnet-4-5"
         async with Session(**options, model=model, environ=environ, journal=journal) as session:
             await session.run("DELEGATE this.")
-        return list(journal.events), server.requests
+        script = SessionBuilder(session=session.id, events=list(journal.events))
+        return script, server.requests
 
 
 def describe_tools(tools: list[dict[str, Any]]) -> list[str]:
@@ -57,9 +58,7 @@ def describe_tools(tools: list[dict[str, Any]]) -> list[str]:
 
 
 async def test_the_context_has_every_part_of_every_request(page: Page, tmp_path: Path) -> None:
-    script = SessionBuilder()
-    script.events, requests = await record_session(tmp_path)
-    script.session = script.events[0].session  # type: ignore[union-attr]  # pyright: ignore
+    script, requests = await record_session(tmp_path)
     async with open_page(page, script, "&run=1&tab=context"):
         shown = await page.run(HEADS)
         sent = [read_request(request) for request in requests]
@@ -69,23 +68,16 @@ async def test_the_context_has_every_part_of_every_request(page: Page, tmp_path:
             assert head in expected
         assert await page.run(COVERED)
         assert "Write short answers." in shown[0][0]
-        assert "whole request" in "".join(await read_texts(page, ".gauge .note"))
-        legend = "".join(await read_texts(page, ".legend"))
+        assert "whole request" in await read_text(page, ".gauge .note")
+        legend = await read_text(page, ".legend")
         assert "not recorded" not in legend and "context files" in legend
-
-
-async def test_a_record_without_heads_says_what_it_lacks(page: Page, tmp_path: Path) -> None:
-    events, _ = await record_session(tmp_path)
-    script = SessionBuilder()
-    script.session = events[0].session  # type: ignore[union-attr]  # pyright: ignore
-    script.events = [
-        replace(event, head=None) if isinstance(event, RunStarted) else event for event in events
-    ]
-    for index, event in enumerate(script.events):
-        if isinstance(event, TurnFinished):
+    for index, event in enumerate(script.events):  # a record without heads, as old ones are
+        if isinstance(event, RunStarted):
+            script.events[index] = replace(event, head=None)
+        elif isinstance(event, TurnFinished):
             usage = replace(event.message.usage, input_tokens=50_000)
             message = replace(event.message, usage=usage)
             script.events[index] = replace(event, message=message)
     async with open_page(page, script, "&run=1&tab=context"):
-        assert "no tool schemas" in "".join(await read_texts(page, ".gauge .note"))
-        assert "not recorded" in "".join(await read_texts(page, ".legend"))
+        assert "no tool schemas" in await read_text(page, ".gauge .note")
+        assert "not recorded" in await read_text(page, ".legend")

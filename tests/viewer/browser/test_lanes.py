@@ -46,7 +46,13 @@ async def record_team(folder: Path) -> tuple[SessionBuilder, ScriptedModel]:
 async def test_the_runs_of_a_name_are_one_lane_with_arrows_for_messages(
     page: Page, tmp_path: Path
 ) -> None:
-    script, _ = await record_team(tmp_path / "work")
+    script, model = await record_team(tmp_path / "work")
+    (request,) = [
+        request
+        for request in model.requests
+        if request.prompt.startswith("ALICE") and request.turn == 2
+    ]
+    expected = [text for message in request.messages for text in list_message_texts(message)]
     async with open_page(page, script, "&run=1"):
         lanes: list[str] = await page.run(
             "app.waterfall.shown.map(row => row.run.lane.map(run => runName(run)).join(' '))"
@@ -63,6 +69,7 @@ async def test_the_runs_of_a_name_are_one_lane_with_arrows_for_messages(
         last = await page.run(
             "[...app.fold.runs.values()].findLast(run => run.name === 'alice').id"
         )
+        assert await page.run(BLOCKS.format(run=last, turn=1)) == expected
         await page.run(f"app.navigate({{ run: '{last}', turn: 0, call: '' }})")
         await page.wait_until("document.querySelectorAll('.lane-links button').length === 2")
         assert await page.run("document.querySelector('.row.chosen').dataset.run") == last
@@ -70,20 +77,3 @@ async def test_the_runs_of_a_name_are_one_lane_with_arrows_for_messages(
         assert (await read_selection(page))[0] == "1.1.1"
         await page.press("ArrowLeft")
         assert (await read_selection(page))[0] == "1"
-
-
-async def test_the_context_of_a_later_run_of_a_name_has_the_earlier_ones(
-    page: Page, tmp_path: Path
-) -> None:
-    script, model = await record_team(tmp_path / "work")
-    (request,) = [
-        request
-        for request in model.requests
-        if request.prompt.startswith("ALICE") and request.turn == 2
-    ]
-    expected = [text for message in request.messages for text in list_message_texts(message)]
-    async with open_page(page, script):
-        last = await page.run(
-            "[...app.fold.runs.values()].findLast(run => run.name === 'alice').id"
-        )
-        assert await page.run(BLOCKS.format(run=last, turn=1)) == expected

@@ -17,7 +17,7 @@ from mudroom._viewer.server import open_viewer
 from mudroom._viewer.sources import StoredSessions
 
 from .conftest import Page
-from .test_page import SCREENSHOTS, read_texts
+from .test_page import SCREENSHOTS, read_text, read_texts
 
 
 def build_session(number: int, prompt: str, reason: Reason, usd: float) -> SessionBuilder:
@@ -51,35 +51,36 @@ async def open_list(page: Page, home: Path, count: int = 2) -> AsyncGenerator[No
 
 
 async def test_the_list_is_searched_filtered_and_ordered(page: Page, tmp_path: Path) -> None:
-    async with open_list(page, tmp_path):
-        await page.save_picture(SCREENSHOTS / "sessions.png")
-        assert await read_texts(page, ".session .badge") == ["failed", "done"]
-        await page.press("/")
-        await page.send("Input.insertText", text="ROSES plant")
-        await page.wait_until("document.querySelectorAll('.session').length === 1")
-        assert await read_texts(page, "#list-title") == ["1 of 2 sessions"]
-        assert await page.run("document.activeElement.id") == "list-query"
-        await page.send("Input.insertText", text="nothing")
-        await page.wait_until("document.querySelector('#list-foot .empty')")
-        await page.run("sessionList.words = ''; sessionList.outcome = 'done'; drawSessionRows()")
-        assert "Plant roses" in "".join(await read_texts(page, ".session .asked"))
-        order = "sessionList.outcome = ''; sessionList.order = '{}'; drawSessionRows()"
-        await page.run(order.format("seconds"))
-        assert (await read_texts(page, ".session .asked b"))[0] == "Water the garden"
-        await page.run(order.format("tokens"))
-        assert len(await read_texts(page, ".session")) == 2
-
-
-async def test_a_session_without_a_prompt_is_empty(page: Page, tmp_path: Path) -> None:
     builder = SessionBuilder(session="5e55a1d0-0000-4000-8000-000000000009", at=1_760_000_000.0)
     builder.open_session()
     builder.close_session()
     await write_session(tmp_path, builder)
     async with open_list(page, tmp_path, count=3):
-        badges = await read_texts(page, ".session .badge")
-        assert sorted(badges) == ["done", "empty", "failed"]
+        await page.save_picture(SCREENSHOTS / "sessions.png")
+        assert await read_texts(page, ".session .badge") == ["failed", "done", "empty"]
+        await page.press("/")
+        await page.send("Input.insertText", text="ROSES plant")
+        await page.wait_until("document.querySelectorAll('.session').length === 1")
+        assert await read_texts(page, "#list-title") == ["1 of 3 sessions"]
+        assert await page.run("document.activeElement.id") == "list-query"
+        await page.send("Input.insertText", text="nothing")
+        await page.wait_until("document.querySelector('#list-foot .empty')")
+        await page.run("sessionList.words = ''; sessionList.outcome = 'done'; drawSessionRows()")
+        assert "Plant roses" in await read_text(page, ".session .asked")
+        order = "sessionList.outcome = ''; sessionList.order = '{}'; drawSessionRows()"
+        await page.run(order.format("seconds"))
+        assert (await read_texts(page, ".session .asked b"))[0] == "Water the garden"
+        await page.run(order.format("tokens"))
+        assert len(await read_texts(page, ".session")) == 3
         await page.run("sessionList.outcome = 'empty'; drawSessionRows()")
         assert await read_texts(page, ".session .asked b") == ["no prompt yet"]
+        await page.run("sessionList.outcome = 'done'; drawSessionRows()")
+        await page.set_size(360, 700, phone=True)
+        shown = await page.run("document.querySelector('.session em').innerText")
+        assert ", 20" in shown and "$" in shown, "a narrow list shows date and cost"
+        await page.set_size(1440, 900)
+        shown = await page.run("document.querySelector('.session em').innerText")
+        assert "$" not in shown
 
 
 async def test_a_long_list_says_what_it_leaves_out_and_lists_it_on_request(
@@ -113,20 +114,10 @@ async def test_a_long_list_says_what_it_leaves_out_and_lists_it_on_request(
         await page.send("Page.navigate", url="about:blank")
 
 
-async def test_a_narrow_list_shows_date_and_cost(page: Page, tmp_path: Path) -> None:
-    async with open_list(page, tmp_path):
-        await page.set_size(360, 700, phone=True)
-        shown = await page.run("document.querySelector('.session em').innerText")
-        assert ", 20" in shown and "$" in shown
-        await page.set_size(1440, 900)
-        shown = await page.run("document.querySelector('.session em').innerText")
-        assert "$" not in shown
-
-
 async def test_two_sessions_are_compared(page: Page, tmp_path: Path) -> None:
     async with open_list(page, tmp_path):
         await page.click(".session:nth-child(1) input")
-        assert "another session" in "".join(await read_texts(page, ".comparebar"))
+        assert "another session" in await read_text(page, ".comparebar")
         await page.click(".session:nth-child(2) input")
         await page.click(".comparebar a")
         await page.wait_until("document.querySelector('.versus-table')")
@@ -137,7 +128,7 @@ async def test_two_sessions_are_compared(page: Page, tmp_path: Path) -> None:
         assert rows["outcome"] == ["Failed", "Done", ""]
         assert rows["time"] == ["2.0s", "1.0s", "−50%"]
         assert rows["cost"] == ["$2.00", "$0.50", "−75%"]
-        reports = "".join(await read_texts(page, ".texts .prose"))
+        reports = await read_text(page, ".texts .prose")
         assert "Answer 2" in reports and "Answer 1" in reports
         await page.run("document.querySelector('.texts .more').click()")
         assert await page.run("document.querySelectorAll('.diff .went, .diff .came').length") > 1
@@ -148,7 +139,7 @@ async def test_two_sessions_are_compared(page: Page, tmp_path: Path) -> None:
         await page.wait_until(
             "comparison.sides[1].shown?.id === '1' && location.hash.includes('1')"
         )
-        assert "read" in "".join(await read_texts(page, ".tools tbody th"))
+        assert "read" in await read_text(page, ".tools tbody th")
         await page.save_picture(SCREENSHOTS / "comparison.png")
         await page.run("history.back()")
         await page.wait_until("comparison.sides[1].shown?.id === '2'")
@@ -176,7 +167,7 @@ async def test_an_unknown_session_is_an_error_not_an_empty_page(page: Page, tmp_
     async with open_list(page, tmp_path):
         await page.run("location.hash = compareLink({ session: 'x' }, { session: 'y' })")
         await page.wait_until("!document.getElementById('trouble').hidden")
-        assert "unknown session 'x'" in "".join(await read_texts(page, "#trouble"))
+        assert "unknown session 'x'" in await read_text(page, "#trouble")
         page.errors.clear()  # the browser logs the answer 404
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from tests.workspaces.git_projects import make_repository
 
 from mudroom import Session
@@ -52,38 +51,22 @@ async def record(project: Path, home: Path) -> str:
         return session.id
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    return make_repository(tmp_path / "project", {"a.txt": "one line\n"})
-
-
-async def test_figures_of_a_small_project_fit_the_page(
-    page: Page, project: Path, tmp_path: Path
+async def test_figures_of_a_small_project_fit_the_page_and_children_show_their_changes(
+    page: Page, tmp_path: Path
 ) -> None:
+    project = make_repository(tmp_path / "project", {"a.txt": "one line\n"})
     home = tmp_path / "home"
     session = await record(project, home)
     async with open_viewer(StoredSessions(SqliteStore(home), str(home)), port=0) as address:
         for width in (360, 800, 1600):
             await page.set_size(width, 900, phone=width == 360)
-            for is_dark in (False, True):
-                await page.set_dark(is_dark)
-                await page.open(f"{address.url}#session={session}&run=1&tab=ledger")
-                await page.wait_until("document.querySelectorAll('.bars').length === 3")
-                assert await page.run(WIDE_BARS) == 0
-                assert await page.run(OVERLAPS) == []
-                assert await page.run("document.documentElement.scrollWidth") <= width
-                name = f"small-{width}-{'dark' if is_dark else 'light'}.png"
-                await page.save_picture(SCREENSHOTS / name)
+            await page.open(f"{address.url}#session={session}&run=1&tab=ledger")
+            await page.wait_until("document.querySelectorAll('.bars').length === 3")
+            assert await page.run(WIDE_BARS) == 0
+            assert await page.run(OVERLAPS) == []
+            assert await page.run("document.documentElement.scrollWidth") <= width
+            await page.save_picture(SCREENSHOTS / f"small-{width}.png")
         assert "less" in (await read_texts(page, ".claim.parent em"))[0]
-    assert page.errors == []
-
-
-async def test_the_main_run_shows_the_changes_of_its_children(
-    page: Page, project: Path, tmp_path: Path
-) -> None:
-    home = tmp_path / "home"
-    session = await record(project, home)
-    async with open_viewer(StoredSessions(SqliteStore(home), str(home)), port=0) as address:
         await page.open(f"{address.url}#session={session}&run=1&tab=work")
         await page.wait_until("document.querySelectorAll('.changer').length === 1")
         await page.wait_until("document.body.textContent.includes('x = 2')")

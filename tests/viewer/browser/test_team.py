@@ -66,32 +66,33 @@ async def record(folder: Path, *, is_rewound: bool = False, message: str = "") -
     return SessionBuilder(session=session.id, events=list(journal.events))
 
 
-async def read_states(page: Page) -> list[list[str]]:
-    return await page.run(
-        "computeTeam(app.fold).map(mate => [mate.name, mate.first.id, describeMate(mate)])"
-    )
+async def check_states(page: Page, script: SessionBuilder) -> None:
+    """Check that the page has the states and the labels of runs that Python has."""
+    tree = RunTree.from_events(script.events)
+    expected = [[mate.name, mate.first_run, describe_state(mate)] for mate in list_teammates(tree)]
+    assert len(expected) > 1
+    states = "computeTeam(app.fold).map(mate => [mate.name, mate.first.id, describeMate(mate)])"
+    assert await page.run(states) == expected
+    labels = "Object.fromEntries([...app.fold.runs].map(([id, run]) => [id, run.number]))"
+    assert await page.run(labels) == {run.run_id: run.number for run in tree.walk()}
 
 
-@pytest.mark.parametrize("session", ["two prompts", "a rewind", "messages"])
+@pytest.mark.parametrize("session", ["two prompts", "messages"])
 async def test_states_runs_and_unread_messages_are_those_of_python(
     page: Page, tmp_path: Path, session: str
 ) -> None:
     if session == "messages":
         script, _ = await record_team(tmp_path / "work")
     else:
-        script = await record(tmp_path / "work", is_rewound=session == "a rewind")
-    tree = RunTree.from_events(script.events)
-    expected = [[mate.name, mate.first_run, describe_state(mate)] for mate in list_teammates(tree)]
-    assert len(expected) > 1
+        script = await record(tmp_path / "work")
     async with open_page(page, script):
-        assert await read_states(page) == expected
-        labels = "Object.fromEntries([...app.fold.runs].map(([id, run]) => [id, run.number]))"
-        assert await page.run(labels) == {run.run_id: run.number for run in tree.walk()}
+        await check_states(page, script)
 
 
 async def test_the_team_is_listed_and_its_messages_open(page: Page, tmp_path: Path) -> None:
     script = await record(tmp_path / "work", is_rewound=True)
     async with open_page(page, script):
+        await check_states(page, script)
         names = await read_texts(page, ".team .line b")
         assert names == ["alice", "bob", "carol"]
         states = await read_texts(page, ".team .line span")
@@ -112,20 +113,9 @@ async def test_a_message_between_two_prompts_is_shown_as_unread(page: Page, tmp_
     script = await record(tmp_path / "work", message=TEXT)
     (sent,) = (event for event in script.events if isinstance(event, TeamMessageSent))
     assert sent.run == ""
-    tree = RunTree.from_events(script.events)
     async with open_page(page, script):
-        assert await read_states(page) == [
-            [mate.name, mate.first_run, describe_state(mate)] for mate in list_teammates(tree)
-        ]
+        await check_states(page, script)
         states = await read_texts(page, ".team .line span")
         assert states[0] == "general · idle, 1 run, 1 unread"
         summaries = await read_texts(page, ".team-message summary")
         assert any("→ alice 1.1.1: The window is blue. It is open." in text for text in summaries)
-
-
-async def test_a_session_without_names_has_no_section(page: Page) -> None:
-    script = SessionBuilder()
-    script.open_session()
-    script.add_root("1", "What is promised?", 2, 4)
-    async with open_page(page, script):
-        assert await page.run("document.querySelector('.team')") is None
