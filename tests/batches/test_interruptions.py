@@ -12,7 +12,6 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,6 @@ class BatchProcess:
         }
 
     async def start(self, *words: str) -> Process:
-        """Start the batch, or another command for it."""
         flags = ("in.jsonl", "--parallel", str(PARALLEL), "-m", "anthropic:claude-sonnet-4-5")
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "mudroom", "batch", "--out", "out.jsonl", *(words or flags)),
@@ -66,7 +64,6 @@ class BatchProcess:
         )
 
     async def start_with_stdin(self, lines: bytes) -> Process:
-        """Start the batch with lines of its stdin, 5 at the same time."""
         model = ("-m", "anthropic:claude-sonnet-4-5", "--parallel", "5")
         command = (sys.executable, "-m", "mudroom", "batch", "-", "--out", "out.jsonl", *model)
         process = await asyncio.create_subprocess_exec(
@@ -78,35 +75,28 @@ class BatchProcess:
         return process
 
     async def command(self, *words: str) -> str:
-        """Run a command for the batch and return its output."""
         process = await self.start(*words)
         out, err = await process.communicate()
         assert process.returncode == 0, err.decode()
         return out.decode()
 
-    def read(self, *, was_killed: bool = False) -> list[dict[str, Any]]:
+    def read(self, *, is_written: bool = False) -> list[dict[str, Any]]:
         """Return the lines of the output.
 
-        Raises ValueError for half a line, except for the last one of a process that was killed: the
-        kernel ends even one write between two pages. The next process writes the line again.
+        Raises ValueError for half a line, except for the last one of a process that writes or was
+        killed: the kernel shows a long write page by page, and ends it between two pages.
         """
         text = self.output.read_bytes() if self.output.exists() else b""
         lines = text.splitlines()
-        if was_killed and not text.endswith(b"\n"):
+        if is_written and not text.endswith(b"\n"):
             lines = lines[:-1]
         else:
             assert not text or text.endswith(b"\n")
         return [json.loads(line) for line in lines]
 
     def check_complete(self) -> None:
-        """Check that each line has exactly one result."""
         counts = Counter(each["custom_id"] for each in self.read())
         assert counts == Counter(self.ids)
-
-
-def is_far(server: ModelServer, ending: asyncio.Task[int], wanted: int) -> bool:
-    """Return whether a process has sent this many requests, or has ended."""
-    return server.request_count >= wanted or ending.done()
 
 
 async def answer_late(request: ServerRequest) -> str:
@@ -133,6 +123,7 @@ async def hold_answers(
 async def test_j1_after_kills_each_line_has_one_result_and_few_answers_are_bought_again(
     tmp_path: Path,
 ) -> None:
+    """J5, too: each line that a reader of the output sees ended is whole."""
     chance = random.Random(1)
     async with ModelServer(answer_late, record=False) as server:
         batch = BatchProcess(tmp_path, server, LINES)
@@ -142,14 +133,20 @@ async def test_j1_after_kills_each_line_has_one_result_and_few_answers_are_bough
             process = await batch.start()
             wanted = before + chance.randrange(1, max(2, (LINES - before) // 2))
             ending = asyncio.create_task(process.wait())
-            await wait_until(partial(is_far, server, ending, wanted))
+            while server.request_count < wanted and not ending.done():
+                batch.read(is_written=True)
+                await asyncio.sleep(0.002)
             if process.returncode is None:
                 process.kill()
                 kills += 1
             await process.communicate()
-            batch.read(was_killed=True)
+            batch.read(is_written=True)
         process = await batch.start()
-        _, err = await process.communicate()
+        ending = asyncio.create_task(process.communicate())
+        while not ending.done():
+            batch.read(is_written=True)
+            await asyncio.sleep(0.002)
+        _, err = await ending
         assert process.returncode == 0, err.decode()
         batch.check_complete()
         assert kills
@@ -251,8 +248,10 @@ async def test_a_retry_that_was_killed_gives_each_line_one_result_without_the_fl
 
 
 async def test_a_second_process_for_the_same_output_is_refused(tmp_path: Path) -> None:
-    async with hold_answers(tmp_path, 5) as (server, batch, go_on):
-        process = await batch.start()
+    async with hold_answers(tmp_path, 40) as (server, batch, go_on):
+        long = "word " * 1_000  # so that not all lines are read at once
+        lines = [json.dumps({"id": each, "prompt": f"{each}: {long}"}) for each in batch.ids]
+        process = await batch.start_with_stdin("\n".join(lines).encode())
         await wait_until(lambda: server.in_flight == 5)
         second = await batch.start()
         _, err = await second.communicate()
@@ -260,36 +259,10 @@ async def test_a_second_process_for_the_same_output_is_refused(tmp_path: Path) -
         text = " ".join(err.decode().split())
         assert f"process {process.pid} runs this batch" in text
         assert "mudroom batch status" in text
+        third = await batch.start_with_stdin(b'"another line"\n')
+        assert await third.wait() == 1
         go_on.set()
-        await process.communicate()
-        batch.check_complete()
-
-
-async def test_a_second_process_does_not_change_the_stdin_of_the_first(tmp_path: Path) -> None:
-    async with hold_answers(tmp_path, 40) as (server, batch, go_on):
-        long = "word " * 1_000  # so that not all lines are read at once
-        lines = [json.dumps({"id": each, "prompt": f"{each}: {long}"}) for each in batch.ids]
-        process = await batch.start_with_stdin("\n".join(lines).encode())
-        await wait_until(lambda: server.in_flight == 5)
-        second = await batch.start_with_stdin(b'"another line"\n')
-        assert await second.wait() == 1
-        go_on.set()
-        assert await process.wait() == 0
-        batch.check_complete()
-
-
-async def test_j5_each_line_that_a_reader_sees_ended_is_whole(tmp_path: Path) -> None:
-    async with ModelServer(answer_late, record=False) as server:
-        batch = BatchProcess(tmp_path, server, LINES)
-        process = await batch.start()
-        ending = asyncio.create_task(process.communicate())
-        while not ending.done():
-            # The kernel shows a long write page by page: the last line may be half there.
-            seen = batch.output.read_bytes() if batch.output.exists() else b""
-            for line in seen[: seen.rfind(b"\n") + 1].splitlines():
-                json.loads(line)
-            await asyncio.sleep(0.002)
-        assert process.returncode == 0
+        assert await process.wait() == 0, "its stdin has changed"
         batch.check_complete()
 
 

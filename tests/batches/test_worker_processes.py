@@ -9,26 +9,12 @@ from asyncio.subprocess import PIPE
 from pathlib import Path
 from typing import Any
 
-from tests.waiting import SECONDS, is_alive, wait_until
+from tests.waiting import is_alive, wait_until
 
-from mudroom.testing import ModelServer, ServerRequest
-
-from .test_interruptions import BatchProcess
+from .test_interruptions import BatchProcess, hold_answers
 
 LINES = 12
 FLAGS = ("in.jsonl", "--parallel", "6", "-m", "anthropic:claude-x", "--worker", "process:2")
-
-
-class HeldAnswers:
-    """Answers of a model that wait until they are released."""
-
-    def __init__(self) -> None:
-        self.go_on = asyncio.Event()
-
-    async def answer(self, request: ServerRequest) -> str:
-        """Return the answer to the prompt of a line."""
-        await self.go_on.wait()
-        return f"Done: {request.messages[0]['content']}"
 
 
 async def list_workers(batch: BatchProcess) -> list[dict[str, Any]]:
@@ -53,11 +39,9 @@ def describe_results(batch: BatchProcess) -> dict[str, dict[str, Any]]:
 
 
 async def test_lines_run_in_both_worker_processes_and_end_as_without_them(tmp_path: Path) -> None:
-    held = HeldAnswers()
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    async with ModelServer(held.answer, record=False) as server:
-        batch = BatchProcess(tmp_path / "a", server, LINES)
+    async with hold_answers(tmp_path / "a", LINES) as (server, batch, go_on):
         process = await batch.start(*FLAGS)
         await wait_until(lambda: server.in_flight == 6)
         workers = await list_workers(batch)
@@ -65,7 +49,7 @@ async def test_lines_run_in_both_worker_processes_and_end_as_without_them(tmp_pa
         pids = {worker["pid"] for worker in workers}
         assert len(pids) == 2
         assert process.pid not in pids
-        held.go_on.set()
+        go_on.set()
         _, err = await process.communicate()
         assert process.returncode == 0, err.decode()
         await wait_until(lambda: not any(map(is_alive, pids)))
@@ -75,22 +59,3 @@ async def test_lines_run_in_both_worker_processes_and_end_as_without_them(tmp_pa
         assert process.returncode == 0
         batch.check_complete()
         assert describe_results(batch) == describe_results(local)
-
-
-async def test_a_killed_batch_with_worker_processes_is_continued(tmp_path: Path) -> None:
-    held = HeldAnswers()
-    async with ModelServer(held.answer, record=False) as server:
-        batch = BatchProcess(tmp_path, server, LINES)
-        process = await batch.start(*FLAGS)
-        await wait_until(lambda: server.in_flight == 6)
-        pids = [worker["pid"] for worker in await list_workers(batch)]
-        process.kill()
-        await process.communicate()
-        await wait_until(lambda: not any(map(is_alive, pids)))
-        held.go_on.set()
-        process = await batch.start(*FLAGS)
-        async with asyncio.timeout(SECONDS):
-            _, err = await process.communicate()
-        assert process.returncode == 0, err.decode()
-        batch.check_complete()
-        assert server.request_count <= LINES + 6

@@ -56,10 +56,6 @@ SUBTYPES = [
 class SdkHost(LineClient):
     """The end of the protocol that an agent SDK holds.
 
-    Arguments:
-        folder: of the session.
-        script: of the model.
-
     Attributes:
         answers: subtypes of requests of the server -> the answer; an exception is an error.
     """
@@ -81,7 +77,6 @@ class SdkHost(LineClient):
         self._count = 0
 
     def prepare(self, plan: SdkSessionPlan, parts: SessionParts) -> PlannedSession:
-        """Make the session of a plan, as the command line does."""
         self.plans.append(plan)
         rules = (*self._permissions.rules, *plan.rules)
         mode = Mode(plan.mode) if plan.mode else self._permissions.mode
@@ -115,7 +110,6 @@ class SdkHost(LineClient):
 
     @asynccontextmanager
     async def serve(self, *, initializes: bool = False) -> AsyncGenerator[AgentSdkServer]:
-        """Run a server until the end of the block, and close its input."""
         server = AgentSdkServer(self.prepare, self._options, self.receive, self.notices.append)
         async with self.run_server(server):
             if initializes:
@@ -123,16 +117,13 @@ class SdkHost(LineClient):
             yield server
 
     def send(self, line: object) -> None:
-        """Send a line to the server."""
         self.send_bytes(json.dumps(line).encode())
 
     def send_prompt(self, content: object, **fields: object) -> None:
-        """Send a line of the user."""
         message = {"role": "user", "content": content}
         self.send({"type": "user", "message": message, "session_id": "", **fields})
 
     async def request(self, subtype: str, **fields: object) -> Line:
-        """Send a control request and return the body of its response."""
         self._count += 1
         request_id = f"r{self._count}"
         request = {"subtype": subtype, **fields}
@@ -145,14 +136,12 @@ class SdkHost(LineClient):
         return line["response"]
 
     async def ask(self, prompt: object, **fields: object) -> Line:
-        """Send a prompt and return its result line."""
         count = len(self.list_lines("result"))
         self.send_prompt(prompt, **fields)
         await self.wait_until(lambda: len(self.list_lines("result")) > count)
         return self.list_lines("result")[count]
 
     def list_lines(self, type: str, subtype: str = "") -> list[Line]:
-        """Return the lines of a type."""
         return [
             line
             for line in self.lines
@@ -160,11 +149,9 @@ class SdkHost(LineClient):
         ]
 
     def list_requests(self) -> list[Line]:
-        """Return what the server has asked."""
         return [line["request"] for line in self.list_lines("control_request")]
 
     def list_results(self) -> list[str]:
-        """Return the texts of all tool results that the server has shown."""
         return [
             block["content"]
             for line in self.list_lines("user")
@@ -206,7 +193,6 @@ class Resources(Struct, frozen=True):
 
     @classmethod
     def list_all(cls) -> Self:
-        """Return what exists now."""
         here = asyncio.current_task()
         return cls(
             frozenset(
@@ -235,7 +221,6 @@ def _belongs_to_loop(task: asyncio.Task[object]) -> bool:
 
 
 def _list_files() -> Counter[str]:
-    """Return what the descriptors of this process refer to."""
     files: Counter[str] = Counter()
     for number in os.listdir("/proc/self/fd"):
         try:
@@ -269,8 +254,6 @@ async def check_nothing_is_left() -> AsyncGenerator[None]:
 
 @pytest.fixture
 def make_host(tmp_path: Path) -> MakeHost:
-    """Return a function that makes a host with a script of the model."""
-
     def make(script: Any, mode: str = "default", **options: Any) -> SdkHost:
         return SdkHost(tmp_path, script, SdkOptions(**options), mode)
 

@@ -46,8 +46,6 @@ class LineClient:
     async def use_pipes(
         self, output: asyncio.StreamReader, input: asyncio.StreamWriter
     ) -> AsyncGenerator[None]:
-        """Use a server at the pipes of another process in the block."""
-
         async def receive_all() -> None:
             async for line in output:
                 self.receive(line)
@@ -74,11 +72,9 @@ class LineClient:
         self._input.put_nowait(data)
 
     def close(self) -> None:
-        """Close the input of the server."""
         self._input.put_nowait(None)
 
     def receive(self, data: bytes) -> None:
-        """Keep a line of the server."""
         assert data.endswith(b"\n")
         assert b"\n" not in data[:-1]
         line: Line = json.loads(data)
@@ -90,7 +86,6 @@ class LineClient:
         """Check a line of the server, and answer it if it is a request."""
 
     def start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start work that the end of the server ends."""
         task = asyncio.create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
@@ -100,11 +95,9 @@ class LineClient:
             self._written.notify_all()
 
     async def wait_for(self, matches: Callable[[Line], bool]) -> Line:
-        """Return the first line that matches, as soon as it comes."""
         await self.wait_until(lambda: any(map(matches, self.lines)))
         return next(filter(matches, self.lines))
 
     async def wait_until(self, is_true: Callable[[], object]) -> None:
-        """Wait until a condition about the lines is true."""
         async with asyncio.timeout(SECONDS), self._written:
             await self._written.wait_for(is_true)

@@ -17,6 +17,7 @@ from mudroom.testing import Request, call
 from mudroom_hosts.file_prompts import FilePrompt
 
 from .conftest import SUBTYPES, MakeHost
+from .gate import Gate
 
 
 async def test_initialize_describes_the_session(make_host: MakeHost) -> None:
@@ -60,23 +61,17 @@ async def test_the_end_of_the_input_lets_the_prompts_finish(make_host: MakeHost)
 
 
 async def test_a_line_during_a_prompt_is_a_message_to_its_run(make_host: MakeHost) -> None:
-    entered = asyncio.Event()
-    released = asyncio.Event()
+    def answer(request: Request) -> Any:
+        return str(request.messages[-1]) if request.turn else call("glob", pattern="*")
 
-    async def answer(request: Request) -> Any:
-        if request.turn == 0:
-            entered.set()
-            await released.wait()
-            return call("glob", pattern="*")
-        return str(request.messages[-1])
-
-    host = make_host(answer)
+    gate = Gate(answer)
+    host = make_host(gate)
     async with host.serve(initializes=True):
         host.send_prompt("Work.", uuid="u1")
-        await entered.wait()
+        await gate.asked.wait()
         host.send_prompt("Also greet.", uuid="u2")
         await host.request("get_binary_version")  # the line before it is handled
-        released.set()
+        gate.opened.set()
         result = await host.wait_for(lambda line: line["type"] == "result")
     assert "Also greet." in result["result"]
     assert result["user_message_uuids"] == ["u1", "u2"]
@@ -287,16 +282,8 @@ async def test_notes_of_mudroom_to_the_model_are_no_words_of_the_user(make_host:
 
 
 async def test_prompts_of_files_are_commands(make_host: MakeHost) -> None:
-    entered = asyncio.Event()
-    released = asyncio.Event()
-
-    async def answer(request: Request) -> str:
-        if "First." in str(request.messages[-1]):
-            entered.set()
-            await released.wait()
-        return str(request.messages[-1])
-
-    host = make_host(answer)
+    gate = Gate(lambda request: str(request.messages[-1]))
+    host = make_host(gate)
     fields: dict[str, Any] = {"description": "fix it", "find_problem": lambda: "the file is empty"}
     host.prompts = [
         FilePrompt(name="fix", hint="[thing]", format_prompt=lambda it: f"Fix {it}!", **fields),
@@ -306,10 +293,10 @@ async def test_prompts_of_files_are_commands(make_host: MakeHost) -> None:
     async with host.serve():
         described = (await host.request("initialize"))["response"]
         host.send_prompt("First.")
-        await entered.wait()
+        await gate.asked.wait()
         host.send_prompt("/fix the door")
         await host.request("list_models")  # the line is read before this request
-        released.set()
+        gate.opened.set()
         fixed = await host.wait_for(lambda line: "Fix the door!" in str(line.get("result")))
         empty = await host.ask("/bare")
         other = await host.ask("/tmp is full")

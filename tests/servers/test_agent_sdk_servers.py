@@ -14,6 +14,7 @@ from mudroom import ServerSpec
 from mudroom._adapters.models.scripted import Answer, Request, call
 
 from .conftest import Line, MakeHost, SdkHost
+from .gate import Gate
 from .test_agent_sdk_tools import Calculator
 
 COLOR = {
@@ -42,7 +43,6 @@ QUICK: Line = {"command": make_quick().command, "args": list(make_quick().args)}
 
 
 async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Want a login for a request over HTTP."""
     await reader.readuntil(b"\r\n\r\n")
     writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
     await writer.drain()
@@ -50,7 +50,6 @@ async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 async def list_servers(host: SdkHost) -> dict[str, Line]:
-    """Return the entries of mcp_status by name."""
     response = await host.request("mcp_status")
     return {server["name"]: server for server in response["response"]["mcpServers"]}
 
@@ -178,24 +177,19 @@ async def test_a_host_replaces_its_servers(make_host: MakeHost) -> None:
 async def test_servers_that_are_set_during_a_prompt_count_for_the_next(
     make_host: MakeHost,
 ) -> None:
-    asked, released = asyncio.Event(), asyncio.Event()
-
-    async def answer(request: Request) -> Answer:
-        asked.set()
-        await released.wait()
-        return str([name for name in ("mcp_find", "mcp__calc__add") if name in request.tools])
-
-    host = make_host(answer)
+    names = ("mcp_find", "mcp__calc__add")
+    gate = Gate(lambda request: str([name for name in names if name in request.tools]))
+    host = make_host(gate)
     host.answers["mcp_message"] = Calculator().answer
     servers = {"quick": QUICK, "calc": {"type": "sdk", "name": "calc"}}
     async with host.serve(initializes=True):
         host.send_prompt("Work.")
-        await asked.wait()
+        await gate.asked.wait()
         response = await host.request("mcp_set_servers", servers=servers)
         off = [await host.request("mcp_toggle", serverName=name, enabled=False) for name in servers]
         states = await list_servers(host)
         await host.request("mcp_toggle", serverName="calc", enabled=True)
-        released.set()
+        gate.opened.set()
         await host.wait_until(lambda: host.list_lines("result"))
         second = await host.ask("Again.")
     assert response["response"] == {"added": ["quick", "calc"], "removed": [], "errors": {}}
@@ -206,22 +200,16 @@ async def test_servers_that_are_set_during_a_prompt_count_for_the_next(
 
 
 async def test_a_change_that_fails_leaves_the_servers_of_the_host(make_host: MakeHost) -> None:
-    asked, released = asyncio.Event(), asyncio.Event()
-
-    async def answer(_: Request) -> Answer:
-        asked.set()
-        await released.wait()
-        return "Done."
-
-    host = make_host(answer)
+    gate = Gate()
+    host = make_host(gate)
     host.answers["mcp_message"] = Calculator().answer
     async with host.serve():
         await host.request("initialize", sdkMcpServers=["calc"])
         host.send_prompt("Work.")
-        await asked.wait()
+        await gate.asked.wait()
         await host.request("mcp_set_servers", servers={})
         await host.request("set_model", model="nowhere/none")
-        released.set()
+        gate.opened.set()
         await host.wait_until(lambda: host.list_lines("result"))
         failed = await host.ask("Again.")
         states = await list_servers(host)

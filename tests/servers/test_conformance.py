@@ -5,9 +5,7 @@ A `Client` says how a protocol asks for it. A new server gets one more client he
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -17,15 +15,11 @@ from typing import Any
 import mcp_types
 import pytest
 from msgspec.structs import replace
-from tests.driving.line_server import LineServer
 from tests.driving.prompts import get_last_prompt
 from tests.waiting import SECONDS, wait_until
 
-from mudroom import Session
-from mudroom.driving import Questions, SessionStart
 from mudroom.errors import SessionPaused
-from mudroom.permissions import Permissions
-from mudroom.testing import Request, ScriptedModel, call
+from mudroom.testing import Request, call
 from mudroom_hosts.agent_sdk.setup import PlannedSession, SdkOptions, SdkSessionPlan, SessionParts
 from mudroom_hosts.mcp.server import McpOptions
 
@@ -51,7 +45,6 @@ class Script:
         self.released = asyncio.Event()
 
     async def answer(self, request: Request) -> Any:
-        """Answer a request."""
         prompt = get_last_prompt(request)
         self.prompts.append(prompt)
         self.firsts.append(request.prompt)
@@ -62,7 +55,6 @@ class Script:
         return f"{prompt} is done"
 
     async def wait_for(self, prompt: str) -> None:
-        """Wait until the model has a prompt."""
         await wait_until(lambda: prompt in self.prompts)
 
 
@@ -81,7 +73,6 @@ class Client(ABC):
 
     @property
     def made(self) -> Path:
-        """The file that the model writes."""
         return self.folder / self.place / "made.txt"
 
     @abstractmethod
@@ -101,7 +92,6 @@ class Client(ABC):
         """Answer the open question."""
 
     async def wait_for_question(self) -> None:
-        """Wait until the server has asked."""
         await wait_until(lambda: self.questions)
 
     async def wait_for_decision(self, *_: Any) -> Any:
@@ -299,79 +289,7 @@ class McpClient(Client):
         raise NotImplementedError("tasks of one server are not continued by the next")
 
 
-class GuestClient(Client):
-    """A client of a server that uses nothing but public doors."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.lines: list[Any] = []
-
-    @asynccontextmanager
-    async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
-        self.lines.clear()
-        self._input: asyncio.Queue[str | None] = asyncio.Queue()
-        self.server = LineServer(self._make_session, self._receive, resumes=resumes)
-        running = asyncio.create_task(self.server.serve(self._read()))
-        yield
-        self._input.put_nowait(None)
-        await running
-
-    def _make_session(self, questions: Questions, start: SessionStart) -> Session:
-        options: dict[str, Any] = start.options
-        if start.is_recorded and start.id is None:
-            options = {"resume": self.session}
-        return Session(
-            model=ScriptedModel(self.script.answer),
-            cwd=str(self.folder),
-            home=str(self.folder / "home"),
-            sandbox="off",
-            environ={},
-            permissions=Permissions(can_ask=True),
-            approver=questions,
-            **options,
-        )
-
-    def _receive(self, line: str) -> None:
-        self.lines.append(json.loads(line))
-        if self.lines[-1]["type"] == "question":
-            self.questions.append(self.lines[-1]["question"])
-
-    async def _read(self) -> AsyncGenerator[str]:
-        while (line := await self._input.get()) is not None:
-            yield line
-
-    def _write(self, kind: str, **fields: Any) -> None:
-        self._input.put_nowait(json.dumps({"type": kind, **fields}))
-
-    def _list(self, kind: str) -> list[Any]:
-        return [line for line in self.lines if line["type"] == kind]
-
-    def send(self, prompt: str) -> asyncio.Task[str]:
-        self.count += 1
-        self._write("prompt", id=str(self.count), text=prompt)
-        return asyncio.create_task(self._wait(str(self.count)))
-
-    async def _wait(self, id: str) -> str:
-        await wait_until(lambda: any(line["id"] == id for line in self._list("end")))
-        reasons: list[str] = [line["reason"] for line in self._list("end") if line["id"] == id]
-        (reason,) = reasons
-        return {"GOAL": DONE, "CANCELLED": CANCELLED}.get(reason, reason)
-
-    async def cancel(self) -> None:
-        self._write("cancel")
-
-    async def decide(self, *, allow: bool) -> None:
-        self._write("answer", question=self.questions[-1], allow=allow)
-
-    async def count_open_questions(self) -> int:
-        return len(self._list("question")) - len(self._list("withdrawn"))
-
-    def stop(self) -> None:
-        self.session = self._list("open")[0]["session"]
-        self.server.pause()
-
-
-CLIENTS: list[type[Client]] = [SdkClient, EditorClient, HttpClient, GuestClient]
+CLIENTS: list[type[Client]] = [SdkClient, EditorClient, HttpClient]
 conversations = pytest.mark.parametrize("client", CLIENTS, indirect=True)
 """Clients whose prompts belong to one conversation; tasks of MCP hosts have none in common."""
 
@@ -379,14 +297,6 @@ conversations = pytest.mark.parametrize("client", CLIENTS, indirect=True)
 @pytest.fixture(params=[*CLIENTS, McpClient])
 def client(request: pytest.FixtureRequest, tmp_path: Path) -> Client:
     return request.param(tmp_path)
-
-
-def test_the_server_of_a_guest_imports_public_doors_only() -> None:
-    path = Path(__file__).parents[1] / "driving" / "line_server.py"
-    tree = ast.parse(path.read_text())
-    modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    doors = {"mudroom", "mudroom.driving", "mudroom.events"}
-    assert {module for module in modules if module.startswith("mudroom")} == doors
 
 
 async def test_prompts_wait_for_one_another(client: Client) -> None:

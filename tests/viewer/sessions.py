@@ -124,8 +124,6 @@ class SessionBuilder:
         self.events.append(RunFinished(at=at, run=run, report=ended))
 
     def make_call(self, n: int, file: str) -> tuple[ToolCallBlock, ToolResult]:
-        """Return a call and its result."""
-
         def call(name: str, **arguments: Any) -> ToolCallBlock:
             return ToolCallBlock(next(self.ids), name, arguments)
 
@@ -232,7 +230,6 @@ class SessionBuilder:
 
 
 def build_session(waves: int = 1, wide: int = 2) -> SessionBuilder:
-    """Build a session with one prompt and its children."""
     builder = SessionBuilder()
     builder.open_session()
     builder.add_root("1", "What is promised?", waves, wide)
@@ -297,7 +294,6 @@ def build_hostile_session() -> SessionBuilder:
 
 
 async def write_session(home: Path, builder: SessionBuilder) -> None:
-    """Write the file of a session."""
     journal = SqliteJournal.open(
         home / "sessions" / f"{builder.session}.db", session=builder.session, create=True
     )

@@ -40,7 +40,6 @@ async def render(script: SessionBuilder) -> str:
 
 
 def run_mudroom(home: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run the real command line with its own state folder."""
     environ = {**os.environ, "MUDROOM_HOME": str(home), **environ}
     return subprocess.run(
         [sys.executable, "-m", "mudroom", *words],

@@ -54,7 +54,6 @@ class Client:
 
     @asynccontextmanager
     async def open_stream(self, path: str, **headers: str) -> AsyncGenerator[Any]:
-        """Open a stream of events, each as (id, event)."""
         async with self._session.get(self.base + path, headers={**self.token, **headers}) as answer:
             assert answer.status == 200 and answer.content_type == "text/event-stream"
 
@@ -95,30 +94,41 @@ async def client(tmp_path: Path) -> AsyncGenerator[Client]:
         yield client
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/",
-        "/app.js",
-        "/api/sessions",
-        f"/api/sessions/{SESSION}/events",
-        f"/api/sessions/{SESSION}/live",
-    ],
+PATHS = (
+    "/",
+    "/app.js",
+    "/api/sessions",
+    f"/api/sessions/{SESSION}/events",
+    f"/api/sessions/{SESSION}/live",
 )
-@pytest.mark.parametrize(
-    "headers", [{}, {"Authorization": "Bearer wrong"}, {"Cookie": "mudroom-7575=wrong"}]
+WRONG_LOGINS = ({}, {"Authorization": "Bearer wrong"}, {"Cookie": "mudroom-7575=wrong"})
+FOREIGN_HOSTS = (
+    "evil.example:{port}",
+    "127.0.0.1:1",
+    "localhost",
+    "",
+    "127.0.0.1.evil.example:{port}",
+    "10.0.0.7:{port}",
 )
-async def test_requests_without_the_token_are_refused(
-    client: Client, path: str, headers: dict[str, str]
-) -> None:
-    status, text, _ = await client.get(path, headers)
-    assert status == 401 and "token is missing or wrong" in text
-    assert (await client.get(f"{path}?token=wrong", headers))[0] == 401
+FOREIGN_ORIGINS = ("http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1")
+OTHER_FILES = (
+    "/server.py",
+    "/..%2fserver.py",
+    "/page%2f..%2f..%2fguard.py",
+    "/api/sessions/..%2f..%2fetc/events",
+    "/api/sessions/x/events",
+)
 
 
-async def test_the_token_in_the_address_becomes_a_protected_cookie(
-    client: Client,
-) -> None:
+async def test_requests_without_the_token_are_refused(client: Client) -> None:
+    for path in PATHS:
+        for headers in WRONG_LOGINS:
+            status, text, _ = await client.get(path, headers)
+            assert status == 401 and "token is missing or wrong" in text
+            assert (await client.get(f"{path}?token=wrong", headers))[0] == 401
+
+
+async def test_the_token_in_the_address_becomes_a_protected_cookie(client: Client) -> None:
     status, _, headers = await client.get(f"/?token={client.address.token}", {})
     assert (status, headers["Location"]) == (303, "/")
     cookie = headers["Set-Cookie"]
@@ -126,28 +136,14 @@ async def test_the_token_in_the_address_becomes_a_protected_cookie(
     assert (await client.get("/api/sessions", {"Cookie": cookie.split(";")[0]}))[0] == 200
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "evil.example:{port}",
-        "127.0.0.1:1",
-        "localhost",
-        "",
-        "127.0.0.1.evil.example:{port}",
-        "10.0.0.7:{port}",
-    ],
-)
-async def test_a_foreign_host_is_refused(client: Client, host: str) -> None:
-    name = host.format(port=client.address.port)
-    assert (await client.get("/api/sessions", {**client.token, "Host": name}))[0] == 421
-
-
-@pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1"]
-)
-async def test_a_foreign_origin_is_refused(client: Client, origin: str) -> None:
-    name = origin.format(port=client.address.port)
-    assert (await client.get("/api/sessions", {**client.token, "Origin": name}))[0] == 403
+async def test_foreign_hosts_and_origins_are_refused(client: Client) -> None:
+    port = client.address.port
+    for host in FOREIGN_HOSTS:
+        headers = {**client.token, "Host": host.format(port=port)}
+        assert (await client.get("/api/sessions", headers))[0] == 421, host
+    for origin in FOREIGN_ORIGINS:
+        headers = {**client.token, "Origin": origin.format(port=port)}
+        assert (await client.get("/api/sessions", headers))[0] == 403, origin
     assert (await client.get("/api/sessions", {**client.token, "Origin": client.base}))[0] == 200
 
 
@@ -155,42 +151,26 @@ async def test_bound_to_all_addresses_it_accepts_ip_addresses_but_no_foreign_nam
     tmp_path: Path,
 ) -> None:
     async with open_client(StoredSessions(SqliteStore(tmp_path)), host="0.0.0.0") as client:
-        port = client.address.port
-        assert (await client.get("/api/sessions", {**client.token, "Host": f"10.0.0.7:{port}"}))[
-            0
-        ] == 200
-        assert (
-            await client.get("/api/sessions", {**client.token, "Host": f"evil.example:{port}"})
-        )[0] == 421
-        assert (await client.get("/api/sessions", {"Host": f"10.0.0.7:{port}"}))[0] == 401
+        own = {"Host": f"10.0.0.7:{client.address.port}"}
+        foreign = {"Host": f"evil.example:{client.address.port}"}
+        assert (await client.get("/api/sessions", {**client.token, **own}))[0] == 200
+        assert (await client.get("/api/sessions", {**client.token, **foreign}))[0] == 421
+        assert (await client.get("/api/sessions", own))[0] == 401
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/app.js", "/api/sessions", "/nothing", f"/api/sessions/{SESSION}/events"]
-)
-async def test_every_response_has_the_security_headers(client: Client, path: str) -> None:
-    _, _, headers = await client.get(path)
-    policy = headers["Content-Security-Policy"]
-    assert (
-        "default-src 'none'" in policy
-        and "unsafe" not in policy
-        and "require-trusted-types-for 'script'" in policy
-    )
-    assert headers["X-Content-Type-Options"] == "nosniff" and headers["Cache-Control"] == "no-store"
+async def test_every_response_has_the_security_headers(client: Client) -> None:
+    for path in (*PATHS[:4], "/nothing"):
+        _, _, headers = await client.get(path)
+        policy = headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy
+        assert "require-trusted-types-for 'script'" in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/server.py",
-        "/..%2fserver.py",
-        "/page%2f..%2f..%2fguard.py",
-        "/api/sessions/..%2f..%2fetc/events",
-        "/api/sessions/x/events",
-    ],
-)
-async def test_only_page_files_and_sessions_are_served(client: Client, path: str) -> None:
-    assert (await client.get(path))[0] == 404
+async def test_only_page_files_and_sessions_are_served(client: Client) -> None:
+    for path in OTHER_FILES:
+        assert (await client.get(path))[0] == 404, path
 
 
 async def test_sessions_are_listed_with_their_outcome(client: Client) -> None:

@@ -61,10 +61,6 @@ def check_with_package(model: str, value: object) -> None:
 class Editor(LineClient):
     """The end of the protocol that an editor holds. Each line of the server is checked.
 
-    Arguments:
-        folder: of the sessions. script: of the model.
-        abilities: client capabilities.
-
     Attributes:
         answer: chooses the answer to a question about a call; None never answers.
         fill: returns the result or the error of a question of an MCP server.
@@ -92,7 +88,6 @@ class Editor(LineClient):
         self._methods: dict[int, str] = {}
 
     def prepare(self, plan: EditorSessionPlan, approver: Approver) -> Session:
-        """Make the session of a plan, as the command line does."""
         self.plans.append(plan)
         mode = Mode(plan.mode) if plan.mode else Mode.DEFAULT
         rules = load_approved(self.home, plan.cwd)
@@ -112,8 +107,6 @@ class Editor(LineClient):
 
     @asynccontextmanager
     async def serve(self) -> AsyncGenerator[AcpServer]:
-        """Run a server, initialized, until the end of the block, and close its input."""
-
         async def list_sessions(folder: str | None) -> list[RecordedSession]:
             return [
                 RecordedSession(id=str(number), cwd=folder or "/", title="A title.", written=0)
@@ -140,51 +133,47 @@ class Editor(LineClient):
             await self.request("initialize", protocolVersion=1, clientCapabilities=self._abilities)
             yield server
 
+    @asynccontextmanager
+    async def use(self) -> AsyncGenerator[str]:
+        """Run a server with a new session; yield its id."""
+        async with self.serve():
+            yield await self.open()
+
     def send(self, **message: Any) -> None:
-        """Send a message to the server."""
         self.send_bytes(json.dumps({"jsonrpc": "2.0", **message}).encode())
 
     def notify(self, method: str, **params: Any) -> None:
-        """Send a notification."""
         self.send(method=method, params=params)
 
     def start(self, method: str, **params: Any) -> int:
-        """Send a request and return its id."""
         number = len(self._methods)
         self._methods[number] = method
         self.send(id=number, method=method, params=params)
         return number
 
     async def finish(self, number: int) -> Line:
-        """Return the result of a request, or its error."""
         line = await self.wait_for(lambda line: "method" not in line and line.get("id") == number)
         return line["result"] if "result" in line else line["error"]
 
     async def request(self, method: str, **params: Any) -> Line:
-        """Send a request and return its result, or its error."""
         return await self.finish(self.start(method, **params))
 
     async def open(self, **params: Any) -> str:
-        """Open a new session and return its id."""
         fields: Line = {"cwd": str(self.folder), "mcpServers": [], **params}
         return (await self.request("session/new", **fields))["sessionId"]
 
     async def load(self, session: str, method: str = "session/load") -> Line:
-        """Load a recorded session."""
         return await self.request(method, sessionId=session, cwd=str(self.folder), mcpServers=[])
 
     def start_prompt(self, session: str, text: str) -> int:
-        """Send a prompt and return the id of the request."""
         return self.start(
             "session/prompt", sessionId=session, prompt=[{"type": "text", "text": text}]
         )
 
     async def ask(self, session: str, text: str) -> Line:
-        """Send a prompt and return its result, or its error."""
         return await self.finish(self.start_prompt(session, text))
 
     def list_updates(self, kind: str = "", session: str = "") -> list[Line]:
-        """Return the updates of a kind for a session."""
         params = [line["params"] for line in self.lines if line.get("method") == "session/update"]
         return [
             each["update"]
@@ -222,7 +211,6 @@ class Editor(LineClient):
         self.send(id=line["id"], result={"outcome": outcome})
 
     def _check(self, line: Line) -> None:
-        """Check a line of the server against the models of the Python package."""
         assert line["jsonrpc"] == "2.0"
         method = line.get("method")
         if method == "session/update":

@@ -121,8 +121,7 @@ async def test_a_child_has_its_prompt_its_text_and_its_calls_in_its_own_session(
         return "It is mud." if request.turn else call("glob", pattern="*")
 
     editor = make_editor(answer)
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         await editor.ask(session, "Ask.")
     child = f"{session}/1.1.1"
     message = editor.list_updates("session_message", child)[0]
@@ -150,8 +149,7 @@ async def test_a_child_is_cancelled_alone_and_its_parent_goes_on(make_editor: Ma
         return " | ".join(result.text for result in request.results)
 
     editor = make_editor(answer)
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         prompt = editor.start_prompt(session, "Ask.")
         await entered.wait()
         editor.notify("session/cancel", sessionId=f"{session}/1.1.1")
@@ -174,8 +172,7 @@ async def test_a_cancel_ends_fifty_children_and_the_prompt(make_editor: MakeEdit
         return await asyncio.Event().wait()
 
     editor = make_editor(answer)
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         prompt = editor.start_prompt(session, "Ask.")
         await wait_until(lambda: len(waiting) == 50)
         editor.notify("session/cancel", sessionId=session)
@@ -188,8 +185,7 @@ async def test_a_cancel_ends_fifty_children_and_the_prompt(make_editor: MakeEdit
 
 async def test_a_subagent_takes_no_prompt_of_the_client(make_editor: MakeEditor) -> None:
     editor = make_editor(["Hello."])
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         error = await editor.ask(f"{session}/1.1.1", "Hi.")
     assert error["code"] == -32002
     assert "is a subagent" in error["message"]
@@ -204,8 +200,7 @@ async def test_without_subagents_a_child_shows_its_state_in_the_call_that_starte
         return call("glob", pattern=f"*{request.turn}") if request.turn < 8 else "It is mud."
 
     editor = make_editor(answer, subagents=False)
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         await editor.ask(session, "Ask.")
     assert [each["name"] for each in editor.list_updates("tool_call")] == ["task"]
     assert not [line for line in editor.lines if "/1.1.1" in json.dumps(line)]

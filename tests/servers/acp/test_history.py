@@ -27,7 +27,6 @@ TREE: Line = {
 
 
 def list_shown(editor: Editor) -> dict[str, list[Any]]:
-    """Return the updates of each session, with streamed text in one piece."""
     shown: dict[str, list[Any]] = {}
     for line in editor.lines:
         if line.get("method") == "session/update":
@@ -37,7 +36,6 @@ def list_shown(editor: Editor) -> dict[str, list[Any]]:
 
 
 def sort_all(shown: dict[str, list[Any]]) -> dict[str, list[str]]:
-    """Return the updates of each session as texts in a fixed order."""
     return {session: sorted(map(json.dumps, updates)) for session, updates in shown.items()}
 
 
@@ -62,8 +60,7 @@ def join_chunks(updates: list[Line]) -> list[Any]:
 
 async def test_a_loaded_session_shows_what_was_shown_live(make_editor: MakeEditor) -> None:
     editor = make_editor(act)
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         await editor.ask(session, json.dumps(TREE))
         live = list_shown(editor)
         assert await editor.request("session/close", sessionId=session) == {}
@@ -109,8 +106,7 @@ async def test_a_resumed_session_shows_nothing_and_knows_the_conversation(
     make_editor: MakeEditor,
 ) -> None:
     editor = make_editor(["One.", "Two.", "Three."])
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         await editor.ask(session, "First.")
         await editor.request("session/close", sessionId=session)
         editor.lines.clear()

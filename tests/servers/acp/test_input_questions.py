@@ -26,8 +26,6 @@ async def choose(ctx: ToolContext, url: str) -> str:
 
 
 def script(url: str) -> Any:
-    """Return a script whose child calls the tool and reports its result."""
-
     def answer(request: Request) -> Any:
         if request.results:
             return request.results[0].text
@@ -41,7 +39,6 @@ def script(url: str) -> Any:
 async def run_tool(
     make_editor: MakeEditor, abilities: Line, reply: Line, url: str = ""
 ) -> tuple[list[Line], str, str]:
-    """Return the questions, the id of the session, and its last text."""
     editor = make_editor(script(url), abilities=abilities, tools=[choose])
     questions: list[Line] = []
 
@@ -50,8 +47,7 @@ async def run_tool(
         return reply
 
     editor.fill = fill
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         await editor.ask(session, "Ask.")
     return questions, session, editor.join_text(session)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from mudroom._core.agents import Mode
 from mudroom.testing import Request, call
 
+from ..gate import Gate
 from .conftest import MakeEditor
 
 
@@ -33,8 +32,7 @@ async def test_a_question_of_depth_three_reaches_the_client(
     make_editor: MakeEditor, *, subagents: bool
 ) -> None:
     editor = make_editor(nest(3), subagents=subagents)
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         await editor.ask(session, "Write it.")
     (question,) = [line["params"] for line in editor.requests]
     child = f"{session}/1.1.1.1.1.1.1"
@@ -71,38 +69,13 @@ async def test_an_answer_for_always_holds_for_the_folder_and_later_sessions(
     assert "Always allow in this folder: write" in str(editor.requests[0])
 
 
-async def test_fifty_children_ask_at_once_and_each_call_once(make_editor: MakeEditor) -> None:
-    def answer(request: Request) -> Any:
-        if request.turn:
-            return "Done."
-        if request.prompt == "Ask.":
-            return [call("task", prompt=f"Write {number}.") for number in range(50)]
-        name = request.prompt.split()[1]
-        return call("write", file_path=f"{name}txt", content=name)
-
-    editor = make_editor(answer)
-    editor.answer = lambda _: None
-    async with editor.serve():
-        session = await editor.open()
-        prompt = editor.start_prompt(session, "Ask.")
-        await editor.wait_until(lambda: len(editor.requests) == 50)
-        for line in editor.requests:
-            editor.choose(line, "allow")
-        await editor.finish(prompt)
-    asked = Counter(line["params"]["sessionId"] for line in editor.requests)
-    assert len(asked) == 50
-    assert set(asked.values()) == {1}
-    assert len(list(editor.folder.glob("*.txt"))) == 50
-
-
 async def test_a_cancel_ends_questions_that_the_client_never_answers(
     make_editor: MakeEditor,
 ) -> None:
     """The client gets no `$/cancel_request`, since nothing says whether it knows that method."""
     editor = make_editor(nest(2))
     editor.answer = lambda _: None
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         prompt = editor.start_prompt(session, "Write it.")
         await editor.wait_until(lambda: editor.requests)
         editor.notify("session/cancel", sessionId=session)
@@ -118,8 +91,7 @@ async def test_each_outcome_but_a_choice_to_allow_denies_the_call(make_editor: M
     editor = make_editor(nest(0))
     answers: list[Any] = ["reject", "cancelled", "nonsense"]
     editor.answer = lambda _: answers.pop(0)
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         assert (await editor.ask(session, "Write it."))["stopReason"] == "end_turn"
         assert "the user said no" in editor.join_text(session)
         assert editor.list_updates("tool_call_update")[-1]["status"] == "failed"
@@ -135,25 +107,15 @@ async def test_each_outcome_but_a_choice_to_allow_denies_the_call(make_editor: M
 
 
 async def test_a_wider_mode_holds_at_once_and_for_the_next_prompt(make_editor: MakeEditor) -> None:
-    entered = asyncio.Event()
-    released = asyncio.Event()
-
-    async def answer(request: Request) -> Any:
-        if request.turn == 0:
-            entered.set()
-            await released.wait()
-            return call("write", file_path="made.txt", content="new text\n")
-        return "Done."
-
-    editor = make_editor(answer)
-    async with editor.serve():
-        session = await editor.open()
+    gate = Gate(nest(0))
+    editor = make_editor(gate)
+    async with editor.use() as session:
         prompt = editor.start_prompt(session, "Write it.")
-        await entered.wait()
+        await gate.asked.wait()
         assert (
             await editor.request("session/set_mode", sessionId=session, modeId="acceptEdits") == {}
         )
-        released.set()
+        gate.opened.set()
         await editor.finish(prompt)
         await editor.ask(session, "Write it.")
     assert editor.requests == []

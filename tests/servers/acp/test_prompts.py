@@ -30,8 +30,7 @@ async def test_text_and_thoughts_stream_and_the_answer_has_the_reason(
 ) -> None:
     text = "A long answer with many words, so that it comes in several pieces. " * 3
     editor = make_editor([[ThinkingBlock("Let me think."), text]])
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         result = await editor.ask(session, "Hello.")
     assert result["stopReason"] == "end_turn"
     assert result["_meta"]["mudroom"]["reason"] == "GOAL"
@@ -58,8 +57,7 @@ async def test_calls_have_kinds_places_and_differences(make_editor: MakeEditor) 
         {"content": "Write.", "status": "in_progress"},
     ]
     editor = make_editor([*calls, call("todo", todos=todos), "Done."])
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         await editor.ask(session, "Work.")
     started = editor.list_updates("tool_call")
     path = str(editor.folder / "a.txt")
@@ -94,8 +92,7 @@ async def test_the_output_of_a_command_is_shown_while_it_runs(make_editor: MakeE
             for part in update.get("content", [])
         ]
 
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         prompt = editor.start_prompt(session, "Work.")
         await editor.wait_until(list_texts)
         assert list_texts()[0] == ("", "\n".join(map(str, range(1, 10))))
@@ -126,8 +123,7 @@ async def test_limits_and_refusals_have_their_stop_reasons(
     make_editor: MakeEditor, answer: Any, budget: Budget, expected: str
 ) -> None:
     editor = make_editor([answer] * 9, prompt_budget=budget)
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         result = await editor.ask(session, "Work.")
     assert result["stopReason"] == expected, result
 
@@ -137,8 +133,7 @@ async def test_a_failed_model_is_an_error_and_the_session_goes_on(make_editor: M
         return ModelRefused("the model failed") if "Fail." in str(request.messages[-1]) else "Fine."
 
     editor = make_editor(answer)
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         error = await editor.ask(session, "Fail.")
         result = await editor.ask(session, "Again.")
     assert error["code"] == -32603
@@ -157,8 +152,7 @@ async def test_cancels_stop_the_prompts_before_them(make_editor: MakeEditor) -> 
         return "Fine."
 
     editor = make_editor(answer)
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         first = editor.start_prompt(session, "Wait.")
         second = editor.start_prompt(session, "Second.")
         await entered.wait()
@@ -192,8 +186,7 @@ async def test_attachments_reach_the_model(make_editor: MakeEditor) -> None:
         [],
         *([image | {"data": data}] for data in (None, "", "?", 1234, ["QUJD"])),
     ]
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         await editor.request("session/prompt", sessionId=session, prompt=blocks)
         errors = [
             await editor.request("session/prompt", sessionId=session, prompt=each) for each in wrong
@@ -217,8 +210,7 @@ async def test_prompts_of_files_are_commands(make_editor: MakeEditor) -> None:
         FilePrompt(name="fix", format_prompt=lambda words: f"Fix {words}!", **fields),
         FilePrompt(name="bare", format_prompt=lambda _: "", **fields),
     ]
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         await editor.wait_until(lambda: editor.list_updates("available_commands_update"))
         await editor.ask(session, "/fix the door")
         await editor.ask(session, "/other the door")
@@ -278,8 +270,7 @@ async def test_a_cancel_ends_the_wait_for_the_prompt_of_a_server(make_editor: Ma
 
 async def test_a_model_is_chosen_and_a_wrong_one_is_an_error(make_editor: MakeEditor) -> None:
     editor = make_editor(["One.", "Two."])
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         await editor.ask(session, "First.")
         chosen, wrong, mode, unknown = [
             await editor.request(

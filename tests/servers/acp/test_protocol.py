@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
-from mudroom.testing import Request
 from mudroom_hosts.acp.params import InitializeParams
 
+from ..gate import Gate
 from .conftest import Line, MakeEditor
 
 
@@ -162,17 +161,11 @@ async def test_servers_of_the_editor_belong_to_their_session(make_editor: MakeEd
 
 
 async def test_the_end_of_the_input_stops_all_work(make_editor: MakeEditor) -> None:
-    entered = asyncio.Event()
-
-    async def answer(_: Request) -> Any:
-        entered.set()
-        return await asyncio.Event().wait()
-
-    editor = make_editor(answer)
-    async with editor.serve():
-        session = await editor.open()
+    gate = Gate()
+    editor = make_editor(gate)
+    async with editor.use() as session:
         prompt = editor.start_prompt(session, "Wait.")
-        await entered.wait()
+        await gate.asked.wait()
         editor.send_bytes(b'{"jsonrpc": "2.0", "method": "session/pro')
     result = await editor.finish(prompt)
     assert result["stopReason"] == "cancelled"
@@ -180,8 +173,7 @@ async def test_the_end_of_the_input_stops_all_work(make_editor: MakeEditor) -> N
 
 async def test_unknown_notifications_and_cancels_are_notices(make_editor: MakeEditor) -> None:
     editor = make_editor(["Fine."])
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         editor.notify("session/cancel", sessionId="none")
         editor.notify("session/cancel", sessionId=session)
         editor.notify("document/didOpen", uri="x")

@@ -71,7 +71,6 @@ async def list_workers(folder: Path) -> list[dict[str, Any]]:
 
 
 def make_token(folder: Path, owner: str = "ada", store: str = "") -> str:
-    """Make a token, in a database if its address is given."""
     state: ServerState = StateFile(str(folder / "home"))
     if store:
         state.close()
@@ -83,7 +82,6 @@ def make_token(folder: Path, owner: str = "ada", store: str = "") -> str:
 
 
 async def list_cursors(client: Client, session: str) -> list[tuple[str, Any]]:
-    """Return the cursors and events of a session."""
     items = await client.read_pages(f"/v1/sessions/{session}/events")
     return [(each["cursor"], each["event"]) for each in items]
 

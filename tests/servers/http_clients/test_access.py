@@ -33,12 +33,10 @@ NO_NAMES = {"model": "mudroom"} | dict.fromkeys(("session", "response"), "none")
 
 
 def fill(route: Route, **names: str) -> str:
-    """Return the path of a route with these names."""
     return route.path.format(**{**NO_NAMES, **names})
 
 
 def list_routes(site: Any) -> list[Route]:
-    """Return the routes of a running server."""
     assert site.server
     return site.server.routes
 

@@ -17,7 +17,8 @@ from mudroom.errors import JournalError
 from mudroom_serve import information_routes
 from mudroom_serve.monitoring import Faults
 
-from .conftest import Client, Gate, Line, MakeSite, Site, WrappedStore
+from ..gate import Gate
+from .conftest import Client, Line, MakeSite, Site, WrappedStore
 
 pytestmark = pytest.mark.usefixtures("database_loop")
 
@@ -26,7 +27,6 @@ CLOSED = "127.0.0.1:1"
 
 
 async def wait_until_closed(site: Site, session: str) -> None:
-    """Wait until no process writes a session."""
     store = open_store(site.home)
     async with asyncio.timeout(SECONDS):
         while await store.find_writer(session):  # noqa: ASYNC110  a file sends no notice
@@ -48,8 +48,7 @@ async def test_a_damaged_record_is_told_once_until_it_can_be_read_again(
 ) -> None:
     site = make_site(["One."], options={"idle_seconds": 0.0})
     async with site.connect() as client:
-        session = (await client.create(prompt="Go."))["id"]
-        await client.finish(session)
+        session = await client.run("Go.")
         await wait_until_closed(site, session)
         for _ in range(2):
             set_byte(site.home, session, 2, "00")
@@ -143,7 +142,6 @@ class SlowDelete:
         site.store = WrappedStore(self._store, delete=self.delete)
 
     async def delete(self, session: str) -> None:
-        """Delete a session."""
         await self._store.delete(session)
         self.has_deleted.set()
         await self.may_return.wait()
@@ -153,8 +151,7 @@ async def test_a_delete_goes_on_if_its_client_disconnects(make_site: MakeSite) -
     site = make_site(["One."])
     store = SlowDelete(site)
     async with site.connect() as client:
-        session = (await client.create(prompt="Go."))["id"]
-        await client.finish(session)
+        session = await client.run("Go.")
         url = URL(client.url)
         assert url.host
         _, writer = await asyncio.open_connection(url.host, url.port)
@@ -235,7 +232,6 @@ async def test_a_session_whose_first_prompt_cannot_be_stored_is_not_created(
 
 
 def cut_store(site: Site) -> WrappedStore:
-    """Let a site use a database that cannot be reached."""
     site.store = WrappedStore(open_store(site.home, f"postgresql://me@{CLOSED}/sessions"))
     return site.store
 
@@ -293,7 +289,6 @@ async def test_a_session_that_is_deleted_is_not_tried_again(make_site: MakeSite)
 
 
 async def respond(client: Client, **fields: str) -> Line:
-    """Send a prompt and return the answer."""
     body = {"model": "mudroom", "input": "Go.", **fields}
     status, response = await client.send("POST", "/v1/responses", body)
     assert status == 200, response
@@ -301,7 +296,6 @@ async def respond(client: Client, **fields: str) -> Line:
 
 
 async def read_answer(client: Client, response: Line) -> str:
-    """Return the text of an answer, read again."""
     again = await client.get(f"/v1/responses/{response['id']}")
     assert again["status"] == "completed", again
     return again["output"][0]["content"][0]["text"]

@@ -16,7 +16,8 @@ from mudroom._core.messages import ImageBlock, TextBlock, ToolCallBlock
 from mudroom.errors import ModelRefused
 from mudroom.testing import Request, call
 
-from .conftest import Client, Gate, MakeSite, Site
+from ..gate import Gate
+from .conftest import Client, MakeSite, Site
 
 ASK: Any = [{"role": "user", "content": "Ask."}]
 SCHEMA: Any = {
@@ -54,7 +55,6 @@ INPUT: Any = {"type": "input_image", "image_url": URL, "detail": "auto"}
 
 
 def make_script(request: Request) -> Any:
-    """Answer as a parent with two children, or as one of the children."""
     if "Look" in request.prompt:
         return f"Child says {request.prompt[-2]}."
     if request.turn == 0:
@@ -67,7 +67,6 @@ def make_script(request: Request) -> Any:
 
 @asynccontextmanager
 async def open_client(site: Site, **rights: Any) -> AsyncGenerator[tuple[AsyncOpenAI, Client]]:
-    """Run the server in the block, with a client of OpenAI and one of sessions."""
     async with (
         site.connect(**rights) as client,
         AsyncOpenAI(
@@ -239,7 +238,6 @@ async def test_a_client_that_goes_away_stops_its_prompt(make_site: MakeSite) -> 
 
 
 def describe(request: Request) -> str:
-    """Answer with the blocks of the last prompt that begin with a text of the user."""
     shown: list[str] = []
     for block in request.messages[-1].content:
         if isinstance(block, TextBlock):

@@ -23,7 +23,6 @@ LOCAL: dict[str, Any] = {
 
 
 def log_in(client: Client, owner: str) -> Client:
-    """Return a client of the proxy whose user is logged in."""
     user = Client(client._http, client.url, "")
     user.headers = {HEADER: owner}
     return user

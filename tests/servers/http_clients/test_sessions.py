@@ -16,11 +16,11 @@ from tests.waiting import SECONDS, wait_until
 from mudroom.testing import Request, call
 from mudroom_serve.served_session import ServedSession
 
-from .conftest import Client, Gate, Line, MakeSite, is_idle
+from ..gate import Gate
+from .conftest import Client, Line, MakeSite, is_idle
 
 
 def get_kinds(messages: list[Line]) -> list[str]:
-    """Return the types of the recorded events among messages."""
     return [each["event"] for each in messages if "id" in each]
 
 
@@ -115,8 +115,7 @@ async def test_events_are_filtered(make_site: MakeSite) -> None:
 
 async def test_pages_have_no_gap(make_site: MakeSite) -> None:
     async with make_site(["One."]).connect() as client:
-        session = (await client.create(prompt="Go."))["id"]
-        await client.finish(session)
+        session = await client.run("Go.")
         events = await client.read_pages(f"/v1/sessions/{session}/events", limit=2)
         assert [each["event"] for each in events] == await client.list_events(session)
         created = [session, *[(await client.create())["id"] for _ in range(4)]]

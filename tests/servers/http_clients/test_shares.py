@@ -21,7 +21,8 @@ from mudroom.testing import Request, call
 from mudroom_serve.state.sessions import Amounts, SpendingRecords
 from mudroom_serve.state.state_file import StateFile
 
-from .conftest import Client, Gate, MakeSite, WrappedStore
+from ..gate import Gate
+from .conftest import Client, MakeSite, WrappedStore
 
 
 async def test_places_go_to_the_owner_with_the_fewest() -> None:
@@ -62,12 +63,10 @@ async def test_a_place_that_becomes_free_right_after_a_cancel_goes_to_the_next_o
 
 
 async def test_many_prompts_of_one_owner_do_not_delay_another(make_site: MakeSite) -> None:
-    opened = asyncio.Event()
+    gate = Gate()
 
     async def answer(request: Request) -> str:
-        if "Many" in request.prompt:
-            await opened.wait()
-        return "Done."
+        return await gate(request) if "Many" in request.prompt else "Done."
 
     site = make_site(answer, options={"parallel": 4, "per_owner": 3})
     async with site.connect(owner="many") as many:
@@ -76,13 +75,12 @@ async def test_many_prompts_of_one_owner_do_not_delay_another(make_site: MakeSit
         for _ in range(5):
             session = (await few.create(prompt="Few."))["id"]
             assert (await few.finish(session))["last"]["reason"] == "GOAL"
-        opened.set()
+        gate.opened.set()
         for session in sessions:
             assert (await many.finish(session))["last"]["reason"] == "GOAL"
 
 
 def spend(tokens: int) -> Any:
-    """Return an answer that costs tokens."""
     return AssistantMessage((TextBlock("Done."),), model="m", usage=Usage(tokens, 0))
 
 
@@ -151,12 +149,10 @@ async def test_keys_do_not_lift_the_limits_of_an_owner(make_site: MakeSite) -> N
 
 
 async def test_a_response_that_is_asked_for_again_is_not_refused(make_site: MakeSite) -> None:
-    go_on = asyncio.Event()
+    gate = Gate()
 
     async def answer(request: Request) -> str:
-        if "Go on." in str(request.messages):
-            await go_on.wait()
-        return "One."
+        return await gate(request) if "Go on." in str(request.messages) else "One."
 
     site = make_site(answer, options={"max_waiting": 1})
     async with site.connect() as client:
@@ -167,11 +163,11 @@ async def test_a_response_that_is_asked_for_again_is_not_refused(make_site: Make
             asyncio.create_task(client.send("POST", "/v1/responses", body, key="k"))
             for _ in range(8)
         ]
-        await wait_until(lambda: len(site.model.requests) == 2)
+        await gate.asked.wait()
         again = asyncio.create_task(client.send("POST", "/v1/responses", body, key="k"))
         status, value = await client.send("POST", "/v1/responses", body, key="other")
         assert (status, value["error"]["code"]) == (429, "too_many_waiting")
-        go_on.set()
+        gate.opened.set()
         answers = await asyncio.gather(*waiting, again)
         assert {(status, value["id"]) for status, value in answers} == {(200, answers[0][1]["id"])}
 

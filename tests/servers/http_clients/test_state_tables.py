@@ -29,7 +29,6 @@ pytestmark = pytest.mark.usefixtures("database_loop", "postgres_server")
 
 @asynccontextmanager
 async def open_tables(url: str) -> AsyncGenerator[StateTables]:
-    """Open the tables as another server process does."""
     state = await asyncio.to_thread(lambda: StateTables(BlockingConnection(url)))
     try:
         yield state

@@ -40,7 +40,6 @@ async def collect(client: Client, session: str, messages: list[Line], until: Any
 
 
 async def wait_for_status(client: Client, session: str, status: str) -> None:
-    """Wait until a session has a status."""
     async with asyncio.timeout(SECONDS):
         while (await client.get(f"/v1/sessions/{session}"))["status"] != status:  # noqa: ASYNC110
             await asyncio.sleep(0.02)

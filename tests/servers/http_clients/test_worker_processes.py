@@ -35,7 +35,6 @@ class Children:
         self.go_on = asyncio.Event()
 
     async def answer(self, request: ServerRequest) -> ServerAnswer:
-        """Return the answer of a prompt or of a child."""
         if "Ask." not in str(request.messages[0]["content"]):
             self.working += 1
             await self.go_on.wait()
@@ -64,7 +63,6 @@ async def serve_children(
 
 
 def check_reports(events: list[dict[str, Any]]) -> None:
-    """Check that the prompt and each of its children reached their goals."""
     reports = {each["run"]: each["report"] for each in events if each["type"] == "run_finished"}
     assert {report["reason"] for report in reports.values()} == {"GOAL"}
     assert reports["1"]["text"].count("Result of a child.") == CHILDREN

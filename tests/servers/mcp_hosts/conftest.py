@@ -39,12 +39,7 @@ ERAS = ("2026-07-28", "legacy")
 
 
 class McpHost:
-    """A server at two pipes, and the session that it uses.
-
-    Arguments:
-        folder: of the session. script: of the model. mode: permission mode.
-        more: options of the session.
-    """
+    """A server at two pipes, and the session that it uses. `more`: options of the session."""
 
     def __init__(
         self, folder: Path, script: Any, options: McpOptions, mode: str, **more: Any
@@ -102,7 +97,6 @@ class McpHost:
 
     @asynccontextmanager
     async def connect_raw(self, *, shakes_hands: bool = True) -> AsyncGenerator[RawHost]:
-        """Run the server and a host that writes any bytes."""
         async with self.serve() as ends:
             raw = RawHost(*ends)
             if shakes_hands:
@@ -112,7 +106,6 @@ class McpHost:
 
     @asynccontextmanager
     async def connect_tasks(self) -> AsyncGenerator[TaskHost]:
-        """Run the server and a host of the newer revision that declares tasks."""
         async with self.serve() as ends:
             host = TaskHost(*ends)
             yield host
@@ -127,11 +120,7 @@ class McpHost:
 
 
 class HttpHost:
-    """A server at an address of loopback, and the hosts that connect to it.
-
-    Attributes:
-        url: address of the server.
-    """
+    """A server at an address of loopback, and the hosts that connect to it."""
 
     def __init__(self, host: McpHost, home: Path) -> None:
         self._host = host
@@ -139,7 +128,6 @@ class HttpHost:
         self.url = ""
 
     def make_token(self, owner: str, **fields: Any) -> str:
-        """Return a new token of an owner."""
         with closing(StateFile(str(self._home))) as state:
             return TokenRecords(state).add(owner, **fields)[1]
 
@@ -184,14 +172,12 @@ class HttpHost:
 
 
 def get_text(result: mcp_types.CallToolResult) -> str:
-    """Return the text of a result."""
     block = result.content[0]
     assert isinstance(block, mcp_types.TextContent)
     return block.text
 
 
 def get_values(result: mcp_types.CallToolResult) -> dict[str, Any]:
-    """Return the structured content of a result."""
     assert result.structured_content is not None
     return result.structured_content
 
@@ -248,7 +234,6 @@ class RawHost:
                 self._arrived.notify_all()
 
     async def write(self, *values: object) -> None:
-        """Write bytes as they are, and other values as lines of JSON."""
         for value in values:
             data = value if isinstance(value, bytes) else json.dumps(value).encode() + b"\n"
             await asyncio.to_thread(_write_all, self._writes, data)
@@ -261,12 +246,10 @@ class RawHost:
         await self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def call(self, id: object, tool: str, **arguments: Any) -> None:
-        """Send a call of a tool."""
         params = {"name": tool, "arguments": arguments}
         await self.write({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
 
     async def wait_for(self, id: object) -> dict[str, Any]:
-        """Return the answer to a request."""
         async with asyncio.timeout(SECONDS), self._arrived:
             await self._arrived.wait_for(lambda: self.find(id))
         answer = self.find(id)
@@ -280,7 +263,6 @@ class RawHost:
         return answers[0] if answers else None
 
     async def close(self) -> None:
-        """Stop to read."""
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
 
@@ -318,13 +300,11 @@ class TaskHost(RawHost):
     _seen = 0
 
     async def ask(self, method: str, *, declares: bool = True, **params: Any) -> dict[str, Any]:
-        """Send a request and return its answer."""
         self._count += 1
         await self.write(make_request(self._count, method, params, declares=declares))
         return await self.wait_for(self._count)
 
     async def call_tool(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """Call a tool without tasks of the protocol."""
         return await self.ask("tools/call", declares=False, name=tool, arguments=arguments)
 
     async def start(self, prompt: str) -> dict[str, Any]:
@@ -333,7 +313,6 @@ class TaskHost(RawHost):
         return answer["result"]
 
     async def get(self, task: str) -> dict[str, Any]:
-        """Return the state of a task."""
         return (await self.ask("tasks/get", taskId=task))["result"]
 
     async def wait_for_state(self, status: str) -> dict[str, Any]:
@@ -349,7 +328,6 @@ class TaskHost(RawHost):
                 await self._arrived.wait()
 
     async def wait(self, task: str, status: str) -> dict[str, Any]:
-        """Return the state of a task once it has a status."""
         while (state := await self.get(task))["status"] != status:
             assert state["status"] in ("working", "input_required"), state
             await asyncio.sleep(0.01)
@@ -367,8 +345,6 @@ MakeHost = Callable[..., McpHost]
 
 @pytest.fixture
 def make_host(tmp_path: Path) -> MakeHost:
-    """Return a function that makes a host with a script of the model."""
-
     def make(script: Any, mode: str = "default", session: Any = None, **options: Any) -> McpHost:
         folder = tmp_path / "project"
         folder.mkdir(exist_ok=True)
@@ -379,8 +355,6 @@ def make_host(tmp_path: Path) -> MakeHost:
 
 @pytest.fixture
 def make_http_host(make_host: MakeHost, tmp_path: Path) -> Callable[..., HttpHost]:
-    """Return a function that makes a host over HTTP with a script of the model."""
-
     def make(*arguments: Any, **options: Any) -> HttpHost:
         return HttpHost(make_host(*arguments, **options), tmp_path / "home")
 

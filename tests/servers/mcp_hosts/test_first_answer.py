@@ -26,7 +26,6 @@ ERROR = b'{"jsonrpc":"2.0","id":"init","error":{"code":-32602,"message":"unsuppo
 
 
 async def greet(make_host: MakeHost, method: str) -> dict[str, Any]:
-    """Start a server and return its answer to the first request of a host."""
     if method == "initialize":
         async with make_host([]).connect_raw() as host:
             answer = await host.wait_for("init")

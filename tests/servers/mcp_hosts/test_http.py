@@ -257,7 +257,6 @@ async def test_a_server_that_fails_says_so() -> None:
 
 
 async def find_no_owner(_: str) -> Owner:
-    """Return an owner that has no tasks."""
     return Owner()
 
 

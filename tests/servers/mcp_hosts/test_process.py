@@ -69,11 +69,9 @@ class Process:
         self.raw = TaskHost(process.stdout.fileno(), process.stdin.fileno())
 
     async def wait(self) -> int:
-        """Wait for the end of the process and return its exit code."""
         return await asyncio.to_thread(self.process.wait, SECONDS)
 
     async def read_events(self) -> list[Any]:
-        """Return the events of the only session."""
         store = open_store(str(self.home))
         (info,) = await store.list()
         return list(await read_events(store, info.id))
@@ -103,7 +101,6 @@ async def start_with_model(folder: Path, *, shakes_hands: bool = True) -> AsyncG
 
 @asynccontextmanager
 async def start(folder: Path, *arguments: str, **environ: str) -> AsyncGenerator[Process]:
-    """Start a server, by default with the offline model."""
     project = folder / "project"
     project.mkdir(exist_ok=True)
     home = folder / "home"

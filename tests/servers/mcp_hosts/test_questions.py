@@ -18,7 +18,6 @@ from .conftest import ERAS, MakeHost, get_text, get_values
 
 
 def write_twice(request: Request) -> Any:
-    """Write two files, one after the other."""
     if request.turn < 2:
         return call("write", file_path=f"f{request.turn}.md", content="x")
     return "Done."
@@ -39,14 +38,13 @@ class User:
         return mcp_types.ElicitResult(action="accept", content={"answer": answer})
 
 
-@pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize(
-    ("answers", "written", "denied"),
+    ("era", "answers", "written", "denied"),
     [
-        (("allow once", "allow once"), 2, 0),
-        (("always allow",), 2, 0),
-        (("decline", "allow once"), 1, 1),
-        (("no", "cancel"), 0, 2),
+        (ERAS[0], ("allow once", "allow once"), 2, 0),
+        (ERAS[1], ("always allow",), 2, 0),
+        (ERAS[0], ("decline", "allow once"), 1, 1),
+        (ERAS[1], ("no", "cancel"), 0, 2),
     ],
 )
 async def test_the_user_decides(

@@ -21,6 +21,7 @@ from mudroom.events import AnyEvent, Delta, RunFinished, TurnFinished
 from mudroom.testing import Request, call
 from mudroom_hosts.mcp.tool_definitions import TOOLS
 
+from ..gate import Gate
 from .conftest import ERAS, MakeHost, get_text, get_values
 
 MAX_BYTES = 3_000
@@ -146,25 +147,18 @@ async def test_a_call_without_a_token_gets_no_progress(make_host: MakeHost) -> N
 
 
 async def test_a_host_with_a_time_limit_waits_in_steps(make_host: MakeHost) -> None:
-    entered = asyncio.Event()
-    released = asyncio.Event()
-
-    async def answer(request: Request) -> str:
-        entered.set()
-        await released.wait()
-        return "Late."
-
-    host = make_host(answer)
+    gate = Gate(lambda _: "Late.")
+    host = make_host(gate)
     async with host.connect() as client:
         first = await client.call_tool("task", {"prompt": "Work long.", "wait": 0})
         assert not first.is_error
         assert 'task_result with {"task": "t1"}' in get_text(first)
-        await entered.wait()
+        await gate.asked.wait()
         again = await client.call_tool("task_result", {"task": "t1", "wait": 0.01})
         assert get_values(again)["state"] == "working"
         listed = await client.call_tool("task_result", {})
         assert get_text(listed).endswith("Work long.")
-        released.set()
+        gate.opened.set()
         last = await client.call_tool("task_result", {"task": "t1"})
         assert get_values(last)["report"] == "Late."
         assert (await client.call_tool("task_result", {"task": "t1"})) == last
@@ -213,41 +207,38 @@ async def test_task_cancel_returns_when_the_task_has_ended(make_host: MakeHost) 
         assert get_values(working)["reason"] == "CANCELLED"
 
 
-def look_again(_: Request) -> Any:
-    """Call the same tool in each turn."""
-    return call("glob", pattern="*")
-
-
-def refuse(_: Request) -> Any:
-    return ModelRefused("the key is wrong")
-
-
 async def wait_for_ever(_: Request) -> str:
     await asyncio.Event().wait()
     return ""
 
 
-ENDINGS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "GOAL": (["Done."], {}),
-    "ERROR": (refuse, {}),
-    "MAX_TURNS": (look_again, {"budget": {"turns": 1}}),
-    "BUDGET": (look_again, {"budget": {"tokens": 40}}),
-    "LOOP": (look_again, {}),
-    "TIMEOUT": (wait_for_ever, {"budget": {"seconds": 0.01}}),
+ENDINGS: dict[str, dict[str, Any]] = {
+    "GOAL": {},
+    "ERROR": {},
+    "MAX_TURNS": {"budget": {"turns": 1}},
+    "BUDGET": {"budget": {"tokens": 40}},
+    "LOOP": {},
+    "TIMEOUT": {"budget": {"seconds": 0.01}},
 }
+"""Arguments of a task that ends so; its prompt is the reason."""
 
 
-@pytest.mark.parametrize("reason", ENDINGS)
-async def test_values_of_each_reason_fit_the_schema(make_host: MakeHost, reason: str) -> None:
-    script, arguments = ENDINGS[reason]
-    host = make_host(script)
-    async with host.connect() as client:
-        result = await client.call_tool("task", {"prompt": "Work.", **arguments})
-    values = get_values(result)
-    jsonschema.validate(values, get_schema("task"))
-    assert values["reason"] == reason
-    assert result.is_error == (reason != "GOAL")
-    assert get_text(result)
+async def end_so(request: Request) -> Any:
+    if request.prompt == "TIMEOUT":
+        await asyncio.Event().wait()
+    ends = {"GOAL": "Done.", "ERROR": ModelRefused("the key is wrong")}
+    return ends.get(request.prompt, call("glob", pattern="*"))
+
+
+async def test_values_of_each_reason_fit_the_schema(make_host: MakeHost) -> None:
+    async with make_host(end_so).connect() as client:
+        for reason, arguments in ENDINGS.items():
+            result = await client.call_tool("task", {"prompt": reason, **arguments})
+            values = get_values(result)
+            jsonschema.validate(values, get_schema("task"))
+            assert values["reason"] == reason
+            assert result.is_error == (reason != "GOAL")
+            assert get_text(result)
 
 
 async def test_a_long_report_is_cut_and_the_whole_is_in_a_file(make_host: MakeHost) -> None:
@@ -262,7 +253,7 @@ async def test_a_long_report_is_cut_and_the_whole_is_in_a_file(make_host: MakeHo
 
 
 async def test_an_argument_only_lowers_the_budget_of_the_server(make_host: MakeHost) -> None:
-    host = make_host(look_again, limits=Budget(turns=2))
+    host = make_host([call("glob", pattern="*")] * 9, limits=Budget(turns=2))
     async with host.connect() as client:
         more = await client.call_tool("task", {"prompt": "Work.", "budget": {"turns": 50}})
         fewer = await client.call_tool("task", {"prompt": "Work.", "budget": {"turns": 1}})

@@ -114,7 +114,6 @@ async def visit_views(page: Page, home: Path, window: str) -> AsyncGenerator[str
 
 
 async def list_unnamed(page: Page) -> list[str]:
-    """Return the controls and pictures of the page that have no name."""
     await page.send("Accessibility.enable")
     tree: list[dict[str, Any]] = (await page.send("Accessibility.getFullAXTree"))["nodes"]
     return [

@@ -14,7 +14,7 @@ from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 
 from .conftest import Page
-from .test_page import SCREENSHOTS, open_page, read_selection, read_texts
+from .test_page import open_page, read_selection, read_texts
 
 
 def answer(request: Request) -> Answer:
@@ -65,7 +65,6 @@ async def test_the_runs_of_a_name_are_one_lane_with_arrows_for_messages(
             " runName(app.fold.runs.get(from)), runName(app.fold.runs.get(to))].slice(1))"
         )
         assert ["alice", "bob"] in arrows and ["main", "alice"] in arrows
-        await page.save_picture(SCREENSHOTS / "lanes.png")
         last = await page.run(
             "[...app.fold.runs.values()].findLast(run => run.name === 'alice').id"
         )

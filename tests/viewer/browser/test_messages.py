@@ -15,7 +15,7 @@ from mudroom._projections.ledger import Ledger
 from mudroom.events import MessageDelivered
 
 from .conftest import Page
-from .test_page import SCREENSHOTS, open_page, read_selection, read_text, read_texts
+from .test_page import open_page, read_selection, read_text, read_texts
 
 
 async def record_background(folder: Path) -> SessionBuilder:
@@ -69,7 +69,6 @@ async def test_messages_and_notifications_are_cards_that_lead_to_their_runs(
         assert await read_texts(page, ".child .back") == []
         notices = await read_text(page, ".notice")
         assert "waits" in notices and "1 background run" in notices
-        await page.save_picture(SCREENSHOTS / "background.png")
         await page.run("document.querySelector('.arrival .more').click()")
         assert (await read_selection(page))[0] == "1.1.1"
         await page.wait_until("document.querySelector('.arrival code')")

@@ -38,11 +38,8 @@ from mudroom._projections.transcript import build_transcript
 from mudroom._viewer.export import render_single_file
 from mudroom._viewer.server import open_viewer
 from mudroom._viewer.sources import StoredSessions
-from mudroom.testing.event_builders import turn_events
 
 from .conftest import Page
-
-SCREENSHOTS = Path(__file__).parents[3] / "artefacts" / "viewer"
 
 LOADED = "app.fold && app.fold.events >= {events} && app.isLoaded && !app.frame && app.run"
 
@@ -51,6 +48,7 @@ LOADED = "app.fold && app.fold.events >= {events} && app.isLoaded && !app.frame 
 async def open_page(page: Page, script: SessionBuilder, link: str = "") -> AsyncGenerator[None]:
     """Open the page with one session, at the place the link names; check errors at the end."""
     async with open_viewer(SingleSession(script.session, script.events), port=0) as address:
+        page.requested.clear()
         await page.open(f"{address.url}#session={script.session}{link}")
         await page.wait_until(LOADED.format(events=len(script.events)))
         yield
@@ -61,7 +59,6 @@ async def open_page(page: Page, script: SessionBuilder, link: str = "") -> Async
 
 
 async def open_file(page: Page, folder: Path, script: SessionBuilder, link: str = "") -> None:
-    """Export a session as a file, and open the file."""
     source = SingleSession(script.session, script.events)
     file = folder / "run.html"
     pieces = [piece async for piece in render_single_file(source, script.session)]
@@ -144,9 +141,7 @@ async def test_ten_thousand_events_load_within_a_second(page: Page) -> None:
             f"{lane}.getContext('2d').getImageData(0, 0, {lane}.width, {lane}.height)."
             f"data.some(value => value)"
         )
-        await page.save_picture(SCREENSHOTS / "run-light.png")
         await page.set_dark(True)
-        await page.save_picture(SCREENSHOTS / "run-dark.png")
 
 
 ACTIONS = {
@@ -190,6 +185,9 @@ async def test_the_page_folds_events_like_the_python_projections(page: Page) -> 
         " totalTokens(run.below)]"
     )
     folded = f"Object.fromEntries([...app.fold.runs.values()].map(run => [run.id, {figures}]))"
+    misses = SessionBuilder()
+    misses.open_session()
+    misses.events += make_misses()
     async with open_page(page, script):
         assert await page.run(folded) == runs
         assert await page.run("computeLedger(app.fold)") == {
@@ -207,20 +205,14 @@ async def test_the_page_folds_events_like_the_python_projections(page: Page) -> 
             "cached": book.cache.read_tokens,
             "misses": book.cache.misses,
         }
-
-
-async def test_the_misses_of_the_cache_are_those_of_the_ledger(page: Page) -> None:
-    script = SessionBuilder()
-    script.open_session()
-    script.events += make_misses()
-    book = Ledger.from_events(script.events)
+    book = Ledger.from_events(misses.events)
     assert len(book.cache.misses) == 7
-    async with open_page(page, script):
+    async with open_page(page, misses):
         ledger = await page.run("computeLedger(app.fold)")
-        misses = await page.run("[...app.fold.runs.values()].map(run => run.cache.misses.length)")
+        counts = await page.run("[...app.fold.runs.values()].map(run => run.cache.misses.length)")
     assert ledger["misses"] == book.cache.misses
     assert ledger["cached"] == book.cache.read_tokens
-    assert sum(misses) == 8
+    assert sum(counts) == 8
 
 
 def block_texts(messages: Iterable[Message]) -> list[str]:
@@ -260,7 +252,6 @@ async def test_the_context_at_a_step_equals_the_request(page: Page) -> None:
         assert (await read_selection(page))[:2] == ("1.1.2", 4)
         await page.click(".blockhead")
         assert "You work in a garden" in await read_text(page, ".block.open pre")
-        await page.save_picture(SCREENSHOTS / "context.png")
 
 
 CONTEXTS = """
@@ -275,8 +266,6 @@ CONTEXTS = """
 
 
 def _sort_keys(contexts: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return the texts with sorted keys in every JSON object."""
-
     def one(text: str) -> str:
         return json.dumps(json.loads(text), sort_keys=True) if text.startswith("{") else text
 
@@ -295,7 +284,6 @@ async def test_the_ledger_tab_shows_the_chart(page: Page) -> None:
         )
         tall = "(name => document.querySelector(`.growth .${name}`).getBBox().height)"
         assert await page.run(f"{tall}('stayed') > 2 * {tall}('kept')")
-        await page.save_picture(SCREENSHOTS / "ledger.png")
         await page.click(".share")
         assert (await read_selection(page))[0].startswith("1.") and (await read_selection(page))[
             3
@@ -333,7 +321,6 @@ async def test_search_filters_and_keys_work(page: Page) -> None:
         assert "Read all of src/config" in await read_text(page, ".hit mark")
         await page.press("Enter")
         assert (await read_selection(page))[0] == await page.run("app.search.hits[0].run.id")
-        await page.save_picture(SCREENSHOTS / "search.png")
         await page.press("Escape", "Escape")
         assert await page.run("document.getElementById('hits').hidden")
 
@@ -380,16 +367,12 @@ async def test_a_phone_shows_one_pane_at_a_time(page: Page) -> None:
     script = build_session(2, 3)
     async with open_page(page, script):
         assert await page.run("document.documentElement.scrollWidth") <= 390
-        await page.save_picture(SCREENSHOTS / "phone-summary.png")
         await page.click("#views button:nth-child(2)")
-        await page.save_picture(SCREENSHOTS / "phone-runs.png")
         await page.click(".row:nth-child(3)")
         await page.wait_until("document.getElementById('main').dataset.view === 'reader'")
         assert await page.run("document.getElementById('runs').offsetWidth") == 0
-        await page.save_picture(SCREENSHOTS / "phone-transcript.png")
         await page.click("#views button:nth-child(3)")
         assert await page.run("document.querySelector('canvas.lane').clientWidth") > 200
-        await page.save_picture(SCREENSHOTS / "phone-timeline.png")
 
 
 async def test_live_events_appear(page: Page, tmp_path: Path) -> None:
@@ -405,7 +388,6 @@ async def test_live_events_appear(page: Page, tmp_path: Path) -> None:
             "app.live && document.querySelector('.pulse') && "
             "document.querySelector('.dot.running, .dot.waiting')"
         )
-        await page.save_picture(SCREENSHOTS / "live.png")
         assert (
             set(await read_texts(page, ".callhead .word")) == {"running"}
             and await read_texts(page, ".child .dot.unfinished") == []
@@ -434,23 +416,15 @@ async def test_abandoned_runs_are_marked(page: Page) -> None:
     script.add_root("3", "And what is tested?", 1, 1, continues="1")
     script.close_session()
     async with open_page(page, script, "&run=2"):
-        assert await page.run(
-            "[...app.fold.runs.values()].filter(run => isAbandoned(app.fold, "
-            "run)).map(run => run.id)"
-        ) == [
-            "2",
-            "2.1.1",
-            "2.1.2",
-        ]
-        assert len(await read_texts(page, ".row.left")) == 3 and await read_texts(
-            page, ".behind"
-        ) == ["abandoned"]
+        abandoned = "[...app.fold.runs.values()].filter(run => isAbandoned(app.fold, run))"
+        runs = await page.run(f"{abandoned}.map(run => run.id).sort()")
+        assert runs == ["2", "2.1.1", "2.1.2"]
+        assert len(await read_texts(page, ".row.left")) == 3
+        assert await read_texts(page, ".behind") == ["abandoned"]
         assert await read_texts(page, "#head .badge.left") == ["abandoned"]
-        await page.save_picture(SCREENSHOTS / "left-behind.png")
         await page.run("app.navigate({ run: '3' })")
-        assert await read_texts(
-            page, "#head .badge.left"
-        ) == [] and "continues run 1" in await read_text(page, "#body")
+        assert await read_texts(page, "#head .badge.left") == []
+        assert "continues run 1" in await read_text(page, "#body")
         rewound = "{type: 'conversation_rewound', at: app.fold.ended, latest_run: '1'}"
         await page.run(f"app.fold.apply(app.fold.last + 1, {rewound})")
         abandoned = "app.fold.roots.filter(run => run.abandoned).map(run => run.id)"
@@ -537,21 +511,9 @@ RED_DOT = base64.b64decode(
 )
 
 
-async def test_the_parts_of_a_cited_sentence_are_one_text(page: Page) -> None:
-    script = SessionBuilder()
-    script.open_session()
-    script.start_run("1", "How deep is mud?", script.at)
-    parts = (TextBlock("Mud is "), TextBlock("deep", "[]", True), TextBlock(".", "", True))
-    script.events += turn_events("1", *parts)
-    async with open_page(page, script, "&run=1"):
-        texts = await page.run(
-            "app.fold.runs.get('1').items.filter(item => item.kind === 'text')"
-            ".map(item => item.text)"
-        )
-    assert texts == ["Mud is deep."]
-
-
-async def test_images_of_results_are_shown_served_and_in_a_file(page: Page, tmp_path: Path) -> None:
+async def test_images_and_cited_texts_are_shown_served_and_in_a_file(
+    page: Page, tmp_path: Path
+) -> None:
     image = ImageBlock("image/png", RED_DOT, 3, 2)
     unsafe = ImageBlock("image/svg+xml", b"<svg onload='window.hurt = 1'/>")
     call = ToolCallBlock("c1", "read", {"file_path": "dot.png"})
@@ -559,7 +521,8 @@ async def test_images_of_results_are_shown_served_and_in_a_file(page: Page, tmp_
     script.open_session()
     text = "What is this?"
     script.start_run("1", text, script.at, content=(TextBlock(text), image))
-    script.add_turn("1", 1, script.at, 1.0, (call,), 100)
+    cited = (TextBlock("Mud is "), TextBlock("deep", "[]", True), TextBlock(".", "", True))
+    script.add_turn("1", 1, script.at, 1.0, (*cited, call), 100)
     result = ToolResult("dot.png", images=(image, unsafe))
     script.add_call("1", 1, script.at + 1, 0.1, call, result)
     loaded = (
@@ -571,6 +534,8 @@ async def test_images_of_results_are_shown_served_and_in_a_file(page: Page, tmp_
         await page.wait_until(loaded)
         assert await page.run("document.querySelectorAll('.images img').length") == 2
         assert await read_texts(page, ".images p") == [placeholder]
+        texts = "app.run.items.filter(item => item.kind === 'text').map(item => item.text)"
+        assert await page.run(texts) == ["Mud is deep."], "parts of a cited sentence are one text"
         await page.run("app.navigate({ tab: 'context', turn: 1 })")
         script_context = "contextBlocks(app.fold, app.fold.runs.get('1'), 2).at(-1).text"
         expected = append_placeholders("dot.png", result.images)
@@ -601,12 +566,10 @@ async def test_sessions_can_be_opened_and_an_empty_list_explains_how_to_start(
         await page.open(address.url)
         await page.wait_until("document.querySelector('#list .empty')")
         assert "mudroom -p" in await read_text(page, "#list")
-        await page.save_picture(SCREENSHOTS / "empty.png")
     await write_session(tmp_path / "home", build_hostile_session())
     async with open_viewer(StoredSessions(SqliteStore(tmp_path / "home")), port=0) as address:
         await page.open(address.url)
         await page.wait_until("document.querySelector('.session')")
-        await page.save_picture(SCREENSHOTS / "sessions.png")
         await page.click(".session")
         await page.wait_until("app.fold?.runs.size === 1")
         assert await page.run("window.hurt") is None and page.errors == []

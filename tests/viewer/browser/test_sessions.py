@@ -17,7 +17,7 @@ from mudroom._viewer.server import open_viewer
 from mudroom._viewer.sources import StoredSessions
 
 from .conftest import Page
-from .test_page import SCREENSHOTS, read_text, read_texts
+from .test_page import read_text, read_texts
 
 
 def build_session(number: int, prompt: str, reason: Reason, usd: float) -> SessionBuilder:
@@ -56,7 +56,6 @@ async def test_the_list_is_searched_filtered_and_ordered(page: Page, tmp_path: P
     builder.close_session()
     await write_session(tmp_path, builder)
     async with open_list(page, tmp_path, count=3):
-        await page.save_picture(SCREENSHOTS / "sessions.png")
         assert await read_texts(page, ".session .badge") == ["failed", "done", "empty"]
         await page.press("/")
         await page.send("Input.insertText", text="ROSES plant")
@@ -140,7 +139,6 @@ async def test_two_sessions_are_compared(page: Page, tmp_path: Path) -> None:
             "comparison.sides[1].shown?.id === '1' && location.hash.includes('1')"
         )
         assert "read" in await read_text(page, ".tools tbody th")
-        await page.save_picture(SCREENSHOTS / "comparison.png")
         await page.run("history.back()")
         await page.wait_until("comparison.sides[1].shown?.id === '2'")
         await page.click("#brand")

@@ -13,7 +13,7 @@ from mudroom._viewer.server import open_viewer
 from mudroom._viewer.sources import StoredSessions
 
 from .conftest import Page
-from .test_page import SCREENSHOTS, read_texts
+from .test_page import read_texts
 
 REPORT = "该文件只有一行。It has one line, and nothing more is to be said of it. " * 12
 OVERLAPS = """(() => {
@@ -29,8 +29,6 @@ WIDE_BARS = """[...document.querySelectorAll(".bars i")].filter((bar) =>
 
 
 async def record(project: Path, home: Path) -> str:
-    """Record three children, one of which writes a file in a workspace of its own."""
-
     def answer(request: Request) -> Answer:
         if not request.prompt.startswith("CHILD"):
             tasks = [
@@ -65,7 +63,6 @@ async def test_figures_of_a_small_project_fit_the_page_and_children_show_their_c
             assert await page.run(WIDE_BARS) == 0
             assert await page.run(OVERLAPS) == []
             assert await page.run("document.documentElement.scrollWidth") <= width
-            await page.save_picture(SCREENSHOTS / f"small-{width}.png")
         assert "less" in (await read_texts(page, ".claim.parent em"))[0]
         await page.open(f"{address.url}#session={session}&run=1&tab=work")
         await page.wait_until("document.querySelectorAll('.changer').length === 1")
@@ -75,7 +72,6 @@ async def test_figures_of_a_small_project_fit_the_page_and_children_show_their_c
         row = "document.getElementById('row-1.1.{}').textContent"
         marked = ["merged 1 file" in await page.run(row.format(n)) for n in (1, 2, 3)]
         assert marked == [False, True, False]
-        await page.save_picture(SCREENSHOTS / "small-changes.png")
         places = "['1.1.10', '1.1.2~2', '1.1.2', '1.2.1'].map((id) => ({id}))"
         ordered = await page.run(f"{places}.sort(comparePlaces).map((run) => run.id)")
         assert ordered == ["1.1.2", "1.1.2~2", "1.1.10", "1.2.1"]

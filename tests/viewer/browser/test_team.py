@@ -67,7 +67,6 @@ async def record(folder: Path, *, is_rewound: bool = False, message: str = "") -
 
 
 async def check_states(page: Page, script: SessionBuilder) -> None:
-    """Check that the page has the states and the labels of runs that Python has."""
     tree = RunTree.from_events(script.events)
     expected = [[mate.name, mate.first_run, describe_state(mate)] for mate in list_teammates(tree)]
     assert len(expected) > 1

@@ -17,7 +17,7 @@ from mudroom._viewer.server import open_viewer
 from mudroom._viewer.sources import StoredSessions
 
 from .conftest import Page
-from .test_page import SCREENSHOTS, read_texts
+from .test_page import read_texts
 
 SECRET = "sk-ant-" + "a1B2" * 12
 
@@ -97,7 +97,6 @@ async def test_the_changes_of_a_child_and_the_sides_of_a_conflict_are_shown(
         await page.open(f"{address.url}#session={session}&run=1.1.1")
         await check_tab(page)
         assert f"<b>{SECRET}</b>" in await page.run("document.getElementById('body').textContent")
-        await page.save_picture(SCREENSHOTS / "changes.png")
         await page.run(REQUEST_BEFORE_THE_MERGE)
         await page.wait_until("document.querySelectorAll('.version pre').length === 0")
         await page.run(MERGE)
