@@ -54,14 +54,21 @@ async def list_servers(host: SdkHost) -> dict[str, Line]:
     return {server["name"]: server for server in response["response"]["mcpServers"]}
 
 
-async def test_the_states_of_servers_are_those_of_now(make_host: MakeHost) -> None:
-    host = make_host([[call("mcp_find", query="add")], "Done.", "Done."])
+async def test_the_states_of_servers_are_those_of_now_and_a_host_starts_them_again(
+    make_host: MakeHost,
+) -> None:
+    host = make_host([[FIND], [USE], "Done.", [USE], "Done."])
     host.servers = [make_quick(), BROKEN]
     async with host.serve(initializes=True):
         before = await list_servers(host)
-        await host.ask("Find.")
+        await host.ask("Use it.")
         after = await list_servers(host)
-        await host.ask("Again.")
+        again, failed, unknown = [
+            await host.request("mcp_reconnect", serverName=name)
+            for name in ("quick", "broken", "quack")
+        ]
+        states = {name: entry["status"] for name, entry in (await list_servers(host)).items()}
+        await host.ask("Use it.")
     assert before == {
         "quick": {"name": "quick", "status": "pending", "scope": "dynamic"},
         "broken": {"name": "broken", "status": "pending", "scope": "project"},
@@ -73,6 +80,12 @@ async def test_the_states_of_servers_are_those_of_now(make_host: MakeHost) -> No
     assert broken["status"] == "failed"
     assert "no such port" in broken["error"]
     assert "tools" not in broken
+    assert again["subtype"] == "success", again
+    assert "no such port" in failed["error"]
+    assert "quick" in unknown["error"]
+    assert states == {"quick": "connected", "broken": "failed"}
+    _, first, second = host.list_results()
+    assert first.isdigit() and second.isdigit() and first != second
     first, second = host.list_lines("system", "init")
     assert [server["status"] for server in first["mcp_servers"]] == ["pending", "pending"]
     assert second["mcp_servers"] == [
@@ -81,26 +94,7 @@ async def test_the_states_of_servers_are_those_of_now(make_host: MakeHost) -> No
     ]
 
 
-async def test_a_host_starts_a_server_again(make_host: MakeHost) -> None:
-    host = make_host([[FIND], [USE], "Done.", [USE], "Done."])
-    host.servers = [make_quick(), BROKEN]
-    async with host.serve(initializes=True):
-        await host.ask("Use it.")
-        again = await host.request("mcp_reconnect", serverName="quick")
-        failed = await host.request("mcp_reconnect", serverName="broken")
-        unknown = await host.request("mcp_reconnect", serverName="quack")
-        states = {name: entry["status"] for name, entry in (await list_servers(host)).items()}
-        await host.ask("Use it.")
-    assert again["subtype"] == "success", again
-    assert failed["subtype"] == unknown["subtype"] == "error"
-    assert "no such port" in failed["error"]
-    assert "quick" in unknown["error"]
-    assert states == {"quick": "connected", "broken": "failed"}
-    lines = [line["message"]["content"][0] for line in host.list_lines("user")]
-    _, first, second = (line["content"] for line in lines)
-    assert first.isdigit()
-    assert second.isdigit()
-    assert first != second
+
 
 
 async def test_a_request_during_a_change_waits_until_the_session_is_open(
