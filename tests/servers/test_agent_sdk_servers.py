@@ -94,9 +94,6 @@ async def test_the_states_of_servers_are_those_of_now_and_a_host_starts_them_aga
     ]
 
 
-
-
-
 async def test_a_request_during_a_change_waits_until_the_session_is_open(
     make_host: MakeHost,
 ) -> None:

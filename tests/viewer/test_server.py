@@ -101,7 +101,11 @@ PATHS = (
     f"/api/sessions/{SESSION}/events",
     f"/api/sessions/{SESSION}/live",
 )
-WRONG_LOGINS = ({}, {"Authorization": "Bearer wrong"}, {"Cookie": "mudroom-7575=wrong"})
+WRONG_LOGINS: tuple[dict[str, str], ...] = (
+    {},
+    {"Authorization": "Bearer wrong"},
+    {"Cookie": "mudroom-7575=wrong"},
+)
 FOREIGN_HOSTS = (
     "evil.example:{port}",
     "127.0.0.1:1",

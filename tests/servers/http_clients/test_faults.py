@@ -88,18 +88,15 @@ async def test_an_answer_is_read_without_the_record_before_it(make_site: MakeSit
         assert await read_answer(client, second) == "Two."
 
 
-@pytest.mark.parametrize("position", [0, 3, 10_000])
-async def test_an_answer_is_found_if_its_place_is_not_known(
-    make_site: MakeSite, position: int
-) -> None:
+async def test_an_answer_is_found_if_its_place_is_not_known(make_site: MakeSite) -> None:
     site = make_site(["One."])
+    move = "UPDATE inputs SET result = json_set(result, '$.position', ?)"
     async with site.connect() as client:
         response = await respond(client)
-        with closing(sqlite3.connect(Path(site.home, "serve.sqlite3"))) as state, state:
-            state.execute(
-                "UPDATE inputs SET result = json_set(result, '$.position', ?)", (position,)
-            )
-        assert await read_answer(client, response) == "One."
+        for position in (0, 3, 10_000):
+            with closing(sqlite3.connect(Path(site.home, "serve.sqlite3"))) as state, state:
+                state.execute(move, (position,))
+            assert await read_answer(client, response) == "One."
 
 
 async def test_ready_says_whether_the_store_can_be_used(

@@ -77,21 +77,15 @@ async def open_client(site: Site, **rights: Any) -> AsyncGenerator[tuple[AsyncOp
 
 
 async def test_a_completion_is_the_answer_of_an_agent_with_subagents(make_site: MakeSite) -> None:
-    site = make_site(make_script)
-    async with open_client(site) as (official, client):
+    async with open_client(make_site(make_script)) as (official, client):
         answer = await official.chat.completions.create(model="mudroom", messages=ASK)
         assert answer.choices[0].message.content == "Parent after True."
         assert answer.choices[0].finish_reason == "stop"
         session = (await client.get("/v1/sessions"))["data"][0]
         assert answer.id == f"chatcmpl-{session['id']}"
-        events = await client.list_events(session["id"], "?kinds=run_finished")
-        assert len(events) == 3
+        assert len(await client.list_events(session["id"], "?kinds=run_finished")) == 3
         assert answer.usage
         assert answer.usage.total_tokens == session["tokens"] > 0
-
-
-async def test_a_completion_is_streamed(make_site: MakeSite) -> None:
-    async with open_client(make_site(make_script)) as (official, _):
         stream = await official.chat.completions.create(
             model="mudroom", messages=ASK, stream=True, stream_options={"include_usage": True}
         )

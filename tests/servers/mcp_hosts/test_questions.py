@@ -128,7 +128,7 @@ async def test_a_later_call_asks_again(make_host: MakeHost) -> None:
 async def test_a_wrong_state_is_an_error_of_the_protocol(make_host: MakeHost) -> None:
     host = make_host([])
     async with host.connect_tasks() as raw:
-        params = {"name": "task", "arguments": {}, "requestState": "forged"}
+        params: dict[str, Any] = {"name": "task", "arguments": {}, "requestState": "forged"}
         answer = await raw.ask("tools/call", declares=False, **params)
     assert answer["error"]["code"] == -32602
 
