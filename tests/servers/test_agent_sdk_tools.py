@@ -178,15 +178,17 @@ async def test_tools_of_the_host_work_for_the_prompt_and_for_children(
             return [
                 call("mcp__calc__add", a=15, b=27),
                 call("mcp__calc__fail"),
-                call("task", prompt="Add."),
+                call("task", prompt="Add.", agent="adder"),
             ]
+        assert request.tools == ("mcp__calc__add",)
         return call("mcp__calc__add", a=1, b=1)
 
     calculator = Calculator()
     host = make_host(answer)
     host.answers["mcp_message"] = calculator.answer
+    adder = {"description": "Adds.", "prompt": "You add.", "tools": ["mcp__calc__add"]}
     async with host.serve():
-        await host.request("initialize", sdkMcpServers=["calc"])
+        await host.request("initialize", sdkMcpServers=["calc"], agents={"adder": adder})
         result = await host.ask("Calculate.")
         status = await host.request("mcp_status")
     assert result["result"] == "42"
@@ -194,12 +196,8 @@ async def test_tools_of_the_host_work_for_the_prompt_and_for_children(
     assert "42" in texts
     assert any("out of order" in text for text in texts)
     assert "2" in texts
-    assert calculator.methods[:4] == [
-        "initialize",
-        "notifications/initialized",
-        "tools/list",
-        "tools/list",
-    ]
+    begin = ["initialize", "notifications/initialized", "tools/list", "tools/list"]
+    assert calculator.methods[:4] == begin
     (server,) = status["response"]["mcpServers"]
     assert server["status"] == "connected"
     assert [tool["name"] for tool in server["tools"]] == ["add", "fail"]

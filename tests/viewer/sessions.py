@@ -237,6 +237,14 @@ def build_session(waves: int = 1, wide: int = 2) -> SessionBuilder:
 
 
 @cache
+def build_busy_session() -> SessionBuilder:
+    """Build a session with 40 children, some of which fail; nobody changes it."""
+    builder = build_session(2, 20)
+    builder.close_session()
+    return builder
+
+
+@cache
 def build_large_session() -> SessionBuilder:
     """Build a session with 200 children and more than 10,000 events; nobody changes it."""
     builder = build_session(4, 50)

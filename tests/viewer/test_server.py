@@ -1,4 +1,6 @@
-"""Tests of the viewer's server: access control, session list, event pages and live streams."""
+"""The server of the viewer: access, session list, event pages, live streams, short addresses."""
+
+from __future__ import annotations
 
 import asyncio
 import errno
@@ -21,6 +23,7 @@ from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._core.events import NoteInjected, SessionClosed, SessionOpened
 from mudroom._platform.connection_limits import ConnectionLimits
 from mudroom._viewer import listener
+from mudroom._viewer.links import make_session_link
 from mudroom._viewer.server import ViewerAddress, open_viewer, serve
 from mudroom._viewer.sources import SessionSource, StoredSessions
 from mudroom.errors import UsageError
@@ -367,3 +370,36 @@ async def test_half_open_connections_are_cut_and_keep_nobody_out(tmp_path: Path)
                 assert (await Client(address, http).get("/"))[0] == 200
 
         await check_half_open(address.port, 40, ask)
+
+
+URL = "http://127.0.0.1:7575/?token=" + 32 * "t"
+FIRST = "5e55a1d0-0000-4000-8000-000000000001"
+SECOND = "5e55a1d0-0000-4000-8000-000000000002"
+OTHER = "0ther000-0000-4000-8000-000000000003"
+
+
+async def store_sessions(home: Path, *sessions: str) -> StoredSessions:
+    for session in sessions:
+        path = home / "sessions" / f"{session}.db"
+        journal = SqliteJournal.open(path, session=session, create=True)
+        await journal.append(SessionOpened(at=1.0, session=session, cwd="/", version="1"))
+        await journal.close()
+    return StoredSessions(SqliteStore(home))
+
+
+async def test_an_address_is_short_unless_the_start_of_the_id_does_not_name_the_session(
+    tmp_path: Path,
+) -> None:
+    for number, (stored, shown) in enumerate(
+        (((FIRST, OTHER), "5e55a1d0"), ((FIRST, SECOND), FIRST), ((OTHER,), FIRST))
+    ):
+        sessions = await store_sessions(tmp_path / str(number), *stored)
+        link = await make_session_link(URL, sessions, FIRST)
+        assert link == f"{URL}#session={shown}"
+        assert len(link) < 80 or shown == FIRST
+
+
+async def test_the_log_of_another_program_has_a_short_address() -> None:
+    source = SingleSession(FIRST, [])
+    assert await make_session_link(URL, source, FIRST) == f"{URL}#session=5e55a1d0"
+    assert await make_session_link(URL, source, "") == URL

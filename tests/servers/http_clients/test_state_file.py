@@ -107,38 +107,38 @@ async def test_changes_that_wait_share_a_transaction(state: StateFile) -> None:
     assert await state.read(list_notes) == [*range(100)]
 
 
-async def test_a_wrong_statement_undoes_only_its_change_which_runs_once(state: StateFile) -> None:
-    begun: list[int] = []
-
-    def add_wrong_note(connection: StateConnection) -> None:
-        begun.append(2)
-        add_note(2, connection)
-        connection.execute("INSERT INTO no_such_table VALUES (1)")
-
-    works: list[Work] = [partial(add_note, 1), add_wrong_note, partial(add_note, 3)]
-    results = await run_together(state, works)
-    check_errors([results.pop(1)], "no_such_table")
-    assert results == [None, None]
-    assert begun == [2]
-    assert await state.read(list_notes) == [1, 3]
+def add_wrong_note(connection: StateConnection) -> None:
+    add_note(7, connection)
+    connection.execute("INSERT INTO no_such_table VALUES (1)")
 
 
-async def test_an_unfinished_statement_undoes_only_its_change(state: StateFile) -> None:
-    def add(connection: StateConnection) -> Rows:
-        return connection.execute("INSERT INTO notes VALUES (2), (3) RETURNING n")
-
-    results = await run_together(state, [partial(add_note, 1), add, partial(add_note, 4)])
-    check_errors([results.pop(1)], "SQL statements in progress")
-    assert results == [None, None]
-    assert await state.read(list_notes) == [1, 4]
+def add_unread_notes(connection: StateConnection) -> Rows:
+    return connection.execute("INSERT INTO notes VALUES (7), (8) RETURNING n")
 
 
-@pytest.mark.parametrize("error", [ValueError("wrong"), Stop("wrong")])
-async def test_the_error_of_a_change_reaches_its_caller_alone(
-    state: StateFile, error: BaseException
+@pytest.mark.parametrize(
+    ("change", "kind", "text"),
+    [
+        (add_wrong_note, StateError, "no_such_table"),
+        (add_unread_notes, StateError, "SQL statements in progress"),
+        (partial(add_and_raise, ValueError("wrong")), ValueError, "wrong"),
+        (partial(add_and_raise, Stop("wrong")), Stop, "wrong"),
+    ],
+)
+async def test_a_change_that_fails_runs_once_and_undoes_only_itself(
+    state: StateFile, change: Work, kind: type[BaseException], text: str
 ) -> None:
-    works = [partial(add_note, 1), partial(add_and_raise, error), partial(add_note, 2)]
-    assert await run_together(state, works) == [None, error, None]
+    begun: list[Work] = []
+
+    def count(connection: StateConnection) -> object:
+        begun.append(change)
+        return change(connection)
+
+    results = await run_together(state, [partial(add_note, 1), count, partial(add_note, 2)])
+    error = results.pop(1)
+    assert isinstance(error, kind) and text in str(error)
+    assert results == [None, None]
+    assert len(begun) == 1
     assert await state.read(list_notes) == [1, 2]
 
 

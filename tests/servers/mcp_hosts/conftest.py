@@ -33,6 +33,8 @@ from mudroom_hosts.mcp.stdio import MessageWriter
 from mudroom_serve.state.state_file import StateFile
 from mudroom_serve.state.tokens import TokenRecords
 
+from ..line_client import LineClient
+
 EXTENSION = "io.modelcontextprotocol/tasks"
 ERAS = ("2026-07-28", "legacy")
 """Modes of the client: the newer revision, and that with a handshake."""
@@ -102,14 +104,14 @@ class McpHost:
             if shakes_hands:
                 await raw.shake_hands(elicitation={})
             yield raw
-            await raw.close()
+            await raw.stop_reading()
 
     @asynccontextmanager
     async def connect_tasks(self) -> AsyncGenerator[TaskHost]:
         async with self.serve() as ends:
             host = TaskHost(*ends)
             yield host
-            await host.close()
+            await host.stop_reading()
 
     @asynccontextmanager
     async def connect(self, era: str = ERAS[0], **more: Any) -> AsyncGenerator[Client]:
@@ -210,28 +212,21 @@ async def _open_pipes(reads: int, writes: int) -> AsyncGenerator[Any]:
         await asyncio.gather(reading, return_exceptions=True)
 
 
-class RawHost:
-    """A host that writes any bytes and reads the messages of the server.
-
-    Attributes:
-        texts: lines of the server that are no messages.
-    """
+class RawHost(LineClient):
+    """A host that writes any bytes. `texts`: lines of the server that are no messages."""
 
     def __init__(self, reads: int, writes: int) -> None:
-        self.messages: list[dict[str, Any]] = []
+        super().__init__()
         self.texts: list[bytes] = []
         self._writes = writes
-        self._arrived = asyncio.Condition()
-        self._reading = asyncio.create_task(self._read(reads))
+        self.start_task(self._read_lines(reads))
 
-    async def _read(self, reads: int) -> None:
+    async def _read_lines(self, reads: int) -> None:
         async for line in LineInput(reads).read():
             try:
-                self.messages.append(json.loads(line))
+                self.receive(line + b"\n")
             except ValueError:
                 self.texts.append(line)
-            async with self._arrived:
-                self._arrived.notify_all()
 
     async def write(self, *values: object) -> None:
         for value in values:
@@ -242,29 +237,26 @@ class RawHost:
         """Begin a connection of the older revision."""
         params = {**INITIALIZE["params"], "capabilities": capabilities}
         await self.write({**INITIALIZE, "params": params})
-        await self.wait_for("init")
+        await self.finish("init")
         await self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def call(self, id: object, tool: str, **arguments: Any) -> None:
         params = {"name": tool, "arguments": arguments}
         await self.write({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
 
-    async def wait_for(self, id: object) -> dict[str, Any]:
-        async with asyncio.timeout(SECONDS), self._arrived:
-            await self._arrived.wait_for(lambda: self.find(id))
-        answer = self.find(id)
-        assert answer
+    async def finish(self, id: object) -> dict[str, Any]:
+        """Return the answer to a request."""
+        await self.wait_until(lambda: self.list_answers(id))
+        (answer,) = self.list_answers(id)
         return answer
 
-    def find(self, id: object) -> dict[str, Any] | None:
-        """Return the answer to a request, None before it came."""
-        answers = [each for each in self.messages if each.get("id") == id and "method" not in each]
-        assert len(answers) < 2, answers
-        return answers[0] if answers else None
+    def list_answers(self, id: object) -> list[dict[str, Any]]:
+        return [each for each in self.lines if each.get("id") == id and "method" not in each]
 
-    async def close(self) -> None:
-        self._reading.cancel()
-        await asyncio.gather(self._reading, return_exceptions=True)
+    async def stop_reading(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
 
 
 def make_request(
@@ -302,7 +294,7 @@ class TaskHost(RawHost):
     async def ask(self, method: str, *, declares: bool = True, **params: Any) -> dict[str, Any]:
         self._count += 1
         await self.write(make_request(self._count, method, params, declares=declares))
-        return await self.wait_for(self._count)
+        return await self.finish(self._count)
 
     async def call_tool(self, tool: str, **arguments: Any) -> dict[str, Any]:
         return await self.ask("tools/call", declares=False, name=tool, arguments=arguments)
@@ -317,15 +309,16 @@ class TaskHost(RawHost):
 
     async def wait_for_state(self, status: str) -> dict[str, Any]:
         """Return the next state that the server sends, once one has a status."""
-        async with asyncio.timeout(SECONDS), self._arrived:
-            while True:
-                while self._seen < len(self.messages):
-                    message = self.messages[self._seen]
-                    self._seen += 1
-                    is_state = message.get("method") == "notifications/tasks"
-                    if is_state and message["params"]["status"] == status:
-                        return message["params"]
-                await self._arrived.wait()
+
+        def list_states() -> list[tuple[int, dict[str, Any]]]:
+            sent = [each.get("params", {}) for each in self.lines]
+            states = [(n, each) for n, each in enumerate(sent) if each.get("status") == status]
+            return [each for each in states if each[0] >= self._seen]
+
+        await self.wait_until(list_states)
+        number, state = list_states()[0]
+        self._seen = number + 1
+        return state
 
     async def wait(self, task: str, status: str) -> dict[str, Any]:
         while (state := await self.get(task))["status"] != status:

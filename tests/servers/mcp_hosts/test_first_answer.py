@@ -28,9 +28,9 @@ ERROR = b'{"jsonrpc":"2.0","id":"init","error":{"code":-32602,"message":"unsuppo
 async def greet(make_host: MakeHost, method: str) -> dict[str, Any]:
     if method == "initialize":
         async with make_host([]).connect_raw() as host:
-            answer = await host.wait_for("init")
+            answer = await host.finish("init")
             await host.write({"jsonrpc": "2.0", "id": "last", "method": "ping"})
-            await host.wait_for("last")  # the answer of the package would be before this one
+            await host.finish("last")  # the answer of the package would be before this one
     else:
         async with make_host([]).connect_tasks() as host:
             answer = await host.ask(method)

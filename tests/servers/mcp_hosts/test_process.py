@@ -118,7 +118,7 @@ async def start(folder: Path, *arguments: str, **environ: str) -> AsyncGenerator
     finally:
         process.kill()
         process.wait()
-        await server.raw.close()
+        await server.raw.stop_reading()
         for pipe in (process.stdin, process.stdout, process.stderr):
             assert pipe
             pipe.close()
@@ -152,7 +152,7 @@ async def test_a_signal_ends_the_server(tmp_path: Path) -> None:
 async def test_a_killed_server_loses_nothing(tmp_path: Path) -> None:
     async with start_with_model(tmp_path) as server:
         await server.raw.call(1, "task", prompt="How many files are there?")
-        await server.raw.wait_for(1)
+        await server.raw.finish(1)
         await server.raw.call(2, "task", prompt="RUN touch here; sleep 600")
         await wait_until((tmp_path / "project" / "here").exists)
         server.process.kill()
@@ -176,7 +176,7 @@ async def test_options_and_errors_of_the_command(tmp_path: Path) -> None:
     async with start(tmp_path, *limits) as server:
         await server.raw.shake_hands()
         await server.raw.call(1, "task", prompt="How many files are there?")
-        result = (await server.raw.wait_for(1))["result"]
+        result = (await server.raw.finish(1))["result"]
         assert result["structuredContent"]["reason"] == "MAX_TURNS"
     async with start(tmp_path, MUDROOM_MCP_NESTING="deep") as server:
         assert await server.wait() == 2

@@ -81,7 +81,7 @@ async def test_a_host_that_listens_gets_each_state_of_a_task(make_host: MakeHost
             responses = {key: {"action": "accept", "content": {"answer": answer}}}
             await host.ask("tasks/update", taskId=task, inputResponses=responses)
         ended = await listening
-        first, *sent = [each for each in host.messages if "method" in each]
+        first, *sent = [each for each in host.lines if "method" in each]
         done = await host.get(task)
     assert undeclared["error"]["code"] == -32021
     assert first["method"] == "notifications/subscriptions/acknowledged"

@@ -96,10 +96,10 @@ async def test_silence_counts_as_no(make_host: MakeHost) -> None:
     host = make_host(write_twice, answer_seconds=0.01)
     async with host.connect_raw() as raw:
         await raw.call(1, "task", prompt="Write.")
-        answer = await raw.wait_for(1)
+        answer = await raw.finish(1)
         text = answer["result"]["content"][0]["text"]
         assert "[refused: write (no one answered within 0.01 s)]" in text
-        asked = [message for message in raw.messages if message.get("method")]
+        asked = [message for message in raw.lines if message.get("method")]
         assert {message["method"] for message in asked} >= {"elicitation/create"}
 
 
@@ -108,20 +108,20 @@ async def test_a_later_call_asks_again(make_host: MakeHost) -> None:
     host = make_host(write_twice)
     async with host.connect_raw() as raw:
         await raw.call(1, "task", prompt="Write.", wait=0.2)
-        first = await raw.wait_for(1)
+        first = await raw.finish(1)
         assert first["result"]["structuredContent"]["state"] in ("working", "asking")
         await raw.call(2, "task_result", task="t1")
         answered: set[Any] = set()
         async with asyncio.timeout(SECONDS):
-            while not raw.find(2):
-                for message in list(raw.messages):
+            while not raw.list_answers(2):
+                for message in list(raw.lines):
                     is_question = message.get("method") == "elicitation/create"
                     if is_question and message["id"] not in answered:
                         answered.add(message["id"])
                         result = {"action": "accept", "content": {"answer": "allow once"}}
                         await raw.write({"jsonrpc": "2.0", "id": message["id"], "result": result})
                 await asyncio.sleep(0.01)
-        second = await raw.wait_for(2)
+        second = await raw.finish(2)
         assert second["result"]["structuredContent"]["permission_denials"] == []
 
 

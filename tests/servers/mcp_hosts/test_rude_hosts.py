@@ -56,7 +56,7 @@ async def test_garbage_does_no_harm(make_host: MakeHost, is_early: bool) -> None
         else:
             await raw.write(b"x" * (MAX_LINE + (1 << 18)) + b"\n")
         await raw.call(1, "task", prompt="Work.")
-        answer = await raw.wait_for(1)
+        answer = await raw.finish(1)
         assert answer["result"]["structuredContent"]["report"] == "Done."
     assert any("is no message of JSON-RPC" in notice for notice in host.notices)
     huge = "a line of more than 16 MiB on stdin is not used"
@@ -69,7 +69,7 @@ async def test_requests_with_wrong_parameters_are_errors(make_host: MakeHost) ->
         for number, (method, params) in enumerate(WRONG):
             line: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method}
             await raw.write({**line, "params": params})
-            assert (await raw.wait_for(number))["error"]["code"] in (-32602, -32601)
+            assert (await raw.finish(number))["error"]["code"] in (-32602, -32601)
 
 
 async def test_a_host_that_ends_stops_its_tasks(make_host: MakeHost) -> None:
@@ -81,7 +81,7 @@ async def test_a_host_that_ends_stops_its_tasks(make_host: MakeHost) -> None:
         )
         await raw.call(1, "task", prompt="Work.")
         await raw.call(2, "task", prompt="Work.", wait=0.05)
-        await raw.wait_for(2)
+        await raw.finish(2)
         await raw.write(b'{"jsonrpc": "2.0", "id": 3, "meth')  # ends in the middle of a line
     assert [event.report.reason for event in finished] == [Reason.CANCELLED] * 2
 
@@ -102,7 +102,7 @@ async def test_a_host_that_does_not_read_stops_no_task(make_host: MakeHost) -> N
     host = make_host(["x" * 20_000] * 10)
     finished: list[str] = []
     async with host.connect_raw() as raw:
-        await raw.close()
+        await raw.stop_reading()
         host.sessions[0].watch(
             lambda event: finished.append(event.run) if isinstance(event, RunFinished) else None
         )

@@ -142,8 +142,8 @@ async def test_a_call_without_a_token_gets_no_progress(make_host: MakeHost) -> N
     host = make_host(["Done."], heartbeat=0.01)
     async with host.connect_raw() as raw:
         await raw.call(1, "task", prompt="Work.")
-        await raw.wait_for(1)
-        assert [message for message in raw.messages if "method" in message] == []
+        await raw.finish(1)
+        assert [message for message in raw.lines if "method" in message] == []
 
 
 async def test_a_host_with_a_time_limit_waits_in_steps(make_host: MakeHost) -> None:

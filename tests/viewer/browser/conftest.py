@@ -237,5 +237,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Generator[Browser]:
 
 @pytest.fixture
 async def page(browser: Browser) -> AsyncGenerator[Page]:
+    """Yield a new tab, and check that its console has no errors at the end."""
     async with browser.open_tab() as tab:
         yield tab
+        assert tab.errors == []

@@ -15,16 +15,13 @@ from tests.compaction.conftest import Stage, make_talker
 from tests.viewer.sessions import SessionBuilder, build_session, write_session
 from tests.workspaces.git_projects import make_repository
 
-from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._core.tools import ToolResult
-from mudroom._viewer.server import open_viewer
-from mudroom._viewer.sources import StoredSessions
 from mudroom.events import PermissionDecided
 from mudroom.testing.event_builders import tool_call
 
 from .conftest import Page
-from .test_lanes import record_team
-from .test_page import open_page
+from .test_page import open_home, open_page
+from .test_team import record_team
 from .test_work import record
 
 ROOT = Path(__file__).parents[3]
@@ -100,9 +97,9 @@ async def visit_views(page: Page, home: Path, window: str) -> AsyncGenerator[str
     width, height = WINDOWS[window]
     await page.set_size(width, height, phone=window == "phone")
     await page.set_dark(window == "dark")
-    async with open_viewer(StoredSessions(SqliteStore(home), str(home)), port=0) as address:
+    async with open_home(page, home) as url:
         for view, link in VIEWS.items():
-            await page.open(address.url + link.format(one=one, two=two, three=three, four=four))
+            await page.open(url + link.format(one=one, two=two, three=three, four=four))
             await page.wait_until(
                 "document.querySelector('.session, .versus-table') || (app.isLoaded && app.run"
                 " && !app.frame && document.querySelector('#body .placed'))"
@@ -110,7 +107,6 @@ async def visit_views(page: Page, home: Path, window: str) -> AsyncGenerator[str
             yield view
         await page.run("document.getElementById('keys').click()")
         yield "keys"
-    assert page.errors == []
 
 
 async def list_unnamed(page: Page) -> list[str]:

@@ -10,14 +10,11 @@ from pathlib import Path
 
 from tests.viewer.sessions import SessionBuilder, SingleSession, write_session
 
-from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._core.runs import Reason
 from mudroom._viewer.export import render_single_file
-from mudroom._viewer.server import open_viewer
-from mudroom._viewer.sources import StoredSessions
 
 from .conftest import Page
-from .test_page import read_text, read_texts
+from .test_page import open_home, read_text, read_texts
 
 
 def build_session(number: int, prompt: str, reason: Reason, usd: float) -> SessionBuilder:
@@ -40,14 +37,9 @@ async def open_list(page: Page, home: Path, count: int = 2) -> AsyncGenerator[No
         (("Plant roses", Reason.GOAL, 0.5), ("Water the garden", Reason.ERROR, 2.0)), 1
     ):
         await write_session(home, build_session(number, prompt, reason, usd))
-    async with open_viewer(StoredSessions(SqliteStore(home)), port=0) as address:
-        await page.open(address.url)
+    async with open_home(page, home):
         await page.wait_until(f"document.querySelectorAll('.session').length === {count}")
         yield
-        assert page.errors == []
-        await page.send(
-            "Page.navigate", url="about:blank"
-        )  # the page asks the server for new sessions until then
 
 
 async def test_the_list_is_searched_filtered_and_ordered(page: Page, tmp_path: Path) -> None:
@@ -92,8 +84,7 @@ async def test_a_long_list_says_what_it_leaves_out_and_lists_it_on_request(
         builder.finish_run("1", builder.at + 2, "Done.")
         await write_session(tmp_path, builder)
         os.utime(tmp_path / "sessions" / f"{builder.session}.db", (number + 1, number + 1))
-    async with open_viewer(StoredSessions(SqliteStore(tmp_path)), port=0) as address:
-        await page.open(address.url)
+    async with open_home(page, tmp_path):
         await page.wait_until("document.querySelectorAll('.session').length === 5")
         assert await read_texts(page, "#list-title") == ["5 sessions"]
         assert await page.run("sessionList.limit") == 200
@@ -109,8 +100,6 @@ async def test_a_long_list_says_what_it_leaves_out_and_lists_it_on_request(
         assert await read_texts(page, ".asked b") == ["Plant a tree"]
         assert await read_texts(page, "#list-title") == ["1 of 5 sessions"]
         assert await read_texts(page, ".older") == []
-        assert page.errors == []
-        await page.send("Page.navigate", url="about:blank")
 
 
 async def test_two_sessions_are_compared(page: Page, tmp_path: Path) -> None:
@@ -158,7 +147,6 @@ async def test_two_runs_of_a_file_are_compared(page: Page, tmp_path: Path) -> No
     assert len(await read_texts(page, ".side select")) == 2
     await page.click(".side a.more")
     await page.wait_until("app.fold && app.selection.run === '1'")
-    assert page.errors == []
 
 
 async def test_an_unknown_session_is_an_error_not_an_empty_page(page: Page, tmp_path: Path) -> None:
@@ -175,11 +163,9 @@ async def test_the_start_of_an_id_opens_the_session(page: Page, tmp_path: Path) 
     other = SessionBuilder(session="7e55a1d0-0000-4000-8000-000000000002")
     other.open_session()
     await write_session(tmp_path, other)
-    async with open_viewer(StoredSessions(SqliteStore(tmp_path)), port=0) as address:
-        await page.open(f"{address.url}#session={builder.session[:10]}&tab=ledger")
+    async with open_home(page, tmp_path, f"#session={builder.session[:10]}&tab=ledger"):
         await page.wait_until("app.isLoaded && app.fold.events > 0")
         assert await page.run("app.selection.session") == builder.session
         assert await page.run("app.selection.tab") == "ledger"
         assert not any("limit=" in url for url in page.requested), "all sessions are read for one"
         page.errors.clear()  # the browser logs the answer 404 to the incomplete id
-        await page.send("Page.navigate", url="about:blank")

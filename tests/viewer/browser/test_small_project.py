@@ -7,13 +7,10 @@ from pathlib import Path
 from tests.workspaces.git_projects import make_repository
 
 from mudroom import Session
-from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._viewer.server import open_viewer
-from mudroom._viewer.sources import StoredSessions
 
 from .conftest import Page
-from .test_page import read_texts
+from .test_page import open_home, read_texts
 
 REPORT = "该文件只有一行。It has one line, and nothing more is to be said of it. " * 12
 OVERLAPS = """(() => {
@@ -55,16 +52,16 @@ async def test_figures_of_a_small_project_fit_the_page_and_children_show_their_c
     project = make_repository(tmp_path / "project", {"a.txt": "one line\n"})
     home = tmp_path / "home"
     session = await record(project, home)
-    async with open_viewer(StoredSessions(SqliteStore(home), str(home)), port=0) as address:
+    async with open_home(page, home) as url:
         for width in (360, 800, 1600):
             await page.set_size(width, 900, phone=width == 360)
-            await page.open(f"{address.url}#session={session}&run=1&tab=ledger")
+            await page.open(f"{url}#session={session}&run=1&tab=ledger")
             await page.wait_until("document.querySelectorAll('.bars').length === 3")
             assert await page.run(WIDE_BARS) == 0
             assert await page.run(OVERLAPS) == []
             assert await page.run("document.documentElement.scrollWidth") <= width
         assert "less" in (await read_texts(page, ".claim.parent em"))[0]
-        await page.open(f"{address.url}#session={session}&run=1&tab=work")
+        await page.open(f"{url}#session={session}&run=1&tab=work")
         await page.wait_until("document.querySelectorAll('.changer').length === 1")
         await page.wait_until("document.body.textContent.includes('x = 2')")
         assert (await read_texts(page, ".changer b"))[0].startswith("general")
@@ -75,4 +72,3 @@ async def test_figures_of_a_small_project_fit_the_page_and_children_show_their_c
         places = "['1.1.10', '1.1.2~2', '1.1.2', '1.2.1'].map((id) => ({id}))"
         ordered = await page.run(f"{places}.sort(comparePlaces).map((run) => run.id)")
         assert ordered == ["1.1.2", "1.1.2~2", "1.1.10", "1.2.1"]
-    assert page.errors == []

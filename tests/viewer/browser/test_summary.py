@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.viewer.sessions import SessionBuilder, build_large_session, build_session
+from tests.viewer.sessions import SessionBuilder, build_busy_session, build_session
 
 from mudroom._core.messages import TextBlock, ToolCallBlock
 from mudroom._core.runs import Reason
@@ -26,7 +26,7 @@ from .test_page import open_page, read_selection, read_text, read_texts
 
 
 async def test_a_session_opens_on_a_summary_with_the_figures_of_the_terminal(page: Page) -> None:
-    script = build_large_session()
+    script = build_busy_session()
     async with open_page(page, script):
         assert (await read_selection(page))[3] == "summary"
         ledger = Ledger.from_events(script.events)
@@ -53,7 +53,7 @@ async def test_a_session_opens_on_a_summary_with_the_figures_of_the_terminal(pag
 
 
 async def test_each_line_of_the_summary_leads_to_its_place(page: Page) -> None:
-    script = build_large_session()
+    script = build_busy_session()
     async with open_page(page, script):
         await page.click(".row:nth-child(3)")
         assert (await read_selection(page))[3] == "transcript", "a row leaves the summary"
@@ -168,7 +168,7 @@ async def test_a_calm_session_says_that_nothing_failed(page: Page) -> None:
 @pytest.mark.parametrize("width", [360, 800, 1600])
 async def test_summary_legend_and_chart_are_readable_in_each_window(page: Page, width: int) -> None:
     await page.set_size(width, 844, phone=width < 500)
-    async with open_page(page, build_large_session()):
+    async with open_page(page, build_busy_session()):
         body = "document.getElementById('body')"
         assert await page.run(f"{body}.scrollWidth <= {body}.clientWidth")
         assert await page.run("document.documentElement.scrollWidth <= window.innerWidth")
