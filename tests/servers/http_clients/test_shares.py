@@ -18,7 +18,6 @@ from mudroom._core.messages import AssistantMessage, TextBlock
 from mudroom.driving import FairSlots
 from mudroom.errors import MudroomError
 from mudroom.testing import Request, call
-from mudroom_serve.state.sessions import Amounts, SpendingRecords
 from mudroom_serve.state.state_file import StateFile
 
 from ..gate import Gate
@@ -110,24 +109,6 @@ async def test_the_budget_of_a_day_ends_a_run(make_site: MakeSite) -> None:
         ended = await client.finish(session)
         assert ended["last"]["reason"] == "BUDGET"
         assert 2 <= len(site.model.requests) < 10
-
-
-async def test_each_event_is_charged_once(tmp_path: Path) -> None:
-    state = StateFile(str(tmp_path))
-    now = 1_000_000.0
-    spending = SpendingRecords(state, lambda: now)
-    state.run_now(
-        lambda connection: connection.execute(
-            "INSERT INTO sessions (id, owner, digest, body, created) VALUES ('s','a',x'','{}',0)"
-        )
-    )
-    for _ in range(2):
-        await spending.charge("s", "a", 0, 5, Amounts(0.5, 10))
-    assert await spending.read_today("a") == Amounts(0.5, 10)
-    now += 86_400
-    assert await spending.read_today("a") == Amounts()
-    assert await spending.read_session("s") == (5, Amounts(0.5, 10))
-    state.close()
 
 
 async def test_too_many_waiting_prompts_are_refused(make_site: MakeSite) -> None:

@@ -132,12 +132,15 @@ async def test_pages_of_sessions(states: tuple[ServerState, ServerState]) -> Non
 
 async def test_each_amount_is_charged_once(states: tuple[ServerState, ServerState]) -> None:
     await add_session(states[0], "s")
-    spending = [SpendingRecords(state) for state in states]
+    now = 1_000_000.0
+    spending = [SpendingRecords(state, lambda: now) for state in states]
     charge = (0, 7, Amounts(0.25, 100))
     await asyncio.gather(*(each.charge("s", "ada", *charge) for each in spending * 2))
     await spending[1].charge("s", "ada", 7, 9, Amounts(0.5, 1))
     assert await spending[0].read_session("s") == (9, Amounts(0.75, 101))
     assert await spending[0].read_today("ada") == Amounts(0.75, 101)
+    now += 86_400
+    assert await spending[0].read_today("ada") == Amounts()
 
 
 async def test_only_changes_of_the_other_process_are_noticed(

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from tests.waiting import wait_until
 
-from mudroom import Budget
+from mudroom import Budget, Session
+from mudroom._adapters.journals.sessions import open_store
+from mudroom.events import RunFinished, RunStarted
 from mudroom.testing import Request
 from mudroom_hosts.mcp.host_tasks import (
     DEFAULT_PARALLEL,
@@ -151,7 +153,9 @@ async def test_hosts_without_the_extension_get_results_and_no_tasks(make_host: M
     assert unknown["error"]["code"] == -32602
 
 
-async def test_tasks_of_a_killed_server_have_results_or_reasons(tmp_path: Path) -> None:
+async def test_tasks_of_a_killed_server_have_results_or_reasons_and_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
     async with start_with_model(tmp_path, shakes_hands=False) as server:
         host = server.raw
         done = (await host.start("How many files are there?"))["taskId"]
@@ -163,9 +167,20 @@ async def test_tasks_of_a_killed_server_have_results_or_reasons(tmp_path: Path) 
         )
         server.process.kill()
         await server.wait()
+        events = await server.read_events()
+        (info,) = await open_store(str(server.home)).list()
+        async with Session(
+            home=str(server.home), resume=info.id, sandbox="off", environ=server.environ
+        ) as session:
+            report = await session.resume_unfinished()
     async with start_with_model(tmp_path, shakes_hands=False) as server:
         host = server.raw
         states = [await host.get(task) for task in (done, *lost)]
     assert [state["status"] for state in states] == ["completed", *["failed"] * LOST]
     text = "the server ended while the task worked. `mudroom -r "
     assert all(text in state["error"]["message"] for state in states[1:])
+    started = [event.run for event in events if isinstance(event, RunStarted)]
+    ended = [event.run for event in events if isinstance(event, RunFinished)]
+    assert started[:2] == ["1", "2"] and ended == ["1"]
+    assert report
+    assert report.text == "Done."

@@ -11,7 +11,7 @@ from tests.compaction.conftest import Stage, is_summary, list_message_texts, mak
 from tests.session.test_request_heads import delegate, read_request
 from tests.viewer.sessions import SessionBuilder
 
-from mudroom import Integrations, Session
+from mudroom import Integrations, Session, ThinkingBlock
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Request
 from mudroom._core.events import ResultsCleared
@@ -148,6 +148,13 @@ async def test_contexts_before_and_after_a_compaction_are_those_of_the_requests(
             assert (await read_selection(page))[1:4] == (turn, "", "context")
         await page.run("app.navigate({ tab: 'summary' })")
         assert "the context was compacted" in await read_text(page, ".attention")
+        await page.run("app.navigate({ run: '1', turn: 3, tab: 'context' })")
+        assert "turn 3" in await read_text(page, ".stepper")
+        await page.click(".stepper button:last-of-type")
+        assert (await read_selection(page))[:2] == ("1", 4)
+        await page.click(".blockhead")
+        first = await page.run("contextBlocks(app.fold, app.run, 4)[0].text")
+        assert first and first in await read_text(page, ".block.open pre")
 
 
 async def test_long_arguments_that_were_cut_are_shown_as_they_were_sent(
@@ -157,15 +164,16 @@ async def test_long_arguments_that_were_cut_are_shown_as_they_were_sent(
     write = tool_call("c1", "write", file_path="a.txt", content="long text")
     script.events = [
         run_started("1"),
-        *turn_events("1", write),
+        *turn_events("1", ThinkingBlock("Well."), write),
         *tool_call_events("1", write, "written"),
         ResultsCleared(at=1, run="1", turn=1, texts={}, arguments={"c1": {"content": "cut"}}),
         turn_started("1", turn=2),
     ]
     shown = (
         "contextBlocks(app.fold, app.fold.runs.get('1'), 2)"
-        ".filter(each => each.kind === 'call').map(each => each.text)"
+        ".filter(each => !['system', 'tools'].includes(each.kind)).map(each => each.text)"
     )
     async with open_page(page, script, "&run=1&tab=transcript"):
-        (text,) = await page.run(shown)
-    assert "cut" in text and "long text" not in text
+        prompt, thought, arguments, result = await page.run(shown)
+    assert (prompt, thought, result) == ("Look.", "Well.", "written")
+    assert json.loads(arguments) == {"file_path": "a.txt", "content": "cut"}

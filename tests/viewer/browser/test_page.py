@@ -3,7 +3,7 @@
 import base64
 import json
 import math
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -23,19 +23,16 @@ from tests.viewer.sessions import (
 
 from mudroom._adapters.journals.sqlite.journal import SqliteJournal
 from mudroom._adapters.journals.sqlite.store import SqliteStore
-from mudroom._core.events import RunResumed, StoredEvent, ToolCallStarted, TurnFinished, TurnStarted
+from mudroom._core.events import RunResumed, ToolCallStarted
 from mudroom._core.messages import (
     ImageBlock,
-    Message,
     TextBlock,
-    ThinkingBlock,
     ToolCallBlock,
     append_placeholders,
 )
 from mudroom._core.tools import ToolResult
 from mudroom._projections.ledger import Ledger
 from mudroom._projections.run_tree import RunTree
-from mudroom._projections.transcript import build_transcript
 from mudroom._viewer.export import render_single_file
 from mudroom._viewer.server import open_viewer
 from mudroom._viewer.sources import StoredSessions
@@ -223,63 +220,6 @@ async def test_the_page_folds_events_like_the_python_projections(page: Page) -> 
     assert ledger["misses"] == book.cache.misses
     assert ledger["cached"] == book.cache.read_tokens
     assert sum(counts) == 8
-
-
-def block_texts(messages: Iterable[Message]) -> list[str]:
-    """Return the text of each block of messages; of a call its arguments."""
-    blocks = [
-        block
-        for message in messages
-        for block in message.content
-        if not isinstance(block, ImageBlock)
-    ]
-    return [
-        json.dumps(block.arguments, sort_keys=True)
-        if isinstance(block, ToolCallBlock)
-        else block.text
-        for block in blocks
-    ]
-
-
-async def test_the_context_at_a_step_equals_the_request(page: Page) -> None:
-    script = build_session(2, 3)
-    script.add_root("2", "And what is tested?", 1, 2, continues="1")
-    seen: list[StoredEvent] = []
-    expected: dict[str, list[str]] = {}
-    for event in script.events:
-        if isinstance(event, TurnStarted):
-            past = build_transcript(script.events, "1") if event.run == "2" else ()
-            expected[f"{event.run} {event.turn}"] = block_texts(
-                (*past, *build_transcript([*seen, event], event.run))
-            )
-        seen.append(event)
-    answers = [event.message for event in seen if isinstance(event, TurnFinished)]
-    assert any(isinstance(block, ThinkingBlock) for message in answers for block in message.content)
-    async with open_page(page, script, "&run=1.1.2&turn=3&tab=context"):
-        assert _sort_keys(await page.run(CONTEXTS)) == _sort_keys(expected)
-        assert "turn 3" in await read_text(page, ".stepper")
-        await page.click(".stepper button:last-of-type")
-        assert (await read_selection(page))[:2] == ("1.1.2", 4)
-        await page.click(".blockhead")
-        assert "You work in a garden" in await read_text(page, ".block.open pre")
-
-
-CONTEXTS = """
-    Object.fromEntries([...app.fold.runs.values()].flatMap(run =>
-        run.items.filter(step => step.kind === "turn").map(step => [
-            `${run.id} ${step.turn}`,
-            contextBlocks(app.fold, run, step.turn)
-                .filter(block => block.kind !== "system" && block.kind !== "tools")
-                .map(block => block.text),
-        ])))
-"""
-
-
-def _sort_keys(contexts: dict[str, list[str]]) -> dict[str, list[str]]:
-    def one(text: str) -> str:
-        return json.dumps(json.loads(text), sort_keys=True) if text.startswith("{") else text
-
-    return {step: [one(text) for text in some] for step, some in contexts.items()}
 
 
 async def test_the_ledger_tab_shows_the_chart(page: Page) -> None:
