@@ -228,11 +228,11 @@ async def test_a_host_turns_a_server_off_and_on(make_host: MakeHost) -> None:
 
 
 def answer_with_question(request: Request) -> Answer:
-    steps = [
-        call("mcp_find", query="ask"),
-        call("mcp_call", tool="mcp__quick__ask", arguments={}),
-    ]
-    return [steps[request.turn]] if request.turn < 2 else request.results[-1].text
+    if request.turn == 0:
+        return call("mcp_find", query="ask")
+    if request.turn == 1:
+        return call("mcp_call", tool="mcp__quick__ask", arguments={})
+    return request.results[-1].text if request.results else call("mcp__quick__ask")
 
 
 def raise_error(_: Line) -> Line:
@@ -240,29 +240,35 @@ def raise_error(_: Line) -> Line:
     raise ValueError("Unsupported control request subtype: elicitation")
 
 
+DECLINE: Line = {"action": "decline"}
+
+
 @pytest.mark.parametrize(
-    ("question", "answer", "reply"),
+    ("question", "fields", "answers"),
     [
-        (FORM, {"action": "accept", "content": {"color": "blue"}}, None),
-        (ADDRESS, {"action": "accept"}, None),
-        (FORM, {"action": "decline"}, {"action": "decline"}),
-        (FORM, {"action": "cancel"}, {"action": "decline"}),
-        (FORM, raise_error, {"action": "decline"}),
+        (
+            FORM,
+            {"message": "Which color?", "mode": "form", "requested_schema": COLOR},
+            [{"action": "accept", "content": {"color": "blue"}}, DECLINE, {"action": "cancel"}],
+        ),
+        (
+            ADDRESS,
+            {"message": "Log in.", "mode": "url", "url": "https://example.com/login"},
+            [{"action": "accept"}, raise_error],
+        ),
     ],
 )
-async def test_the_host_answers_the_question_of_a_server(
-    make_host: MakeHost, question: Line, answer: Any, reply: Line | None
+async def test_the_host_answers_questions_of_servers_and_others_are_declined(
+    make_host: MakeHost, question: Line, fields: Line, answers: list[Any]
 ) -> None:
-    """A reply of None: the server gets the answer as it is."""
     host = make_host(answer_with_question, mode="bypassPermissions", asks_host=True)
-    host.answers["elicitation"] = answer if callable(answer) else lambda _: answer
     host.servers = [make_quick(env={"ASK": json.dumps(question)})]
     async with host.serve():
-        result = await host.ask("Ask.")
-    fields: Line = {key: question[key] for key in ("message", "mode", "url") if key in question}
-    fields |= {"requested_schema": COLOR} if question is FORM else {}
-    assert host.list_requests() == [
-        {"subtype": "elicitation", "mcp_server_name": "quick", **fields}
-    ]
-    assert json.loads(result["result"]) == (reply or answer)
+        for answer in answers:
+            host.answers["elicitation"] = answer if callable(answer) else lambda _: answer  # noqa: B023
+            result = await host.ask("Ask.")
+            is_accepted = isinstance(answer, dict) and answer["action"] == "accept"
+            assert json.loads(result["result"]) == (answer if is_accepted else DECLINE)
+    asked = {"subtype": "elicitation", "mcp_server_name": "quick", **fields}
+    assert host.list_requests() == [asked] * len(answers)
     assert host.list_states()[-4:] == ["running", "requires_action", "running", "idle"]
