@@ -225,60 +225,6 @@ async def test_a_server_lets_prompts_end(make_site: MakeSite, is_slow: bool) -> 
             assert [message async for message in stream], "the end of the server ends its streams"
     gate.opened.set()
     async with site.connect() as client:
-        await client.finish(session)
-    assert site.notices == [
-        "looking for prompts of other processes: OSError: [Errno 24] Too many open files"
-    ]
-
-
-@pytest.mark.parametrize("path", ["", "/events"])
-async def test_a_key_has_its_effect_once(make_site: MakeSite, path: str) -> None:
-    site = make_site(["One.", "Two."])
-    async with site.connect() as client:
-        body: Any = {"prompt": "Go."}
-        if path:
-            body = {"type": "user.message", "text": "Go."}
-            path = f"/{(await client.create())['id']}{path}"
-        answers = await asyncio.gather(
-            *[client.send("POST", f"/v1/sessions{path}", body, key="k") for _ in range(8)]
-        )
-        assert len({value["id"] for _, value in answers}) == 1
-        session = answers[0][1].get("session") or answers[0][1]["id"]
-        await client.finish(session)
-        assert len(site.model.requests) == 1
-        body |= {"prompt": "Other."} if "prompt" in body else {"text": "Other."}
-        status, value = await client.send("POST", f"/v1/sessions{path}", body, key="k")
-        assert (status, value["error"]["code"]) == (409, "key_used")
-        assert "the Idempotency-Key 'k'. Use a new key" in value["error"]["message"]
-
-
-@pytest.mark.parametrize("is_slow", [False, True])
-async def test_a_server_lets_prompts_end(make_site: MakeSite, is_slow: bool) -> None:
-    gate = Gate()
-    options = {"drain_seconds": 0.05 if is_slow else SECONDS, "parallel": 1, "per_owner": 1}
-    site = make_site(gate, options=options)
-    addresses: list[Any] = []
-    server = site.make_server()
-    serving = asyncio.create_task(server.serve(addresses.append))
-    await wait_until(lambda: addresses)
-    async with aiohttp.ClientSession() as http:
-        client = Client(http, addresses[0].url, site.add_token())
-        first = (await client.create(prompt="One."))["id"]
-        await gate.asked.wait()
-        second = (await client.create(prompt="Two."))["id"]
-        assert server.stop()
-        assert not server.stop()
-        if not is_slow:
-            for path in ("/health", "/ready"):
-                status, health = await client.send("GET", path)
-                assert (status, health["status"]) == (503, "draining")
-            status, value = await client.send("POST", "/v1/sessions", {"prompt": "Three."})
-            assert (status, value["error"]["code"]) == (503, "draining")
-            gate.opened.set()
-        async with asyncio.timeout(SECONDS):
-            await serving
-    gate.opened.set()
-    async with site.connect() as client:
         for session in (first, second):
             assert (await client.finish(session))["last"]["reason"] == "GOAL"
             finished = await client.list_events(session, "?kinds=run_finished")
