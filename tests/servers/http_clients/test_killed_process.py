@@ -36,13 +36,9 @@ pytestmark = pytest.mark.usefixtures("database_loop")
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("place", ["workers", "database"])
-async def test_sessions_of_a_killed_server_continue_in_a_new_one(
-    tmp_path: Path, postgres_url: str, place: str
-) -> None:
-    store = postgres_url if place == "database" else ""
+async def test_sessions_of_a_killed_server_continue_in_a_new_one(tmp_path: Path) -> None:
     flags = ["--parallel", str(SESSIONS + 1), "--parallel-owner", str(SESSIONS)]
-    flags += ["--store", store] if store else ["--worker", "process:2"]
+    flags += ["--worker", "process:2"]
     working = 0
     all_work = asyncio.Event()
     is_dead = False
@@ -65,7 +61,7 @@ async def test_sessions_of_a_killed_server_continue_in_a_new_one(
         await asyncio.Event().wait()
         return ""
 
-    token = make_token(tmp_path, store=store)
+    token = make_token(tmp_path)
     body = {"prompt": "Ask."}
     connector = aiohttp.TCPConnector(limit=0)
     async with ModelServer(answer) as model, aiohttp.ClientSession(connector=connector) as http:
