@@ -27,10 +27,14 @@ def count_runs(stage: BatchStage) -> list[str]:
 
 
 def test_each_line_has_one_result(stage: BatchStage) -> None:
-    stage.write("hi", {"id": "b", "prompt": "hi"}, {"id": "c", "prompt": "hi", "agent": "general"})
+    (stage.folder / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    question = "Which testing framework does this project use?"
+    other = {"id": "c", "prompt": question, "agent": "general", "budget": {"turns": 8}}
+    stage.write("hi", {"id": "b", "prompt": "hi"}, other)
     assert stage.run("--parallel", "2") == 0
     results = {each["custom_id"]: each for each in stage.read()}
     assert list(results) == ["line-1", "b", "c"]
+    assert "pytest" in results["c"]["text"]
     first = results["b"]
     assert (first["reason"], first["turns"], first["run"]) == ("GOAL", 1, "2")
     assert first["text"].startswith("This is the offline model")

@@ -141,7 +141,7 @@ async def test_a_running_prompt_is_steered(make_site: MakeSite) -> None:
         assert "y.md" in str(site.model.requests[1].messages)
 
 
-async def test_a_cancel_removes_the_prompts_that_wait(make_site: MakeSite) -> None:
+async def test_a_cancel_ends_the_prompts_that_wait_or_work(make_site: MakeSite) -> None:
     gate = Gate()
     async with make_site(gate, options={"parallel": 1, "per_owner": 1}).connect() as client:
         first = (await client.create(prompt="One."))["id"]
@@ -149,8 +149,9 @@ async def test_a_cancel_removes_the_prompts_that_wait(make_site: MakeSite) -> No
         second = (await client.create(prompt="Two."))["id"]
         assert (await client.get(f"/v1/sessions/{second}"))["status"] == "waiting"
         assert (await client.post(second, "run.cancel"))["is_applied"]
-        gate.opened.set()
-        assert (await client.finish(first))["last"]["reason"] == "GOAL"
+        assert (await client.get(f"/v1/sessions/{first}"))["status"] == "working"
+        assert (await client.post(first, "run.cancel"))["is_applied"]
+        assert (await client.finish(first))["last"]["reason"] == "CANCELLED"
         ended = await client.finish(second)
         assert ended["last"]["error"] == "it was cancelled before it started"
         assert await client.list_events(second) == []
