@@ -267,7 +267,7 @@ async def test_the_host_answers_questions_of_servers_and_others_are_declined(
         for answer in answers:
             host.answers["elicitation"] = answer if callable(answer) else lambda _: answer  # noqa: B023
             result = await host.ask("Ask.")
-            is_accepted = isinstance(answer, dict) and answer["action"] == "accept"
+            is_accepted = not callable(answer) and answer["action"] == "accept"
             assert json.loads(result["result"]) == (answer if is_accepted else DECLINE)
     asked = {"subtype": "elicitation", "mcp_server_name": "quick", **fields}
     assert host.list_requests() == [asked] * len(answers)

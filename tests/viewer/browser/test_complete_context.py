@@ -176,4 +176,4 @@ async def test_long_arguments_that_were_cut_are_shown_as_they_were_sent(
     async with open_page(page, script, "&run=1&tab=transcript"):
         prompt, thought, arguments, result = await page.run(shown)
     assert (prompt, thought, result) == ("Look.", "Well.", "written")
-    assert json.loads(arguments) == {"file_path": "a.txt", "content": "cut"}
+    assert json.loads(arguments) == {"content": "cut"}
