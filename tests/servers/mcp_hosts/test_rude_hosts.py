@@ -99,13 +99,13 @@ async def test_a_host_that_reads_no_more_ends_the_server(make_host: MakeHost) ->
 
 async def test_a_host_that_does_not_read_stops_no_task(make_host: MakeHost) -> None:
     """Answers fill the pipe; the tasks go on, and the end of the input ends the server."""
-    host = make_host(["x" * 20_000] * 10)
+    host = make_host(["x" * 20_000] * 5)
     finished: list[str] = []
     async with host.connect_raw() as raw:
         await raw.stop_reading()
         host.sessions[0].watch(
             lambda event: finished.append(event.run) if isinstance(event, RunFinished) else None
         )
-        for number in range(10):
+        for number in range(5):
             await raw.call(number, "task", prompt="Write.")
-        await wait_until(lambda: len(finished) == 10)
+        await wait_until(lambda: len(finished) == 5)
