@@ -153,8 +153,9 @@ async def test_j1_after_kills_each_line_has_one_result_and_few_answers_are_bough
         assert server.request_count <= LINES + kills * PARALLEL
 
 
-async def test_ctrl_c_once_lets_the_running_lines_end_and_the_next_process_continues(
-    tmp_path: Path,
+@pytest.mark.parametrize("times", [1, 2])
+async def test_ctrl_c_once_lets_the_running_lines_end_and_twice_stops_them(
+    tmp_path: Path, times: int
 ) -> None:
     lines = PARALLEL + 28
     async with hold_answers(tmp_path, lines) as (server, batch, go_on):
@@ -164,35 +165,21 @@ async def test_ctrl_c_once_lets_the_running_lines_end_and_the_next_process_conti
         assert process.stderr
         while b"no further lines start" not in await process.stderr.readline():
             pass
-        go_on.set()
+        if times == 1:
+            go_on.set()
+        else:
+            send_signal(process, signal.SIGINT)
         _, err = await process.communicate()
         assert process.returncode == 130
-        assert b"left; the same command continues" in err
-        assert [each["reason"] for each in batch.read()] == ["GOAL"] * PARALLEL
-        process = await batch.start()
-        await process.communicate()
-        assert process.returncode == 0
-        batch.check_complete()
-        assert server.request_count == lines, "no answer was bought twice"
-
-
-async def test_ctrl_c_twice_stops_the_running_lines_which_run_again_later(tmp_path: Path) -> None:
-    async with hold_answers(tmp_path, 20) as (server, batch, go_on):
-        process = await batch.start()
-        await wait_until(lambda: server.in_flight == min(20, PARALLEL))
-        send_signal(process, signal.SIGINT)
-        assert process.stderr
-        while b"no further lines start" not in await process.stderr.readline():
-            pass
-        send_signal(process, signal.SIGINT)
-        await process.communicate()
-        assert process.returncode == 130
-        assert batch.read() == []
+        assert times == 2 or b"left; the same command continues" in err
+        ended = ["GOAL"] * PARALLEL if times == 1 else []
+        assert [each["reason"] for each in batch.read()] == ended
         go_on.set()
         process = await batch.start()
         await process.communicate()
         assert process.returncode == 0
         batch.check_complete()
+        assert server.request_count == lines + PARALLEL - len(ended), "no answer is bought twice"
 
 
 async def test_another_terminal_shows_the_only_batch_that_runs(tmp_path: Path) -> None:
