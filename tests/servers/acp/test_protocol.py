@@ -1,4 +1,4 @@
-"""The protocol itself, and `mudroom acp` as a process: messages, logins, lists, pure output, the end."""
+"""The protocol, also of `mudroom acp` as a process: messages, logins, lists, output, the end."""
 
 from __future__ import annotations
 
