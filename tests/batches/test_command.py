@@ -1,4 +1,4 @@
-"""`mudroom batch`: results, exit codes, a second run of the same command."""
+"""`mudroom batch`: results, exit codes, a second run of the same command, the screen."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 
 from mudroom._adapters.journals.sessions import open_store, read_events
 from mudroom._cli.batches.batch import RECORD_TYPES, parse_key
+from mudroom._cli.batches.status import BatchStatus
+from mudroom._cli.output.batch_progress import BatchScreen
 from mudroom.events import RunStarted
 
 from .conftest import BatchStage
@@ -253,3 +255,49 @@ def test_the_status_of_a_batch_that_ended_is_shown(stage: BatchStage) -> None:
     stage.run()
     assert stage.command("status", "--out", "in.results.jsonl") == 0
     assert stage.out == f"{stage.folder}/in.results.jsonl: ended\n1 of 1 done, 0 running\n"
+
+
+STATUS = BatchStatus(
+    session="s",
+    output="out.jsonl",
+    total=300,
+    done=56,
+    running=8,
+    reasons={"GOAL": 52, "ERROR": 4},
+    parallel=8,
+    state="running",
+    waits_for="parallel",
+    requests=52,
+    tokens=34_103,
+    usd=0.11,
+    usd_limit=None,
+    lines_per_second=6.2,
+    requests_per_second=5.8,
+    seconds_left=39.0,
+    seconds=9.0,
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+def test_all_numbers_are_visible_at_each_width(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.delenv("CI", raising=False)
+    screen = BatchScreen(quiet=False, plain=False)
+    screen.show(STATUS)
+    rows = terminal.getvalue().splitlines()
+    assert max(map(len, rows)) < columns
+    text = " ".join(rows)
+    for part in ("56 of 300 done", "4 failed", "8 running", "39 s left", "--parallel 8", "░"):
+        assert part in text
+    screen.clear()
+    assert terminal.getvalue().endswith(f"\r\x1b[{len(rows)}A\x1b[J")
