@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ class BatchStage:
         self._capsys = capsys
 
     def write(self, *lines: object, name: str = "in.jsonl") -> Path:
-        """Write the input."""
         path = self.folder / name
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
         return path
@@ -41,13 +39,11 @@ class BatchStage:
         return code
 
     def read(self, name: str = "in.results.jsonl") -> list[dict[str, Any]]:
-        """Return the lines of the output."""
         text = (self.folder / name).read_text()
         assert not text or text.endswith("\n")
         return [json.loads(line) for line in text.splitlines()]
 
     def read_reasons(self) -> dict[str, str]:
-        """Return the reason of each line by its id."""
         results = self.read()
         reasons = {each["custom_id"]: each["reason"] for each in results}
         assert len(reasons) == len(results), "an id stands twice"
@@ -64,6 +60,3 @@ def stage(
     folder.mkdir()
     monkeypatch.chdir(folder)
     return BatchStage(folder, capsys)
-
-
-Stop = Callable[[], None]

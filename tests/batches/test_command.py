@@ -1,24 +1,23 @@
-"""`mudroom batch`: results, exit codes, a second run of the same command."""
+"""`mudroom batch`: results, exit codes, a second run of the same command, the screen."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import os
-from pathlib import Path
 
 import pytest
 
 from mudroom._adapters.journals.sessions import open_store, read_events
 from mudroom._cli.batches.batch import RECORD_TYPES, parse_key
+from mudroom._cli.batches.status import BatchStatus
+from mudroom._cli.output.batch_progress import BatchScreen
 from mudroom.events import RunStarted
 
 from .conftest import BatchStage
 
 
 def count_runs(stage: BatchStage) -> list[str]:
-    """Return the ids of the lines that were run, in the order of their starts."""
-
     async def read() -> list[str]:
         store = open_store(str(stage.folder.parent / "home"))
         (info,) = await store.list()
@@ -30,10 +29,14 @@ def count_runs(stage: BatchStage) -> list[str]:
 
 
 def test_each_line_has_one_result(stage: BatchStage) -> None:
-    stage.write("hi", {"id": "b", "prompt": "hi"}, {"id": "c", "prompt": "hi", "agent": "general"})
+    (stage.folder / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    question = "Which testing framework does this project use?"
+    other = {"id": "c", "prompt": question, "agent": "general", "budget": {"turns": 8}}
+    stage.write("hi", {"id": "b", "prompt": "hi"}, other)
     assert stage.run("--parallel", "2") == 0
     results = {each["custom_id"]: each for each in stage.read()}
     assert list(results) == ["line-1", "b", "c"]
+    assert "pytest" in results["c"]["text"]
     first = results["b"]
     assert (first["reason"], first["turns"], first["run"]) == ("GOAL", 1, "2")
     assert first["text"].startswith("This is the offline model")
@@ -195,11 +198,8 @@ def test_stdin_is_an_input(stage: BatchStage, monkeypatch: pytest.MonkeyPatch) -
     assert stage.run("--out", "out.jsonl", file="-") == 0
     assert [each["custom_id"] for each in stage.read("out.jsonl")] == ["line-1", "b"]
     assert not list((stage.folder.parent / "home").rglob("*.jsonl")), "no copy is left"
-
-
-def test_a_wrong_line_of_stdin_is_named(stage: BatchStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'"hi"\n7\n')))
-    assert stage.run("--out", "out.jsonl", file="-") == 2
+    assert stage.run("--out", "wrong.jsonl", file="-") == 2
     assert "stdin has wrong lines:\n  line 2: neither an object nor a text" in stage.err
 
 
@@ -257,9 +257,47 @@ def test_the_status_of_a_batch_that_ended_is_shown(stage: BatchStage) -> None:
     assert stage.out == f"{stage.folder}/in.results.jsonl: ended\n1 of 1 done, 0 running\n"
 
 
-def test_outputs_are_in_the_result(stage: BatchStage, tmp_path: Path) -> None:
-    (stage.folder / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
-    prompt = "Which testing framework does this project use?"
-    stage.write({"prompt": prompt, "budget": {"turns": 8}})
-    assert stage.run() == 0
-    assert "pytest" in stage.read()[0]["text"]
+STATUS = BatchStatus(
+    session="s",
+    output="out.jsonl",
+    total=300,
+    done=56,
+    running=8,
+    reasons={"GOAL": 52, "ERROR": 4},
+    parallel=8,
+    state="running",
+    waits_for="parallel",
+    requests=52,
+    tokens=34_103,
+    usd=0.11,
+    usd_limit=None,
+    lines_per_second=6.2,
+    requests_per_second=5.8,
+    seconds_left=39.0,
+    seconds=9.0,
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+def test_all_numbers_are_visible_at_each_width(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.delenv("CI", raising=False)
+    screen = BatchScreen(quiet=False, plain=False)
+    screen.show(STATUS)
+    rows = terminal.getvalue().splitlines()
+    assert max(map(len, rows)) < columns
+    text = " ".join(rows)
+    for part in ("56 of 300 done", "4 failed", "8 running", "39 s left", "--parallel 8", "░"):
+        assert part in text
+    screen.clear()
+    assert terminal.getvalue().endswith(f"\r\x1b[{len(rows)}A\x1b[J")

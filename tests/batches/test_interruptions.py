@@ -12,13 +12,12 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.signals import send_signal
-from tests.waiting import wait_until
+from tests.waiting import is_alive, wait_until
 
 from mudroom import Reason, ToolCallBlock
 from mudroom._cli.batches.status import RequestCounter
@@ -54,7 +53,6 @@ class BatchProcess:
         }
 
     async def start(self, *words: str) -> Process:
-        """Start the batch, or another command for it."""
         flags = ("in.jsonl", "--parallel", str(PARALLEL), "-m", "anthropic:claude-sonnet-4-5")
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "mudroom", "batch", "--out", "out.jsonl", *(words or flags)),
@@ -66,7 +64,6 @@ class BatchProcess:
         )
 
     async def start_with_stdin(self, lines: bytes) -> Process:
-        """Start the batch with lines of its stdin, 5 at the same time."""
         model = ("-m", "anthropic:claude-sonnet-4-5", "--parallel", "5")
         command = (sys.executable, "-m", "mudroom", "batch", "-", "--out", "out.jsonl", *model)
         process = await asyncio.create_subprocess_exec(
@@ -78,35 +75,28 @@ class BatchProcess:
         return process
 
     async def command(self, *words: str) -> str:
-        """Run a command for the batch and return its output."""
         process = await self.start(*words)
         out, err = await process.communicate()
         assert process.returncode == 0, err.decode()
         return out.decode()
 
-    def read(self, *, was_killed: bool = False) -> list[dict[str, Any]]:
+    def read(self, *, is_written: bool = False) -> list[dict[str, Any]]:
         """Return the lines of the output.
 
-        Raises ValueError for half a line, except for the last one of a process that was killed: the
-        kernel ends even one write between two pages. The next process writes the line again.
+        Raises ValueError for half a line, except for the last one of a process that writes or was
+        killed: the kernel shows a long write page by page, and ends it between two pages.
         """
         text = self.output.read_bytes() if self.output.exists() else b""
         lines = text.splitlines()
-        if was_killed and not text.endswith(b"\n"):
+        if is_written and not text.endswith(b"\n"):
             lines = lines[:-1]
         else:
             assert not text or text.endswith(b"\n")
         return [json.loads(line) for line in lines]
 
     def check_complete(self) -> None:
-        """Check that each line has exactly one result."""
         counts = Counter(each["custom_id"] for each in self.read())
         assert counts == Counter(self.ids)
-
-
-def is_far(server: ModelServer, ending: asyncio.Task[int], wanted: int) -> bool:
-    """Return whether a process has sent this many requests, or has ended."""
-    return server.request_count >= wanted or ending.done()
 
 
 async def answer_late(request: ServerRequest) -> str:
@@ -133,6 +123,7 @@ async def hold_answers(
 async def test_j1_after_kills_each_line_has_one_result_and_few_answers_are_bought_again(
     tmp_path: Path,
 ) -> None:
+    """J5, too: each line that a reader of the output sees ended is whole."""
     chance = random.Random(1)
     async with ModelServer(answer_late, record=False) as server:
         batch = BatchProcess(tmp_path, server, LINES)
@@ -142,22 +133,29 @@ async def test_j1_after_kills_each_line_has_one_result_and_few_answers_are_bough
             process = await batch.start()
             wanted = before + chance.randrange(1, max(2, (LINES - before) // 2))
             ending = asyncio.create_task(process.wait())
-            await wait_until(partial(is_far, server, ending, wanted))
+            while server.request_count < wanted and not ending.done():
+                batch.read(is_written=True)
+                await asyncio.sleep(0.002)
             if process.returncode is None:
                 process.kill()
                 kills += 1
             await process.communicate()
-            batch.read(was_killed=True)
+            batch.read(is_written=True)
         process = await batch.start()
-        _, err = await process.communicate()
+        ending = asyncio.create_task(process.communicate())
+        while not ending.done():
+            batch.read(is_written=True)
+            await asyncio.sleep(0.002)
+        _, err = await ending
         assert process.returncode == 0, err.decode()
         batch.check_complete()
         assert kills
         assert server.request_count <= LINES + kills * PARALLEL
 
 
-async def test_ctrl_c_once_lets_the_running_lines_end_and_the_next_process_continues(
-    tmp_path: Path,
+@pytest.mark.parametrize("times", [1, 2])
+async def test_ctrl_c_once_lets_the_running_lines_end_and_twice_stops_them(
+    tmp_path: Path, times: int
 ) -> None:
     lines = PARALLEL + 28
     async with hold_answers(tmp_path, lines) as (server, batch, go_on):
@@ -167,35 +165,21 @@ async def test_ctrl_c_once_lets_the_running_lines_end_and_the_next_process_conti
         assert process.stderr
         while b"no further lines start" not in await process.stderr.readline():
             pass
-        go_on.set()
+        if times == 1:
+            go_on.set()
+        else:
+            send_signal(process, signal.SIGINT)
         _, err = await process.communicate()
         assert process.returncode == 130
-        assert b"left; the same command continues" in err
-        assert [each["reason"] for each in batch.read()] == ["GOAL"] * PARALLEL
-        process = await batch.start()
-        await process.communicate()
-        assert process.returncode == 0
-        batch.check_complete()
-        assert server.request_count == lines, "no answer was bought twice"
-
-
-async def test_ctrl_c_twice_stops_the_running_lines_which_run_again_later(tmp_path: Path) -> None:
-    async with hold_answers(tmp_path, 20) as (server, batch, go_on):
-        process = await batch.start()
-        await wait_until(lambda: server.in_flight == min(20, PARALLEL))
-        send_signal(process, signal.SIGINT)
-        assert process.stderr
-        while b"no further lines start" not in await process.stderr.readline():
-            pass
-        send_signal(process, signal.SIGINT)
-        await process.communicate()
-        assert process.returncode == 130
-        assert batch.read() == []
+        assert times == 2 or b"left; the same command continues" in err
+        ended = ["GOAL"] * PARALLEL if times == 1 else []
+        assert [each["reason"] for each in batch.read()] == ended
         go_on.set()
         process = await batch.start()
         await process.communicate()
         assert process.returncode == 0
         batch.check_complete()
+        assert server.request_count == lines + PARALLEL - len(ended), "no answer is bought twice"
 
 
 async def test_another_terminal_shows_the_only_batch_that_runs(tmp_path: Path) -> None:
@@ -251,8 +235,10 @@ async def test_a_retry_that_was_killed_gives_each_line_one_result_without_the_fl
 
 
 async def test_a_second_process_for_the_same_output_is_refused(tmp_path: Path) -> None:
-    async with hold_answers(tmp_path, 5) as (server, batch, go_on):
-        process = await batch.start()
+    async with hold_answers(tmp_path, 40) as (server, batch, go_on):
+        long = "word " * 1_000  # so that not all lines are read at once
+        lines = [json.dumps({"id": each, "prompt": f"{each}: {long}"}) for each in batch.ids]
+        process = await batch.start_with_stdin("\n".join(lines).encode())
         await wait_until(lambda: server.in_flight == 5)
         second = await batch.start()
         _, err = await second.communicate()
@@ -260,36 +246,10 @@ async def test_a_second_process_for_the_same_output_is_refused(tmp_path: Path) -
         text = " ".join(err.decode().split())
         assert f"process {process.pid} runs this batch" in text
         assert "mudroom batch status" in text
+        third = await batch.start_with_stdin(b'"another line"\n')
+        assert await third.wait() == 1
         go_on.set()
-        await process.communicate()
-        batch.check_complete()
-
-
-async def test_a_second_process_does_not_change_the_stdin_of_the_first(tmp_path: Path) -> None:
-    async with hold_answers(tmp_path, 40) as (server, batch, go_on):
-        long = "word " * 1_000  # so that not all lines are read at once
-        lines = [json.dumps({"id": each, "prompt": f"{each}: {long}"}) for each in batch.ids]
-        process = await batch.start_with_stdin("\n".join(lines).encode())
-        await wait_until(lambda: server.in_flight == 5)
-        second = await batch.start_with_stdin(b'"another line"\n')
-        assert await second.wait() == 1
-        go_on.set()
-        assert await process.wait() == 0
-        batch.check_complete()
-
-
-async def test_j5_each_line_that_a_reader_sees_ended_is_whole(tmp_path: Path) -> None:
-    async with ModelServer(answer_late, record=False) as server:
-        batch = BatchProcess(tmp_path, server, LINES)
-        process = await batch.start()
-        ending = asyncio.create_task(process.communicate())
-        while not ending.done():
-            # The kernel shows a long write page by page: the last line may be half there.
-            seen = batch.output.read_bytes() if batch.output.exists() else b""
-            for line in seen[: seen.rfind(b"\n") + 1].splitlines():
-                json.loads(line)
-            await asyncio.sleep(0.002)
-        assert process.returncode == 0
+        assert await process.wait() == 0, "its stdin has changed"
         batch.check_complete()
 
 
@@ -377,3 +337,51 @@ async def test_a_batch_that_is_told_to_end_pauses_its_lines_and_the_same_command
             assert first == lines, "the answers from before the signal were not bought again"
     finally:
         signal.signal(signal.SIGHUP, previous)
+
+
+WORKER_LINES = 12
+WORKER_FLAGS = ("in.jsonl", "--parallel", "6", "-m", "anthropic:claude-x", "--worker", "process:2")
+
+
+async def list_workers(batch: BatchProcess) -> list[dict[str, Any]]:
+    """Return the worker processes that `mudroom fleet status` shows."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "mudroom", "fleet", "status", "--json"),
+        env=batch.environ,
+        stdout=PIPE,
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    return [worker for status in json.loads(out) for worker in status["workers"]]
+
+
+def describe_results(batch: BatchProcess) -> dict[str, dict[str, Any]]:
+    """Return the results by id, without what differs from run to run."""
+    changing = ("custom_id", "run", "seconds")
+    return {
+        line["custom_id"]: {key: line[key] for key in line if key not in changing}
+        for line in batch.read()
+    }
+
+
+async def test_lines_run_in_both_worker_processes_and_end_as_without_them(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    async with hold_answers(tmp_path / "a", WORKER_LINES) as (server, batch, go_on):
+        process = await batch.start(*WORKER_FLAGS)
+        await wait_until(lambda: server.in_flight == 6)
+        workers = await list_workers(batch)
+        assert [len(worker["running"]) for worker in workers] == [3, 3]
+        pids = {worker["pid"] for worker in workers}
+        assert len(pids) == 2
+        assert process.pid not in pids
+        go_on.set()
+        _, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        await wait_until(lambda: not any(map(is_alive, pids)))
+        local = BatchProcess(tmp_path / "b", server, WORKER_LINES)
+        process = await local.start(*WORKER_FLAGS[:-2])
+        await process.communicate()
+        assert process.returncode == 0
+        batch.check_complete()
+        assert describe_results(batch) == describe_results(local)

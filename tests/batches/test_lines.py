@@ -30,11 +30,8 @@ def test_a_native_line_has_all_fields() -> None:
     assert (line.id, line.prompt, line.agent, line.model) == ("a", "Count.", "explore", "offline")
     assert line.make_budget() == Budget(turns=3, usd=0.5)
     assert line.outputs == {"count": "how many"}
-
-
-@pytest.mark.parametrize("value", ["Count.", {"prompt": "Count."}])
-def test_a_line_without_an_id_has_its_number(value: object) -> None:
-    assert parse(value) == BatchLine(7, "line-7", "Count.")
+    for value in ("Count.", {"prompt": "Count."}):
+        assert parse(value) == BatchLine(7, "line-7", "Count.")
 
 
 def make_openai(**body: Any) -> dict[str, Any]:
@@ -58,11 +55,8 @@ def test_a_line_of_openai_has_messages_model_and_schema() -> None:
     assert (line.id, line.prompt, line.model) == ("c", "Be short.\n\nCount.", "offline")
     assert line.outputs == schema
     assert line.ignored == ("max_tokens", "temperature")
-
-
-def test_a_line_for_the_responses_api_is_read() -> None:
-    value = make_openai(model="offline", input="Count.") | {"url": "/v1/responses"}
-    assert parse(value).prompt == "Count."
+    responses = make_openai(model="offline", input="Count.") | {"url": "/v1/responses"}
+    assert parse(responses).prompt == "Count."
 
 
 @pytest.mark.parametrize(
@@ -117,6 +111,8 @@ def test_all_wrong_lines_are_named_with_their_numbers(tmp_path: Path) -> None:
     source = write(tmp_path, '"good"', "", "{bad", '"good"', "[]")
     with pytest.raises(UsageError, match=r"has wrong lines:\n  line 3: no JSON.*\n  line 5: neit"):
         source.check(with_keys=False)
+    with pytest.raises(UsageError, match="the batch is empty"):
+        write(tmp_path, "", " ").check(with_keys=False)
 
 
 @pytest.mark.parametrize(
@@ -136,12 +132,6 @@ def test_a_line_that_is_not_one_value_is_named_with_its_number(
         path.write_bytes(before + line + b'\n{"prompt": "d"}\n')
         with pytest.raises(UsageError, match=f"line 2: {error}"):
             InputFile(path).check(with_keys=False)
-
-
-def test_an_id_that_stands_twice_is_named(tmp_path: Path) -> None:
-    source = write(tmp_path, '{"id": "a", "prompt": "b"}', '"c"', '{"id": "a", "prompt": "d"}')
-    with pytest.raises(UsageError, match="line 3: line 1 has the id 'a'"):
-        source.check(with_keys=False)
 
 
 def test_an_input_that_changes_after_its_check_is_an_error(tmp_path: Path) -> None:
@@ -164,21 +154,13 @@ def test_a_byte_order_mark_changes_nothing(tmp_path: Path, line: str) -> None:
     assert marked.prompt == "hi"
 
 
-@pytest.mark.parametrize("name", ["turns", "seconds", "total_tokens", "usd"])
-def test_a_budget_with_which_no_run_can_work_is_an_error(tmp_path: Path, name: str) -> None:
-    source = write(tmp_path, f'{{"prompt": "a", "budget": {{"{name}": 0}}}}')
-    with pytest.raises(UsageError, match=f"line 1: the budget has {name} 0"):
-        source.check(with_keys=False)
-
-
-def test_a_budget_may_allow_no_children(tmp_path: Path) -> None:
+def test_a_budget_with_which_no_run_can_work_is_an_error(tmp_path: Path) -> None:
+    for name in ("turns", "seconds", "total_tokens", "usd"):
+        source = write(tmp_path, f'{{"prompt": "a", "budget": {{"{name}": 0}}}}')
+        with pytest.raises(UsageError, match=f"line 1: the budget has {name} 0"):
+            source.check(with_keys=False)
     source = write(tmp_path, '{"prompt": "a", "budget": {"children": 0, "depth": 0}}')
     assert source.check(with_keys=False).total == 1
-
-
-def test_an_empty_input_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the batch is empty"):
-        write(tmp_path, "", " ").check(with_keys=False)
 
 
 def test_a_large_input_has_the_numbers_of_its_lines(tmp_path: Path) -> None:

@@ -86,7 +86,6 @@ def test_each_line_has_the_result_that_counts_and_no_other(
 
 
 def describe(line: dict[str, Any]) -> tuple[str, str]:
-    """Return the ids of a line of the output and of its run."""
     return line["custom_id"], line.get("run") or line["id"].removeprefix("batch_req_")
 
 

@@ -25,47 +25,27 @@ from mudroom._cli.batches.results import ResultFile
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
 with ResultFile(Path(sys.argv[1])) as file:
-    file.publish(Counter())
-    while True:
-        file.add(b"x" * 299 + b"\\n")
-"""
-
-
-def test_an_output_without_space_has_whole_lines_only_and_the_error_names_it(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "out.jsonl"
-    process = subprocess.run(
-        [sys.executable, "-c", _WRITE_UNTIL_FULL, str(path)], capture_output=True, check=False
-    )
-    assert path.read_bytes() == (b"x" * 299 + b"\n") * 3
-    last = process.stderr.decode().splitlines()[-1]
-    assert last.startswith(f"OSError: [Errno {errno.EFBIG}]")
-    assert last.endswith(f"'{path}'")
-
-
-_PUBLISH_ON_FULL_DISK = """
-import resource
-import sys
-from collections import Counter
-from pathlib import Path
-
-from mudroom._cli.batches.results import ResultFile
-
-resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
-with ResultFile(Path(sys.argv[1])) as file:
+    if sys.argv[2:]:
+        file.publish(Counter())
     for _ in range(4):
         file.add(b"x" * 299 + b"\\n")
     file.publish(Counter())
 """
 
 
-def test_an_output_that_cannot_be_published_is_named_by_the_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_published", [True, False])
+def test_an_output_without_space_has_whole_lines_only_and_the_error_names_it(
+    tmp_path: Path, *, is_published: bool
+) -> None:
     path = tmp_path / "out.jsonl"
+    words = [str(path), *(["published"] if is_published else [])]
     process = subprocess.run(
-        [sys.executable, "-c", _PUBLISH_ON_FULL_DISK, str(path)], capture_output=True, check=False
+        [sys.executable, "-c", _WRITE_UNTIL_FULL, *words], capture_output=True, check=False
     )
-    assert list(tmp_path.iterdir()) == []
+    if is_published:
+        assert path.read_bytes() == (b"x" * 299 + b"\n") * 3
+    else:
+        assert list(tmp_path.iterdir()) == []
     last = process.stderr.decode().splitlines()[-1]
     assert last.startswith(f"OSError: [Errno {errno.EFBIG}]")
     assert last.endswith(f"'{path}'")

@@ -117,19 +117,17 @@ def test_imported_ids_are_not_used_again(tasks: Path, tmp_path: Path) -> None:
         import_tasks(board, tasks)
         with pytest.raises(UsageError, match="has a task #1 already"):
             import_tasks(board, tasks)
+        for folder in (tmp_path, tmp_path / "missing"):
+            with pytest.raises(UsageError, match=r"no task files|No such file"):
+                import_tasks(board, folder)
         board.add("five")
         board.remove([5])
         assert export_tasks(board, tasks) == (4, [])
     with TaskBoard(tmp_path / "other.db") as board:
         import_tasks(board, tasks)
         assert board.add("six").id == 6
-
-
-def test_files_of_removed_tasks_are_named(tasks: Path, tmp_path: Path) -> None:
-    with TaskBoard(tmp_path / "board.db") as board:
-        import_tasks(board, tasks)
-        board.remove([4])
-        assert export_tasks(board, tasks) == (3, ["task_4.json"])
+        board.remove([4, 6])
+        assert export_tasks(board, tasks) == (3, ["task_4.json"]), "it names left files"
 
 
 @pytest.mark.parametrize(
@@ -151,10 +149,3 @@ def test_a_wrong_file_is_named(tmp_path: Path, text: str, reason: str) -> None:
             import_tasks(board, tmp_path / "in")
         assert caught.value.where.endswith("task_1.json")
         assert board.list_tasks() == []
-
-
-def test_a_folder_without_task_files_is_an_error(tmp_path: Path) -> None:
-    with TaskBoard(tmp_path / "board.db") as board:
-        for folder in (tmp_path, tmp_path / "missing"):
-            with pytest.raises(UsageError, match=r"no task files|No such file"):
-                import_tasks(board, folder)

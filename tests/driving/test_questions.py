@@ -56,7 +56,6 @@ async def drive(folder: Path, questions: Questions) -> AsyncGenerator[SessionDri
 
 
 async def run(driver: SessionDriver[str], prompt: str) -> str:
-    """Return the answer to a prompt."""
     report: Report[Any] | None = await driver.submit(prompt).wait()
     assert report
     return report.text

@@ -36,7 +36,6 @@ class Other(msgspec.Struct, frozen=True, tag=True):
 
 
 def open_peer() -> tuple[Peer[str, str], list[str]]:
-    """Return a peer, and the messages that it sends."""
     sent: list[str] = []
     return Peer[str, str](sent.append), sent
 

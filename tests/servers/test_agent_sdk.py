@@ -17,6 +17,7 @@ from mudroom.testing import Request, call
 from mudroom_hosts.file_prompts import FilePrompt
 
 from .conftest import SUBTYPES, MakeHost
+from .gate import Gate
 
 
 async def test_initialize_describes_the_session(make_host: MakeHost) -> None:
@@ -35,8 +36,7 @@ async def test_each_prompt_has_its_init_line_its_result_and_its_states(
     make_host: MakeHost,
 ) -> None:
     host = make_host(["One.", "Two."])
-    async with host.serve():
-        await host.request("initialize")
+    async with host.serve(initializes=True):
         first = await host.ask("Say one.", uuid="u1")
         second = await host.ask("Say two.", uuid="u2")
     assert (first["result"], second["result"]) == ("One.", "Two.")
@@ -51,41 +51,27 @@ async def test_each_prompt_has_its_init_line_its_result_and_its_states(
             parse_message(line)
 
 
-async def test_a_host_may_send_prompts_without_initialize(make_host: MakeHost) -> None:
-    host = make_host(["Hello."])
-    async with host.serve():
-        host.send_prompt([{"type": "text", "text": "Greet me."}])
-    assert host.list_lines("result")[0]["result"] == "Hello."
-
-
 async def test_the_end_of_the_input_lets_the_prompts_finish(make_host: MakeHost) -> None:
     host = make_host(["One.", "Two."])
     async with host.serve():
-        host.send_prompt("First.", priority="later")
+        host.send_prompt([{"type": "text", "text": "First."}], priority="later")
         host.send_prompt("Second.", priority="later")
         host.close()
     assert [line["result"] for line in host.list_lines("result")] == ["One.", "Two."]
 
 
 async def test_a_line_during_a_prompt_is_a_message_to_its_run(make_host: MakeHost) -> None:
-    entered = asyncio.Event()
-    released = asyncio.Event()
+    def answer(request: Request) -> Any:
+        return str(request.messages[-1]) if request.turn else call("glob", pattern="*")
 
-    async def answer(request: Request) -> Any:
-        if request.turn == 0:
-            entered.set()
-            await released.wait()
-            return call("glob", pattern="*")
-        return str(request.messages[-1])
-
-    host = make_host(answer)
-    async with host.serve():
-        await host.request("initialize")
+    gate = Gate(answer)
+    host = make_host(gate)
+    async with host.serve(initializes=True):
         host.send_prompt("Work.", uuid="u1")
-        await entered.wait()
+        await gate.asked.wait()
         host.send_prompt("Also greet.", uuid="u2")
         await host.request("get_binary_version")  # the line before it is handled
-        released.set()
+        gate.opened.set()
         result = await host.wait_for(lambda line: line["type"] == "result")
     assert "Also greet." in result["result"]
     assert result["user_message_uuids"] == ["u1", "u2"]
@@ -102,31 +88,6 @@ async def test_context_without_a_turn_comes_with_the_next_prompt(make_host: Make
         result = await host.ask("Which colour?")
     assert result["result"] == "The colour is red."
     assert len(host.list_lines("result")) == 1
-
-
-async def test_an_interrupt_ends_the_turn_and_the_next_prompt_works(make_host: MakeHost) -> None:
-    entered = asyncio.Event()
-
-    async def answer(request: Request) -> str:
-        if request.number > 1:
-            return "A joke."
-        entered.set()
-        await asyncio.Event().wait()
-        return ""
-
-    host = make_host(answer)
-    async with host.serve():
-        await host.request("initialize")
-        host.send_prompt("Count slowly.")
-        await entered.wait()
-        host.send_prompt("Later.", uuid="u9", priority="later")
-        response = await host.request("interrupt", cancel_queued=True)
-        first = await host.wait_for(lambda line: line["type"] == "result")
-        second = await host.ask("Never mind.")
-    assert response["response"] == {"still_queued": [], "cancelled": ["u9"]}
-    assert (first["subtype"], first["is_error"]) == ("error_during_execution", True)
-    assert second["result"] == "A joke."
-    assert host.list_states()[-1] == "idle"
 
 
 async def test_an_interrupt_ends_fifty_children_and_their_processes(
@@ -146,16 +107,18 @@ async def test_an_interrupt_ends_fifty_children_and_their_processes(
         return await asyncio.Event().wait()
 
     host = make_host(answer, mode="bypassPermissions")
-    async with host.serve():
-        await host.request("initialize")
+    async with host.serve(initializes=True):
         host.send_prompt("Ask.")
         await wait_until(lambda: len(waiting) == 48 and pids.exists())
         await wait_until(lambda: len(pids.read_text().splitlines()) == 2)
-        await host.request("interrupt")
+        host.send_prompt("Later.", uuid="u9", priority="later")
+        response = await host.request("interrupt", cancel_queued=True)
         first = await host.wait_for(lambda line: line["type"] == "result")
         assert [pid for pid in pids.read_text().split() if is_alive(int(pid))] == []
         second = await host.ask("Go on.")
-    assert (first["subtype"], first["report"]["reason"]) == ("error_during_execution", "CANCELLED")
+    assert response["response"] == {"still_queued": [], "cancelled": ["u9"]}
+    assert (first["subtype"], first["is_error"]) == ("error_during_execution", True)
+    assert first["report"]["reason"] == "CANCELLED"
     started = [line["task_id"] for line in host.list_lines("system", "task_started")]
     ended = {
         line["task_id"]: line["status"] for line in host.list_lines("system", "task_notification")
@@ -168,49 +131,31 @@ async def test_an_interrupt_ends_fifty_children_and_their_processes(
 
 async def test_a_mode_and_a_model_are_changed_between_prompts(make_host: MakeHost) -> None:
     host = make_host(["One.", "Two."])
-    async with host.serve():
-        await host.request("initialize")
+    async with host.serve(initializes=True):
         assert (await host.request("set_permission_mode", mode="plan"))["subtype"] == "success"
+        wrong_mode = await host.request("set_permission_mode", mode="wild")
+        wrong_model = await host.request("set_model", model="nowhere:model")
         await host.ask("First.")
         assert (await host.request("set_model", model="offline"))["subtype"] == "success"
         await host.request("set_model", model=None)
         await host.ask("Second.")
     inits = host.list_lines("system", "init")
+    assert "unknown permission mode 'wild'" in wrong_mode["error"]
+    assert wrong_model["subtype"] == "error"
     assert [line["permissionMode"] for line in inits] == ["plan", "plan"]
     assert {line["session_id"] for line in inits} == {inits[0]["session_id"]}
     assert len(host.model.requests[1].messages) == 3
 
 
-async def test_a_wrong_model_or_mode_is_an_error_and_the_session_continues(
-    make_host: MakeHost,
-) -> None:
-    host = make_host(["Fine."])
-    async with host.serve():
-        await host.request("initialize")
-        mode = await host.request("set_permission_mode", mode="wild")
-        model = await host.request("set_model", model="nowhere:model")
-        result = await host.ask("Work.")
-    assert "unknown permission mode 'wild'" in mode["error"]
-    assert model["subtype"] == "error"
-    assert result["result"] == "Fine."
-
-
-async def test_a_request_that_is_not_known_gets_an_error_at_once(make_host: MakeHost) -> None:
-    host = make_host([])
-    async with host.serve():
-        await host.request("initialize")
-        response = await host.request("rewind_files", user_message_id="u1")
-    assert response["error"] == "not supported by mudroom: rewind_files"
-
-
 async def test_every_request_of_the_sdks_gets_an_answer(make_host: MakeHost) -> None:
     host = make_host([])
-    async with host.serve():
-        await host.request("initialize")
+    async with host.serve(initializes=True):
         for subtype in SUBTYPES:
             response = await host.request(subtype)
             assert response["subtype"] in ("success", "error")
             assert response["subtype"] == "success" or response["error"]
+            if subtype == "rewind_files":
+                assert response["error"] == "not supported by mudroom: rewind_files"
     refused = [line for line in host.lines if "not supported by mudroom" in str(line)]
     assert len(refused) == 24
 
@@ -282,10 +227,11 @@ async def test_partial_messages_are_events_of_the_messages_api(make_host: MakeHo
 
 
 async def test_a_long_result_is_cut_so_that_the_sdk_can_read_it(make_host: MakeHost) -> None:
-    host = make_host(["y" * 2_000_000])
+    host = make_host(["字" * 310_000])
     async with host.serve():
         result = await host.ask("Write much.")
-    assert all(len(json.dumps(line)) < 1_000_000 for line in host.lines)
+    sent = [json.dumps(line, ensure_ascii=False).encode() for line in host.lines]
+    assert max(map(len, sent)) < 1_000_000
     assert "characters left out" in result["result"]
 
 
@@ -298,44 +244,28 @@ async def test_a_host_may_send_garbage(make_host: MakeHost) -> None:
         host.send({"type": "control_response", "response": {"request_id": "none"}})
         host.send({"type": "control_cancel_request", "request_id": "none"})
         host.send({"type": "keep_alive"})
-        result = await host.ask("Work.")
-    assert result["result"] == "Fine."
-    assert sum(notice.startswith("a line on stdin") for notice in host.notices) == 5
-
-
-async def test_a_line_that_no_model_gets_has_a_result_with_the_reason(
-    make_host: MakeHost,
-) -> None:
-    host = make_host(["Fine."])
-    async with host.serve():
         document = await host.ask([{"type": "document"}])
         nothing = await host.ask("")
         result = await host.ask("Work.")
     assert "no content of type document" in document["errors"][0]
     assert "no message with a content" in nothing["errors"][0]
     assert result["result"] == "Fine."
+    assert sum(notice.startswith("a line on stdin") for notice in host.notices) == 5
 
 
-async def test_a_schema_of_the_host_gives_structured_output(make_host: MakeHost) -> None:
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    emission = call("self.emitvalue", emit_variable_name="n", emit_variable_value=4)
-    host = make_host([emission, "Done."])
-    async with host.serve():
-        await host.request("initialize", jsonSchema=schema)
-        result = await host.ask("Give four.")
-    assert result["structured_output"] == {"n": 4}, result
-
-
-async def test_a_host_reads_json_of_an_answer_and_is_told_when_there_is_none(
+async def test_a_schema_of_the_host_gives_structured_output_or_an_error(
     make_host: MakeHost,
 ) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    host = make_host(['{"n": "4"}', *(f"I have done it, {number}." for number in range(6))])
+    emission = call("self.emitvalue", emit_variable_name="n", emit_variable_value=4)
+    untidy = [f"I have done it, {number}." for number in range(6)]
+    host = make_host([emission, "Done.", '{"n": "4"}', *untidy])
     async with host.serve():
         await host.request("initialize", jsonSchema=schema)
+        emitted = await host.ask("Give four.")
         stated = await host.ask("Give four.")
         missing = await host.ask("Give five.")
-    assert stated["structured_output"] == {"n": 4}
+    assert emitted["structured_output"] == stated["structured_output"] == {"n": 4}
     assert missing["subtype"] == "error_max_structured_output_retries"
     assert missing["is_error"] and "structured_output" not in missing
 
@@ -353,16 +283,8 @@ async def test_notes_of_mudroom_to_the_model_are_no_words_of_the_user(make_host:
 
 
 async def test_prompts_of_files_are_commands(make_host: MakeHost) -> None:
-    entered = asyncio.Event()
-    released = asyncio.Event()
-
-    async def answer(request: Request) -> str:
-        if "First." in str(request.messages[-1]):
-            entered.set()
-            await released.wait()
-        return str(request.messages[-1])
-
-    host = make_host(answer)
+    gate = Gate(lambda request: str(request.messages[-1]))
+    host = make_host(gate)
     fields: dict[str, Any] = {"description": "fix it", "find_problem": lambda: "the file is empty"}
     host.prompts = [
         FilePrompt(name="fix", hint="[thing]", format_prompt=lambda it: f"Fix {it}!", **fields),
@@ -372,10 +294,10 @@ async def test_prompts_of_files_are_commands(make_host: MakeHost) -> None:
     async with host.serve():
         described = (await host.request("initialize"))["response"]
         host.send_prompt("First.")
-        await entered.wait()
+        await gate.asked.wait()
         host.send_prompt("/fix the door")
         await host.request("list_models")  # the line is read before this request
-        released.set()
+        gate.opened.set()
         fixed = await host.wait_for(lambda line: "Fix the door!" in str(line.get("result")))
         empty = await host.ask("/bare")
         other = await host.ask("/tmp is full")

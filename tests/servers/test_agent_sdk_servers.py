@@ -5,62 +5,70 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from tests.integrations.mcp_servers.servers import make_quick
-from tests.servers.conftest import Line, MakeHost, SdkHost
-from tests.servers.test_agent_sdk_tools import Calculator
 
 from mudroom import ServerSpec
 from mudroom._adapters.models.scripted import Answer, Request, call
+
+from .conftest import Line, MakeHost, SdkHost
+from .gate import Gate
+from .test_agent_sdk_tools import Calculator
 
 COLOR = {
     "type": "object",
     "properties": {"color": {"type": "string"}},
     "required": ["color"],
 }
-FORM = {"mode": "form", "message": "Which color?", "requestedSchema": COLOR}
-ADDRESS = {
+FORM: Line = {"mode": "form", "message": "Which color?", "requestedSchema": COLOR}
+ADDRESS: Line = {
     "mode": "url",
     "message": "Log in.",
     "url": "https://example.com/login",
     "elicitationId": "e1",
 }
+BROKEN = ServerSpec(
+    name="broken",
+    origin="test",
+    scope="project",
+    command=sys.executable,
+    args=("-c", "raise SystemExit('no such port')"),
+)
 FIND = call("mcp_find", query="pid")
 USE = call("mcp_call", tool="mcp__quick__pid", arguments={})
+QUICK: Line = {"command": make_quick().command, "args": list(make_quick().args)}
+"""A server in the form of `.mcp.json`."""
 
 
-def make_broken() -> ServerSpec:
-    return ServerSpec(
-        name="broken",
-        origin="test",
-        scope="project",
-        command=sys.executable,
-        args=("-c", "raise SystemExit('no such port')"),
-    )
+async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    await writer.drain()
+    writer.close()
 
 
 async def list_servers(host: SdkHost) -> dict[str, Line]:
-    """Return the entries of mcp_status by name."""
     response = await host.request("mcp_status")
     return {server["name"]: server for server in response["response"]["mcpServers"]}
 
 
-async def test_the_states_of_servers_are_those_of_now(make_host: MakeHost) -> None:
-    def answer(request: Request) -> Answer:
-        return [call("mcp_find", query="add")] if request.turn == 0 else "Done."
-
-    host = make_host(answer)
-    host.servers = [make_quick(), make_broken()]
-    async with host.serve():
-        await host.request("initialize")
+async def test_the_states_of_servers_are_those_of_now_and_a_host_starts_them_again(
+    make_host: MakeHost,
+) -> None:
+    host = make_host([[FIND], [USE], "Done.", [USE], "Done."])
+    host.servers = [make_quick(), BROKEN]
+    async with host.serve(initializes=True):
         before = await list_servers(host)
-        await host.ask("Find.")
+        await host.ask("Use it.")
         after = await list_servers(host)
-        await host.ask("Again.")
+        again, failed, unknown = [
+            await host.request("mcp_reconnect", serverName=name)
+            for name in ("quick", "broken", "quack")
+        ]
+        states = {name: entry["status"] for name, entry in (await list_servers(host)).items()}
+        await host.ask("Use it.")
     assert before == {
         "quick": {"name": "quick", "status": "pending", "scope": "dynamic"},
         "broken": {"name": "broken", "status": "pending", "scope": "project"},
@@ -72,6 +80,12 @@ async def test_the_states_of_servers_are_those_of_now(make_host: MakeHost) -> No
     assert broken["status"] == "failed"
     assert "no such port" in broken["error"]
     assert "tools" not in broken
+    assert again["subtype"] == "success", again
+    assert "no such port" in failed["error"]
+    assert "quick" in unknown["error"]
+    assert states == {"quick": "connected", "broken": "failed"}
+    _, first, second = host.list_results()
+    assert first.isdigit() and second.isdigit() and first != second
     first, second = host.list_lines("system", "init")
     assert [server["status"] for server in first["mcp_servers"]] == ["pending", "pending"]
     assert second["mcp_servers"] == [
@@ -80,36 +94,12 @@ async def test_the_states_of_servers_are_those_of_now(make_host: MakeHost) -> No
     ]
 
 
-async def test_a_host_starts_a_server_again(make_host: MakeHost) -> None:
-    host = make_host([[FIND], [USE], "Done.", [USE], "Done."])
-    host.servers = [make_quick(), make_broken()]
-    async with host.serve():
-        await host.request("initialize")
-        await host.ask("Use it.")
-        again = await host.request("mcp_reconnect", serverName="quick")
-        failed = await host.request("mcp_reconnect", serverName="broken")
-        unknown = await host.request("mcp_reconnect", serverName="quack")
-        states = {name: entry["status"] for name, entry in (await list_servers(host)).items()}
-        await host.ask("Use it.")
-    assert again["subtype"] == "success", again
-    assert failed["subtype"] == unknown["subtype"] == "error"
-    assert "no such port" in failed["error"]
-    assert "quick" in unknown["error"]
-    assert states == {"quick": "connected", "broken": "failed"}
-    lines = [line["message"]["content"][0] for line in host.list_lines("user")]
-    _, first, second = (line["content"] for line in lines)
-    assert first.isdigit()
-    assert second.isdigit()
-    assert first != second
-
-
 async def test_a_request_during_a_change_waits_until_the_session_is_open(
     make_host: MakeHost,
 ) -> None:
     host = make_host(["Fine."])
     host.servers = [make_quick()]
-    async with host.serve():
-        await host.request("initialize")
+    async with host.serve(initializes=True):
         request = {"subtype": "set_permission_mode", "mode": "plan"}
         host.send({"type": "control_request", "request_id": "change", "request": request})
         host.send_prompt("Work.")
@@ -118,25 +108,6 @@ async def test_a_request_during_a_change_waits_until_the_session_is_open(
     (result,) = host.list_lines("result")
     assert result["result"] == "Fine.", result
     assert host.list_lines("system", "init")[0]["permissionMode"] == "plan"
-
-
-@asynccontextmanager
-async def refuse_all() -> AsyncGenerator[str]:
-    """Serve an address that wants a login for each request."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
-
-
-def make_entry(spec: ServerSpec) -> Line:
-    """Return a server in the form of `.mcp.json`."""
-    return {"command": spec.command, "args": list(spec.args)}
 
 
 async def test_a_host_replaces_its_servers(make_host: MakeHost) -> None:
@@ -148,12 +119,13 @@ async def test_a_host_replaces_its_servers(make_host: MakeHost) -> None:
     host = make_host(answer)
     host.servers = [make_quick("flag")]
     host.answers["mcp_message"] = Calculator().answer
-    async with host.serve(), refuse_all() as url:
-        opened = await host.request("initialize", mcpServers={"early": make_entry(make_quick())})
+    async with host.serve(), await asyncio.start_server(refuse, "127.0.0.1", 0) as web:
+        url = f"http://127.0.0.1:{web.sockets[0].getsockname()[1]}/mcp"
+        opened = await host.request("initialize", mcpServers={"early": QUICK})
         servers: Line = {
             "calc": {"type": "sdk", "name": "calc"},
-            "quick": make_entry(make_quick()),
-            "broken": make_entry(make_broken()),
+            "quick": QUICK,
+            "broken": {"command": BROKEN.command, "args": list(BROKEN.args)},
             "wrong": {"args": 3},
             "web": {"type": "http", "url": url},
         }
@@ -196,25 +168,19 @@ async def test_a_host_replaces_its_servers(make_host: MakeHost) -> None:
 async def test_servers_that_are_set_during_a_prompt_count_for_the_next(
     make_host: MakeHost,
 ) -> None:
-    asked, released = asyncio.Event(), asyncio.Event()
-
-    async def answer(request: Request) -> Answer:
-        asked.set()
-        await released.wait()
-        return str([name for name in ("mcp_find", "mcp__calc__add") if name in request.tools])
-
-    host = make_host(answer)
+    names = ("mcp_find", "mcp__calc__add")
+    gate = Gate(lambda request: str([name for name in names if name in request.tools]))
+    host = make_host(gate)
     host.answers["mcp_message"] = Calculator().answer
-    servers = {"quick": make_entry(make_quick()), "calc": {"type": "sdk", "name": "calc"}}
-    async with host.serve():
-        await host.request("initialize")
+    servers = {"quick": QUICK, "calc": {"type": "sdk", "name": "calc"}}
+    async with host.serve(initializes=True):
         host.send_prompt("Work.")
-        await asked.wait()
+        await gate.asked.wait()
         response = await host.request("mcp_set_servers", servers=servers)
         off = [await host.request("mcp_toggle", serverName=name, enabled=False) for name in servers]
         states = await list_servers(host)
         await host.request("mcp_toggle", serverName="calc", enabled=True)
-        released.set()
+        gate.opened.set()
         await host.wait_until(lambda: host.list_lines("result"))
         second = await host.ask("Again.")
     assert response["response"] == {"added": ["quick", "calc"], "removed": [], "errors": {}}
@@ -225,22 +191,16 @@ async def test_servers_that_are_set_during_a_prompt_count_for_the_next(
 
 
 async def test_a_change_that_fails_leaves_the_servers_of_the_host(make_host: MakeHost) -> None:
-    asked, released = asyncio.Event(), asyncio.Event()
-
-    async def answer(_: Request) -> Answer:
-        asked.set()
-        await released.wait()
-        return "Done."
-
-    host = make_host(answer)
+    gate = Gate()
+    host = make_host(gate)
     host.answers["mcp_message"] = Calculator().answer
     async with host.serve():
         await host.request("initialize", sdkMcpServers=["calc"])
         host.send_prompt("Work.")
-        await asked.wait()
+        await gate.asked.wait()
         await host.request("mcp_set_servers", servers={})
         await host.request("set_model", model="nowhere/none")
-        released.set()
+        gate.opened.set()
         await host.wait_until(lambda: host.list_lines("result"))
         failed = await host.ask("Again.")
         states = await list_servers(host)
@@ -254,8 +214,7 @@ async def test_a_host_turns_a_server_off_and_on(make_host: MakeHost) -> None:
 
     host = make_host(answer)
     host.servers = [make_quick()]
-    async with host.serve():
-        await host.request("initialize")
+    async with host.serve(initializes=True):
         off = await host.request("mcp_toggle", serverName="quick", enabled=False)
         states = await list_servers(host)
         first = await host.ask("Look.")
@@ -268,54 +227,48 @@ async def test_a_host_turns_a_server_off_and_on(make_host: MakeHost) -> None:
     assert "quick" in unknown["error"]
 
 
-async def ask(host: SdkHost, question: dict[str, Any]) -> tuple[dict[str, Any], list[Line]]:
-    """Let a tool ask the user; return what its server got, and the requests of mudroom."""
-    host.servers = [make_quick(env={"ASK": json.dumps(question)})]
-    async with host.serve():
-        result = await host.ask("Ask.")
-    requests = [line["request"] for line in host.list_lines("control_request")]
-    return json.loads(result["result"]), requests
-
-
 def answer_with_question(request: Request) -> Answer:
-    steps = [
-        call("mcp_find", query="ask"),
-        call("mcp_call", tool="mcp__quick__ask", arguments={}),
-    ]
-    return [steps[request.turn]] if request.turn < 2 else request.results[-1].text
+    if request.turn == 0:
+        return call("mcp_find", query="ask")
+    if request.turn == 1:
+        return call("mcp_call", tool="mcp__quick__ask", arguments={})
+    return request.results[-1].text if request.results else call("mcp__quick__ask")
 
 
-@pytest.mark.parametrize(
-    ("question", "fields"),
-    [
-        (FORM, {"message": "Which color?", "mode": "form", "requested_schema": COLOR}),
-        (
-            ADDRESS,
-            {"message": "Log in.", "mode": "url", "url": "https://example.com/login"},
-        ),
-    ],
-    ids=["form", "address"],
-)
-async def test_the_host_answers_the_question_of_a_server(
-    question: dict[str, Any], fields: Line, make_host: MakeHost
-) -> None:
-    host = make_host(answer_with_question, mode="bypassPermissions", asks_host=True)
-    content = {"color": "blue"} if question is FORM else None
-    host.answers["elicitation"] = lambda _: {"action": "accept", "content": content}
-    reply, requests = await ask(host, question)
-    assert requests == [{"subtype": "elicitation", "mcp_server_name": "quick", **fields}]
-    assert reply == {"action": "accept", **({"content": content} if content else {})}
-    assert host.list_states()[-4:] == ["running", "requires_action", "running", "idle"]
-
-
-def refuse(_: Line) -> Line:
+def raise_error(_: Line) -> Line:
     """Answer as the Python SDK does, which has no questions of servers."""
     raise ValueError("Unsupported control request subtype: elicitation")
 
 
-@pytest.mark.parametrize("action", ["decline", "cancel", "none"])
-async def test_a_question_without_an_answer_is_declined(action: str, make_host: MakeHost) -> None:
+DECLINE: Line = {"action": "decline"}
+
+
+@pytest.mark.parametrize(
+    ("question", "fields", "answers"),
+    [
+        (
+            FORM,
+            {"message": "Which color?", "mode": "form", "requested_schema": COLOR},
+            [{"action": "accept", "content": {"color": "blue"}}, DECLINE, {"action": "cancel"}],
+        ),
+        (
+            ADDRESS,
+            {"message": "Log in.", "mode": "url", "url": "https://example.com/login"},
+            [{"action": "accept"}, raise_error],
+        ),
+    ],
+)
+async def test_the_host_answers_questions_of_servers_and_others_are_declined(
+    make_host: MakeHost, question: Line, fields: Line, answers: list[Any]
+) -> None:
     host = make_host(answer_with_question, mode="bypassPermissions", asks_host=True)
-    host.answers["elicitation"] = refuse if action == "none" else lambda _: {"action": action}
-    reply, _ = await ask(host, FORM)
-    assert reply == {"action": "decline"}
+    host.servers = [make_quick(env={"ASK": json.dumps(question)})]
+    async with host.serve():
+        for answer in answers:
+            host.answers["elicitation"] = answer if callable(answer) else lambda _: answer  # noqa: B023
+            result = await host.ask("Ask.")
+            is_accepted = not callable(answer) and answer["action"] == "accept"
+            assert json.loads(result["result"]) == (answer if is_accepted else DECLINE)
+    asked = {"subtype": "elicitation", "mcp_server_name": "quick", **fields}
+    assert host.list_requests() == [asked] * len(answers)
+    assert host.list_states()[-4:] == ["running", "requires_action", "running", "idle"]

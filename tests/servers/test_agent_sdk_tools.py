@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,7 @@ from msgspec.structs import replace
 from mudroom.permissions.rules import Permissions
 from mudroom.testing import Request, call
 
-from .conftest import Line, MakeHost, SdkHost
-
-
-def list_results(host: SdkHost) -> list[str]:
-    """Return the texts of all tool results that the host saw."""
-    return [
-        block["content"]
-        for line in host.list_lines("user")
-        for block in line["message"]["content"]
-        if block["type"] == "tool_result"
-    ]
+from .conftest import Line, MakeHost
 
 
 async def test_the_host_decides_on_a_call_under_its_own_names(
@@ -30,17 +19,13 @@ async def test_the_host_decides_on_a_call_under_its_own_names(
 ) -> None:
     write = call("write", file_path="a.txt", content="mud")
     host = make_host([write, "Done."], asks_host=True)
-    questions: list[Line] = []
-    host.answers["can_use_tool"] = lambda request: (
-        questions.append(request)
-        or {
-            "behavior": "allow",
-            "updatedInput": request["input"],
-        }
-    )
+    host.answers["can_use_tool"] = lambda request: {
+        "behavior": "allow",
+        "updatedInput": request["input"],
+    }
     async with host.serve():
         await host.ask("Write.")
-    (question,) = questions
+    (question,) = host.list_requests()
     assert question["tool_name"] == "Write"
     assert question["input"] == {"file_path": str(tmp_path / "a.txt"), "content": "mud"}
     assert question["tool_use_id"]
@@ -52,56 +37,42 @@ async def test_the_host_decides_on_a_call_under_its_own_names(
     assert host.list_states()[-4:] == states
 
 
+def refuse(_: Line) -> Line:
+    raise ValueError("no such server")
+
+
 async def test_a_refusal_or_an_error_of_the_host_denies_the_call(
     make_host: MakeHost, tmp_path: Path
 ) -> None:
-    def raise_error(_: Line) -> Line:
-        raise NameError("no such name")
-
-    def deny(_: Line) -> Line:
-        return {"behavior": "deny", "message": "Not today."}
-
-    for answer, expected in ((deny, "Not today."), (raise_error, "no such name")):
-        host = make_host([call("bash", command="touch x"), "Done."], asks_host=True)
-        host.answers["can_use_tool"] = answer
-        async with host.serve():
-            result = await host.ask("Run it.")
-        assert expected in list_results(host)[0]
-        assert result["permission_denials"][0]["tool_name"] == "Bash"
-    assert not (tmp_path / "x").exists()
-
-
-async def test_a_refusal_with_interrupt_stops_the_turn(make_host: MakeHost) -> None:
-    host = make_host([call("bash", command="touch x"), "Next."], asks_host=True)
-    host.answers["can_use_tool"] = lambda _: {
-        "behavior": "deny",
-        "message": "Stop.",
-        "interrupt": True,
-    }
+    script = [call("bash", command="touch x"), "Done.", call("bash", command="touch x"), "Done."]
+    host = make_host([*script, call("bash", command="touch x"), "Next."], asks_host=True)
+    refusal = {"behavior": "deny", "message": "Not today."}
     async with host.serve():
-        result = await host.ask("Run it.")
+        host.answers["can_use_tool"] = lambda _: refusal
+        denied = await host.ask("Run it.")
+        host.answers["can_use_tool"] = refuse
+        failed = await host.ask("Run it.")
+        host.answers["can_use_tool"] = lambda _: {**refusal, "interrupt": True}
+        stopped = await host.ask("Run it.")
         after = await host.ask("Go on.")
-    assert result["subtype"] == "error_during_execution"
+    for result in (denied, failed):
+        assert result["permission_denials"][0]["tool_name"] == "Bash"
+    assert "Not today." in host.list_results()[0] and "no such server" in host.list_results()[1]
+    assert stopped["subtype"] == "error_during_execution"
     assert after["result"] == "Next."
+    assert not (tmp_path / "x").exists()
 
 
 async def test_rules_of_an_answer_hold_for_the_session(make_host: MakeHost, tmp_path: Path) -> None:
     host = make_host(
         [call("bash", command="touch 1"), call("bash", command="touch 2"), "Done."], asks_host=True
     )
-    questions: list[Line] = []
     rule = {"toolName": "Bash", "ruleContent": "touch:*"}
     update = {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}
-    host.answers["can_use_tool"] = lambda request: (
-        questions.append(request)
-        or {
-            "behavior": "allow",
-            "updatedPermissions": [update],
-        }
-    )
+    host.answers["can_use_tool"] = lambda _: {"behavior": "allow", "updatedPermissions": [update]}
     async with host.serve():
         await host.ask("Echo.")
-    assert len(questions) == 1
+    assert len(host.list_requests()) == 1
     assert sorted(path.name for path in tmp_path.glob("?")) == ["1", "2"]
 
 
@@ -115,19 +86,15 @@ async def test_a_wider_mode_holds_at_once_and_deny_rules_from_the_next_prompt(
         return "Done."
 
     host = make_host(answer, asks_host=True)
-    questions: list[Line] = []
     deny = {"type": "addRules", "rules": [{"toolName": "Write"}], "behavior": "deny"}
-    host.answers["can_use_tool"] = lambda request: (
-        questions.append(request)
-        or {
-            "behavior": "allow",
-            "updatedPermissions": [{"type": "setMode", "mode": "acceptEdits"}, deny],
-        }
-    )
+    host.answers["can_use_tool"] = lambda _: {
+        "behavior": "allow",
+        "updatedPermissions": [{"type": "setMode", "mode": "acceptEdits"}, deny],
+    }
     async with host.serve():
         await host.ask("a")
         await host.ask("b")
-    assert len(questions) == 1
+    assert len(host.list_requests()) == 1
     assert sorted(path.name for path in tmp_path.glob("*.txt")) == ["a0.txt", "a1.txt"]
     assert host.list_lines("system", "init")[1]["permissionMode"] == "acceptEdits"
 
@@ -141,8 +108,7 @@ async def test_children_ask_with_their_id_and_a_stopped_call_withdraws_its_quest
         return call("write", file_path="x.txt", content="")
 
     host = make_host(answer, asks_host=True)
-    async with host.serve():
-        await host.request("initialize")
+    async with host.serve(initializes=True):
         host.send_prompt("Delegate.")
         await host.wait_until(lambda: len(host.list_lines("control_request")) == 3)
         await host.request("interrupt")
@@ -162,7 +128,7 @@ async def test_questions_are_denied_when_the_host_closes_its_end(make_host: Make
         host.close()
         result = await host.wait_for(lambda line: line["type"] == "result")
     assert result["result"] == "Done."
-    assert "closed its end" in list_results(host)[0]
+    assert "closed its end" in host.list_results()[0]
 
 
 class Calculator:
@@ -212,50 +178,10 @@ async def test_tools_of_the_host_work_for_the_prompt_and_for_children(
             return [
                 call("mcp__calc__add", a=15, b=27),
                 call("mcp__calc__fail"),
-                call("task", prompt="Add."),
+                call("task", prompt="Add.", agent="adder"),
             ]
-        return call("mcp__calc__add", a=1, b=1)
-
-    calculator = Calculator()
-    host = make_host(answer)
-    host.answers["mcp_message"] = calculator.answer
-    async with host.serve():
-        await host.request("initialize", sdkMcpServers=["calc"])
-        result = await host.ask("Calculate.")
-        status = await host.request("mcp_status")
-    assert result["result"] == "42"
-    texts = list_results(host)
-    assert "42" in texts
-    assert any("out of order" in text for text in texts)
-    assert "2" in texts
-    assert calculator.methods[:4] == [
-        "initialize",
-        "notifications/initialized",
-        "tools/list",
-        "tools/list",
-    ]
-    (server,) = status["response"]["mcpServers"]
-    assert server["status"] == "connected"
-    assert [tool["name"] for tool in server["tools"]] == ["add", "fail"]
-    init = host.list_lines("system", "init")[0]
-    assert "mcp__calc__add" in init["tools"]
-    assert init["mcp_servers"] == [{"name": "calc", "status": "connected"}]
-
-
-async def test_many_calls_of_children_reach_the_tool_that_they_name(
-    make_host: MakeHost,
-) -> None:
-    children, calls = (20, 50) if os.environ.get("MUDROOM_LONG") else (5, 20)
-
-    def answer(request: Request) -> Any:
-        if "task" in request.tools:
-            tasks = [call("task", prompt=f"{n}", agent="adder") for n in range(children)]
-            return tasks if request.turn == 0 else "Done."
         assert request.tools == ("mcp__calc__add",)
-        if request.turn == 0:
-            base = int(request.prompt) * calls
-            return [call("mcp__calc__add", a=base, b=n) for n in range(calls)]
-        return " ".join(result.text for result in request.results)
+        return call("mcp__calc__add", a=1, b=1)
 
     calculator = Calculator()
     host = make_host(answer)
@@ -263,10 +189,21 @@ async def test_many_calls_of_children_reach_the_tool_that_they_name(
     adder = {"description": "Adds.", "prompt": "You add.", "tools": ["mcp__calc__add"]}
     async with host.serve():
         await host.request("initialize", sdkMcpServers=["calc"], agents={"adder": adder})
-        await host.ask("Delegate.")
-    texts = [text for text in list_results(host) if text.isdigit()]
-    assert sorted(map(int, texts)) == list(range(children * calls))
-    assert calculator.methods.count("tools/call") == children * calls
+        result = await host.ask("Calculate.")
+        status = await host.request("mcp_status")
+    assert result["result"] == "42"
+    texts = host.list_results()
+    assert "42" in texts
+    assert any("out of order" in text for text in texts)
+    assert "2" in texts
+    begin = ["initialize", "notifications/initialized", "tools/list", "tools/list"]
+    assert calculator.methods[:4] == begin
+    (server,) = status["response"]["mcpServers"]
+    assert server["status"] == "connected"
+    assert [tool["name"] for tool in server["tools"]] == ["add", "fail"]
+    init = host.list_lines("system", "init")[0]
+    assert "mcp__calc__add" in init["tools"]
+    assert init["mcp_servers"] == [{"name": "calc", "status": "connected"}]
 
 
 async def test_a_manifest_saves_the_handshake(make_host: MakeHost) -> None:
@@ -284,13 +221,10 @@ async def test_a_manifest_saves_the_handshake(make_host: MakeHost) -> None:
         await host.ask("Add.")
     assert response["response"]["sdk_mcp_manifests_parked"] == {"calc": "parked"}
     assert calculator.methods == ["tools/call"]
-    assert list_results(host) == ["5"]
+    assert host.list_results() == ["5"]
 
 
 async def test_a_server_that_fails_is_reported_and_the_session_works(make_host: MakeHost) -> None:
-    def refuse(_: Line) -> Line:
-        raise ValueError("no such server")
-
     host = make_host(["Fine.", call("mcp__calc__add", a=1, b=1), "Done."])
     host.answers["mcp_message"] = refuse
     async with host.serve():
@@ -300,7 +234,7 @@ async def test_a_server_that_fails_is_reported_and_the_session_works(make_host: 
         host.answers["mcp_message"] = Calculator().answer
         assert (await host.request("mcp_reconnect", serverName="calc"))["subtype"] == "success"
         await host.ask("Add.")
-    assert list_results(host) == ["2"]
+    assert host.list_results() == ["2"]
     assert result["result"] == "Fine."
     assert host.list_lines("system", "init")[0]["mcp_servers"][0]["status"] == "failed"
     assert any("no such server" in notice for notice in host.notices)
@@ -342,7 +276,7 @@ async def test_changed_arguments_are_judged_again(make_host: MakeHost, tmp_path:
     async with host.serve():
         await host.ask("Run it.")
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["right"]
-    assert "a rule says deny" in list_results(host)[1]
+    assert "a rule says deny" in host.list_results()[1]
 
 
 async def test_a_hook_of_the_host_blocks_a_call_of_a_child(
@@ -355,13 +289,8 @@ async def test_a_hook_of_the_host_blocks_a_call_of_a_child(
             return call("task", prompt="Touch.", agent="general")
         return call("bash", command="touch made")
 
-    def block(request: Line) -> Line:
-        inputs.append(request["input"])
-        return {"decision": "block", "reason": "A hook said no."}
-
-    inputs: list[Line] = []
     host = make_host(answer, shows_hooks=True)
-    host.answers["hook_callback"] = block
+    host.answers["hook_callback"] = lambda _: {"decision": "block", "reason": "A hook said no."}
     matcher = {"matcher": "Bash", "hookCallbackIds": ["hook_0"]}
     async with host.serve():
         response = await host.request(
@@ -369,11 +298,11 @@ async def test_a_hook_of_the_host_blocks_a_call_of_a_child(
         )
         await host.ask("Delegate.")
     assert response["response"]["hooks_applied"] is True
-    (hook_input,) = inputs
+    hook_input = host.list_requests()[0]["input"]
     assert hook_input["tool_name"] == "Bash"
     assert hook_input["tool_input"] == {"command": "touch made"}
     assert hook_input["agent_id"] == "1.1.1"
-    assert "A hook said no." in list_results(host)[0]
+    assert "A hook said no." in host.list_results()[0]
     assert not (tmp_path / "made").exists()
     assert any("CwdChanged" in notice for notice in host.notices)
     (started,) = host.list_lines("system", "hook_started")

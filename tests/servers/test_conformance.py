@@ -6,9 +6,8 @@ A `Client` says how a protocol asks for it. A new server gets one more client he
 from __future__ import annotations
 
 import asyncio
-import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,16 +15,11 @@ from typing import Any
 import mcp_types
 import pytest
 from msgspec.structs import replace
-from tests.driving.line_server import LineServer
 from tests.driving.prompts import get_last_prompt
 from tests.waiting import SECONDS, wait_until
 
-from mudroom import Session
-from mudroom._core.budgets import Budget
-from mudroom.driving import Questions, SessionStart
 from mudroom.errors import SessionPaused
-from mudroom.permissions import Permissions
-from mudroom.testing import Request, ScriptedModel, call
+from mudroom.testing import Request, call
 from mudroom_hosts.agent_sdk.setup import PlannedSession, SdkOptions, SdkSessionPlan, SessionParts
 from mudroom_hosts.mcp.server import McpOptions
 
@@ -51,7 +45,6 @@ class Script:
         self.released = asyncio.Event()
 
     async def answer(self, request: Request) -> Any:
-        """Answer a request."""
         prompt = get_last_prompt(request)
         self.prompts.append(prompt)
         self.firsts.append(request.prompt)
@@ -62,25 +55,25 @@ class Script:
         return f"{prompt} is done"
 
     async def wait_for(self, prompt: str) -> None:
-        """Wait until the model has a prompt."""
         await wait_until(lambda: prompt in self.prompts)
 
 
 class Client(ABC):
     """One client of one server."""
 
-    is_conversation = True
-    """False for a server whose prompts have no conversation in common."""
+    place = ""
+    """Folder of the session, below that of the test."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.script = Script()
         self.questions: list[Any] = []
+        self.session = ""
+        self.count = 0
 
     @property
-    def project(self) -> Path:
-        """The folder in which the session works."""
-        return self.folder
+    def made(self) -> Path:
+        return self.folder / self.place / "made.txt"
 
     @abstractmethod
     def serve(self, *, resumes: bool = False) -> Any:
@@ -99,8 +92,13 @@ class Client(ABC):
         """Answer the open question."""
 
     async def wait_for_question(self) -> None:
-        """Wait until the server has asked."""
         await wait_until(lambda: self.questions)
+
+    async def wait_for_decision(self, *_: Any) -> Any:
+        """Take a question; return what the test decides."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.questions.append(answer)
+        return await answer
 
     @abstractmethod
     async def count_open_questions(self) -> int:
@@ -112,16 +110,11 @@ class Client(ABC):
 
 
 class SdkClient(Client):
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.session = ""
-        self._ids = 0
-
     @asynccontextmanager
     async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
         options = SdkOptions(asks_host=True, resumes=resumes)
         host = self.host = SdkHost(self.folder, self.script.answer, options, "default")
-        host.answers["can_use_tool"] = self._ask
+        host.answers["can_use_tool"] = self.wait_for_decision
         prepare = host.prepare
 
         def prepare_resumed(plan: SdkSessionPlan, parts: SessionParts) -> PlannedSession:
@@ -130,21 +123,12 @@ class SdkClient(Client):
         if resumes:
             host.prepare = prepare_resumed
         with suppress(SessionPaused):
-            async with host.serve() as self.server:
-                await host.request("initialize")
+            async with host.serve(initializes=True) as self.server:
                 yield
-        for question in self.questions:
-            question.cancel()
-        await asyncio.gather(*host._tasks, return_exceptions=True)
-
-    async def _ask(self, _: Any) -> Any:
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.questions.append(answer)
-        return await answer
 
     def send(self, prompt: str) -> asyncio.Task[str]:
-        self._ids += 1
-        uuid = f"line {self._ids}"
+        self.count += 1
+        uuid = f"line {self.count}"
         self.host.send_prompt(prompt, uuid=uuid, priority="later")
         return asyncio.create_task(self._wait(uuid))
 
@@ -180,23 +164,16 @@ class SdkClient(Client):
 class EditorClient(Client):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.session = ""
         self._answered: set[int] = set()
 
     @asynccontextmanager
     async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
-        options = {"prompt_budget": Budget(depth=4)}
-        editor = self.editor = Editor(self.folder, self.script.answer, SUBAGENTS, options)
+        editor = self.editor = Editor(self.folder, self.script.answer, SUBAGENTS, {})
         self.questions = editor.requests
         editor.answer = lambda _: None
         async with editor.serve() as self.server:
             if resumes:
-                fields: dict[str, Any] = {
-                    "sessionId": self.session,
-                    "cwd": str(self.folder),
-                    "mcpServers": [],
-                }
-                await editor.request("session/load", **fields)
+                await editor.load(self.session)
             else:
                 self.session = await editor.open()
             yield
@@ -206,8 +183,8 @@ class EditorClient(Client):
         return asyncio.create_task(self._wait(number))
 
     async def _wait(self, number: int) -> str:
-        line = await self.editor.wait_for_answer(number)
-        reason: str = line.get("result", line.get("error", {})).get("stopReason", str(line))
+        result = await self.editor.finish(number)
+        reason: str = result.get("stopReason", str(result))
         return {"end_turn": DONE, "cancelled": CANCELLED}.get(reason, reason)
 
     async def cancel(self) -> None:
@@ -231,13 +208,7 @@ class EditorClient(Client):
 
 
 class HttpClient(Client):
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.session = ""
-
-    @property
-    def project(self) -> Path:
-        return self.folder / "project"
+    place = "project"
 
     @asynccontextmanager
     async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
@@ -282,32 +253,22 @@ class HttpClient(Client):
 
 
 class McpClient(Client):
-    is_conversation = False
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._tasks = 0
-
-    @property
-    def project(self) -> Path:
-        return self.folder / "project"
+    place = "project"
 
     @asynccontextmanager
     async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
-        self.project.mkdir(exist_ok=True)
+        project = self.folder / self.place
+        project.mkdir(exist_ok=True)
         options = McpOptions(parallel=1)
-        host = McpHost(self.project, self.script.answer, options, "default")
+        host = McpHost(project, self.script.answer, options, "default")
         async with host.connect("legacy", elicitation_callback=self._ask) as self.client:
             yield
 
     async def _ask(self, *_: Any) -> mcp_types.ElicitResult:
-        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.questions.append(answer)
-        text = "allow once" if await answer else "no"
+        text = "allow once" if await self.wait_for_decision() else "no"
         return mcp_types.ElicitResult(action="accept", content={"answer": text})
 
     def send(self, prompt: str) -> asyncio.Task[str]:
-        self._tasks += 1
         return asyncio.create_task(self._run(prompt))
 
     async def _run(self, prompt: str) -> str:
@@ -328,98 +289,14 @@ class McpClient(Client):
         raise NotImplementedError("tasks of one server are not continued by the next")
 
 
-class GuestClient(Client):
-    """A client of a server that uses nothing but public doors."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.session = ""
-        self.lines: list[Any] = []
-        self._ids = 0
-
-    @asynccontextmanager
-    async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
-        self.lines.clear()
-        self._input: asyncio.Queue[str | None] = asyncio.Queue()
-        self.server = LineServer(self._make_session, self._receive, resumes=resumes)
-        running = asyncio.create_task(self.server.serve(self._read()))
-        yield
-        self._input.put_nowait(None)
-        await running
-
-    def _make_session(self, questions: Questions, start: SessionStart) -> Session:
-        options: dict[str, Any] = start.options
-        if start.is_recorded and start.id is None:
-            options = {"resume": self.session}
-        return Session(
-            model=ScriptedModel(self.script.answer),
-            cwd=str(self.folder),
-            home=str(self.folder / "home"),
-            sandbox="off",
-            environ={},
-            permissions=Permissions(can_ask=True),
-            approver=questions,
-            **options,
-        )
-
-    def _receive(self, line: str) -> None:
-        self.lines.append(json.loads(line))
-        if self.lines[-1]["type"] == "question":
-            self.questions.append(self.lines[-1]["question"])
-
-    async def _read(self) -> AsyncGenerator[str]:
-        while (line := await self._input.get()) is not None:
-            yield line
-
-    def _write(self, kind: str, **fields: Any) -> None:
-        self._input.put_nowait(json.dumps({"type": kind, **fields}))
-
-    def _list(self, kind: str) -> list[Any]:
-        return [line for line in self.lines if line["type"] == kind]
-
-    def send(self, prompt: str) -> asyncio.Task[str]:
-        self._ids += 1
-        self._write("prompt", id=str(self._ids), text=prompt)
-        return asyncio.create_task(self._wait(str(self._ids)))
-
-    async def _wait(self, id: str) -> str:
-        await wait_until(lambda: any(line["id"] == id for line in self._list("end")))
-        reasons: list[str] = [line["reason"] for line in self._list("end") if line["id"] == id]
-        (reason,) = reasons
-        return {"GOAL": DONE, "CANCELLED": CANCELLED}.get(reason, reason)
-
-    async def cancel(self) -> None:
-        self._write("cancel")
-
-    async def decide(self, *, allow: bool) -> None:
-        self._write("answer", question=self.questions[-1], allow=allow)
-
-    async def count_open_questions(self) -> int:
-        return len(self._list("question")) - len(self._list("withdrawn"))
-
-    def stop(self) -> None:
-        self.session = self._list("open")[0]["session"]
-        self.server.pause()
+CLIENTS: list[type[Client]] = [SdkClient, EditorClient, HttpClient]
+conversations = pytest.mark.parametrize("client", CLIENTS, indirect=True)
+"""Clients whose prompts belong to one conversation; tasks of MCP hosts have none in common."""
 
 
-CLIENTS: list[Callable[[Path], Client]] = [
-    SdkClient,
-    EditorClient,
-    HttpClient,
-    McpClient,
-    GuestClient,
-]
-
-
-@pytest.fixture(params=CLIENTS)
+@pytest.fixture(params=[*CLIENTS, McpClient])
 def client(request: pytest.FixtureRequest, tmp_path: Path) -> Client:
     return request.param(tmp_path)
-
-
-async def test_a_prompt_runs_to_its_end(client: Client) -> None:
-    async with asyncio.timeout(SECONDS), client.serve():
-        assert await client.send("one") == DONE
-    assert client.script.prompts == ["one"]
 
 
 async def test_prompts_wait_for_one_another(client: Client) -> None:
@@ -449,10 +326,10 @@ async def test_a_question_is_answered(client: Client, *, allow: bool) -> None:
     async with asyncio.timeout(SECONDS), client.serve():
         prompt = client.send("write")
         await client.wait_for_question()
-        assert not (client.project / "made.txt").exists()
+        assert not client.made.exists()
         await client.decide(allow=allow)
         assert await prompt == DONE
-    assert (client.project / "made.txt").exists() == allow
+    assert client.made.exists() == allow
 
 
 async def test_a_cancel_withdraws_the_question(client: Client) -> None:
@@ -464,12 +341,11 @@ async def test_a_cancel_withdraws_the_question(client: Client) -> None:
         while await client.count_open_questions():  # noqa: ASYNC110  (a client can only ask)
             await asyncio.sleep(0.01)
         assert await client.send("two") == DONE
-    assert not (client.project / "made.txt").exists()
+    assert not client.made.exists()
 
 
+@conversations
 async def test_a_later_server_resumes_the_conversation(client: Client) -> None:
-    if not client.is_conversation:
-        pytest.skip("its tasks have no conversation in common")
     async with asyncio.timeout(SECONDS):
         async with client.serve():
             assert await client.send("one") == DONE
@@ -480,9 +356,8 @@ async def test_a_later_server_resumes_the_conversation(client: Client) -> None:
     assert client.script.prompts == ["one", "two"]
 
 
+@conversations
 async def test_work_of_a_server_that_was_stopped_continues(client: Client) -> None:
-    if not client.is_conversation:
-        pytest.skip("its tasks have no conversation in common")
     async with asyncio.timeout(SECONDS):
         async with client.serve():
             prompt = client.send("slow")

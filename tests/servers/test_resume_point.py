@@ -20,7 +20,6 @@ from .conftest import MakeHost
 
 
 def make_point(answer: TurnFinished, events: list[StoredEvent]) -> ResumePoint:
-    """Return the point of an answer, which has read these events."""
     point = ResumePoint(make_message_id(answer))
     for event in events:
         point.observe(event)
@@ -28,7 +27,6 @@ def make_point(answer: TurnFinished, events: list[StoredEvent]) -> ResumePoint:
 
 
 def list_answers(events: list[AnyEvent]) -> tuple[list[StoredEvent], list[TurnFinished]]:
-    """Return the events of the record, and the answers among them."""
     stored = [event for event in events if not isinstance(event, Delta)]
     return stored, [event for event in stored if isinstance(event, TurnFinished)]
 

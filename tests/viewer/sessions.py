@@ -3,9 +3,12 @@
 import random
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from mudroom._adapters.journals.sqlite.journal import SqliteJournal
 from mudroom._core.agents import Agent
@@ -39,36 +42,8 @@ from mudroom._viewer.work import WorkPage, WorkQuery
 from mudroom.errors import UnknownName
 from mudroom.testing.event_builders import tool_call_started
 
-WORDS = (
-    "the",
-    "loop",
-    "holds",
-    "every",
-    "run",
-    "to",
-    "its",
-    "brief",
-    "and",
-    "a",
-    "child",
-    "reads",
-    "what",
-    "parent",
-    "never",
-    "sees",
-)
-AREAS = (
-    "journal",
-    "models",
-    "sandbox",
-    "toolkit",
-    "engine",
-    "workers",
-    "session",
-    "config",
-    "screens",
-    "agents",
-)
+WORDS = ("the", "loop", "holds", "every", "run", "to", "its", "brief", "and", "child")
+AREAS = ("journal", "models", "sandbox", "engine", "workers", "session", "config", "agents")
 
 
 @dataclass
@@ -91,15 +66,9 @@ class SessionBuilder:
         return "\n".join(f"{n:>6}\t{self.make_words(9)}" for n in range(1, number + 1)) + "\n"
 
     def open_session(self) -> None:
-        self.events.append(
-            SessionOpened(
-                at=self.at,
-                session=self.session,
-                cwd="/home/someone/garden",
-                version="0.1.0",
-                sandbox="full",
-            )
-        )
+        folder = "/home/someone/garden"
+        opened = SessionOpened(at=self.at, session=self.session, cwd=folder, version="0.1.0")
+        self.events.append(replace(opened, sandbox="full"))
 
     def start_run(self, run: str, prompt: str, at: float, **brief: Any) -> None:
         agent = Agent(
@@ -122,16 +91,14 @@ class SessionBuilder:
         self, run: str, number: int, at: float, took: float, content: tuple[Any, ...], read: int
     ) -> None:
         calls = any(isinstance(block, ToolCallBlock) for block in content)
-        self.events.append(TurnStarted(at=at, run=run, turn=number))
         message = AssistantMessage(
             content,
             stop_reason=StopReason.CALLS if calls else StopReason.END,
             usage=Usage(read, self.random.randint(40, 400), cache_read_tokens=read * 3 // 4),
             model="claude-sonnet-4-5",
         )
-        self.events.append(
-            TurnFinished(at=at + took, run=run, turn=number, message=message, seconds=took)
-        )
+        ended = TurnFinished(at=at + took, run=run, turn=number, message=message, seconds=took)
+        self.events += [TurnStarted(at=at, run=run, turn=number), ended]
 
     def add_call(
         self,
@@ -145,226 +112,142 @@ class SessionBuilder:
         refused: bool = False,
     ) -> None:
         self.events.append(tool_call_started(run, call, at=at, turn=turn))
+        facts: dict[str, Any] = {"run": run, "turn": turn, "call_id": call.id, "name": call.name}
         self.events.append(
-            ToolCallFinished(
-                at=at + took,
-                run=run,
-                turn=turn,
-                call_id=call.id,
-                name=call.name,
-                result=result,
-                seconds=took,
-                refused=refused,
-            )
+            ToolCallFinished(at=at + took, result=result, seconds=took, refused=refused, **facts)
         )
 
     def finish_run(
         self, run: str, at: float, text: str, reason: Reason = Reason.GOAL, **report: Any
     ) -> None:
-        self.events.append(
-            RunFinished(
-                at=at, run=run, report=Report(text=text, reason=reason, run_id=run, **report)
-            )
-        )
+        ended = Report(text=text, reason=reason, run_id=run, **report)
+        self.events.append(RunFinished(at=at, run=run, report=ended))
 
     def make_call(self, n: int, file: str) -> tuple[ToolCallBlock, ToolResult]:
-        """Return a call and its result."""
-
         def call(name: str, **arguments: Any) -> ToolCallBlock:
             return ToolCallBlock(next(self.ids), name, arguments)
 
         match n % 6:
             case 0:
-                return call("read", file_path=file), ToolResult(
-                    self.make_lines(self.random.randint(20, 60)), reads=(file,)
-                )
+                text = self.make_lines(self.random.randint(20, 60))
+                return call("read", file_path=file), ToolResult(text, reads=(file,))
             case 1:
-                return call("grep", pattern="def (run|walk)", path="src"), ToolResult(
-                    f"{file}:12:    def run(self) -> None:\n" * 8
-                )
+                text = f"{file}:12:    def run(self) -> None:\n" * 8
+                return call("grep", pattern="def (run|walk)", path="src"), ToolResult(text)
             case 2:
-                return call("bash", command=f"pytest -q {file}"), ToolResult(
-                    "\x1b[32m.....F..\x1b[0m\n1 failed, 7 passed in 0.41s\n", error=n % 4 == 0
-                )
+                text = "\x1b[32m.....F..\x1b[0m\n1 failed, 7 passed in 0.41s\n"
+                return call("bash", command=f"pytest {file}"), ToolResult(text, error=n % 4 == 0)
             case 3:
                 old = "def walk(self):\n    for each in self.all:\n        yield each\n"
-                new = (
-                    "def walk(self) -> Iterator[Run]:\n    for each in self.all:\n       "
-                    " yield each\n        yield from each.walk()\n"
-                )
-                return call("edit", file_path=file, old_string=old, new_string=new), ToolResult(
-                    f"edited {file} (line 12)", changes=(file,)
-                )
+                new = f"{old}        yield from each.walk()\n"
+                block = call("edit", file_path=file, old_string=old, new_string=new)
+                return block, ToolResult(f"edited {file} (line 12)", changes=(file,))
             case 4:
-                todos = [
-                    {"content": self.make_words(5), "status": status}
-                    for status in ("completed", "completed", "in_progress", "pending")
-                ]
-                return call("todo", todos=todos), ToolResult("(2/4 completed)")
+                states = ("completed", "in_progress", "pending")
+                todos = [{"content": self.make_words(5), "status": state} for state in states]
+                return call("todo", todos=todos), ToolResult("(1/3 completed)")
             case _:
-                return call("glob", pattern="src/**/*.py"), ToolResult(
-                    "\n".join(f"src/{area}/{n}.py" for area in AREAS)
-                )
+                text = "\n".join(f"src/{area}/{n}.py" for area in AREAS)
+                return call("glob", pattern="src/**/*.py"), ToolResult(text)
 
     def add_child(self, run: str, call_id: str, at: float, turns: int = 6) -> tuple[float, str]:
         """Add a child with three calls per turn; return its end time and its report."""
-        parent = run.split(".")[0]
         n = int(run.rpartition(".")[2])
         area = AREAS[n % len(AREAS)]
+        prompt = f"Read all of src/{area} and say what each file promises.\n{self.make_words(40)}."
+        brief = {"parent": run.split(".")[0], "call_id": call_id, "depth": 1}
         agent = ("explore", "general", "reviewer")[n % 3]
-        prompt = (
-            f"Read all of src/{area} and say what each file promises.\nName every "
-            f"function that breaks its promise.\n{self.make_words(30)}."
-        )
-        self.start_run(
-            run,
-            prompt,
-            at,
-            agent=agent,
-            parent=parent,
-            call_id=call_id,
-            description=f"promises of {area} {n}",
-            depth=1,
-        )
+        self.start_run(run, prompt, at, agent=agent, description=f"{area} {n}", **brief)
         read = 2_000
         now = at
         for number in range(1, turns + 1):
-            calls = [
-                self.make_call(n + number + k, f"src/{area}/{self.make_words(1)}.py")
-                for k in range(3)
-            ]
+            calls = [self.make_call(n + number + k, f"src/{area}/{number}.py") for k in range(3)]
             took = self.random.uniform(0.6, 4.0)
             if n % 17 == 5 and number == 2:
-                self.events.append(
-                    ModelCallRetried(
-                        at=now + 0.2,
-                        run=run,
-                        turn=number,
-                        attempt=1,
-                        delay=1.5,
-                        status=529,
-                        error="overloaded",
-                    )
-                )
-            content = (
-                ThinkingBlock(self.make_words(30)),
-                TextBlock(
-                    f"I look at `{area}` now: **{self.make_words(6)}**.\n\n- "
-                    f"{self.make_words(5)}\n- {self.make_words(6)}"
-                ),
-            )
+                facts: dict[str, Any] = {"run": run, "turn": number, "at": now + 0.2}
+                error = {"status": 529, "error": "overloaded"}
+                self.events.append(ModelCallRetried(attempt=1, delay=1.5, **error, **facts))
+            words = f"I look at `{area}` now: **{self.make_words(6)}**.\n\n- {self.make_words(5)}"
+            content = (ThinkingBlock(self.make_words(30)), TextBlock(words))
             self.add_turn(run, number, now, took, (*content, *(call for call, _ in calls)), read)
             now += took
             for call, result in calls:
-                self.add_call(
-                    run,
-                    number,
-                    now,
-                    spent := self.random.uniform(0.01, 1.2),
-                    call,
-                    result,
-                    refused=n % 23 == 7 and number == 3,
-                )
+                spent = self.random.uniform(0.01, 1.2)
+                is_refused = n % 23 == 7 and number == 3
+                self.add_call(run, number, now, spent, call, result, refused=is_refused)
                 now += spent * 0.4
                 read += len(result.text) // 4
             now += 0.8
         text = f"{area}: {self.make_words(40)}.\n\n1. {self.make_words(8)}\n2. {self.make_words(8)}"
         self.add_turn(run, turns + 1, now, 1.4, (TextBlock(text),), read)
         reason = Reason.MAX_TURNS if n % 31 == 9 else Reason.ERROR if n % 41 == 11 else Reason.GOAL
-        error = "the provider refused: HTTP 401" if reason is Reason.ERROR else ""
-        self.finish_run(
-            run,
-            now + 1.4,
-            text,
-            reason,
-            turns=turns + 1,
-            calls={"read": turns * 3},
-            error=error,
-            usd=0.012,
-        )
+        report = {"error": "the provider refused: HTTP 401"} if reason is Reason.ERROR else {}
+        amounts: dict[str, Any] = {"turns": turns + 1, "calls": {"read": turns * 3}, "usd": 0.012}
+        self.finish_run(run, now + 1.4, text, reason, **report, **amounts)
         return now + 1.4, text
+
+    def add_wave(self, run: str, number: int, wide: int, context: int) -> int:
+        """Add a turn with children side by side; return the tokens of their reports."""
+        prompts = [f"Part {number}.{k}: {self.make_words(12)}" for k in range(1, wide + 1)]
+        calls = [
+            ToolCallBlock(next(self.ids), "task", {"prompt": prompt, "agent": "explore"})
+            for prompt in prompts
+        ]
+        text = TextBlock(f"Wave {number}: {wide} children.")
+        self.add_turn(run, number, self.at, 2.2, (text, *calls), context)
+        self.at += 2.2
+        before, self.events = self.events, []
+        returned = 0
+        last = self.at
+        for k, call in enumerate(calls, 1):
+            child = f"{run}.{number}.{k}"
+            ended, report = self.add_child(child, call.id, self.at + self.random.uniform(0, 3))
+            result = ToolResult(f"{report}\n[evidence: 18 tool calls]", detail={"run": child})
+            self.add_call(run, number, self.at, ended - self.at, call, result)
+            returned += len(result.text) // 4
+            last = max(last, ended)
+        self.events = before + sorted(self.events, key=lambda event: event.at)
+        self.at = last
+        return returned
 
     def add_root(self, run: str, prompt: str, waves: int, wide: int, **brief: Any) -> None:
         """Add a root run that starts `waves` times `wide` children and reports at the end."""
-        start = self.at
         context = 3_000
-        self.start_run(run, prompt, start, **brief)
+        self.start_run(run, prompt, self.at, **brief)
         for number in range(1, waves + 1):
-            calls = [
-                ToolCallBlock(
-                    next(self.ids),
-                    "task",
-                    {"prompt": f"Part {number}.{k}: {self.make_words(12)}", "agent": "explore"},
-                )
-                for k in range(1, wide + 1)
-            ]
-            self.add_turn(
-                run,
-                number,
-                self.at,
-                2.2,
-                (TextBlock(f"Wave {number}: {wide} children."), *calls),
-                context,
-            )
-            self.at += 2.2
-            parts: list[tuple[float, list[StoredEvent]]] = []
-            kept = self.events
-            self.events = []
-            for k, call in enumerate(calls, 1):
-                begun = self.at + self.random.uniform(0, 3)
-                self.events.append(tool_call_started(run, call, at=self.at, turn=number))
-                ended, text = self.add_child(f"{run}.{number}.{k}", call.id, begun)
-                result = ToolResult(
-                    f"{text}\n[evidence: 18 tool calls]", detail={"run": f"{run}.{number}.{k}"}
-                )
-                self.events.append(
-                    ToolCallFinished(
-                        at=ended,
-                        run=run,
-                        turn=number,
-                        call_id=call.id,
-                        name="task",
-                        result=result,
-                        seconds=ended - begun,
-                    )
-                )
-                parts.append((ended, self.events))
-                context += len(result.text) // 4
-                self.events = []
-            self.events = kept + sorted(
-                (event for _, some in parts for event in some), key=lambda event: event.at
-            )
-            self.at = max(ended for ended, _ in parts)
-        self.events.append(
-            NoteInjected(
-                at=self.at, run=run, turn=waves, text="All tool calls of this turn are done."
-            )
-        )
+            context += self.add_wave(run, number, wide, context)
+        note = "All tool calls of this turn are done."
+        self.events.append(NoteInjected(at=self.at, run=run, turn=waves, text=note))
         findings = f"- **journal**: {self.make_words(10)}\n- `engine`: {self.make_words(10)}"
         answer = f"## What I found\n\n{self.make_words(60)}.\n\n{findings}\n\n```\n$ make test\n```"
         self.add_turn(run, waves + 1, self.at, 5.0, (TextBlock(answer),), context)
         self.at += 5.0
-        self.finish_run(
-            run, self.at, answer, turns=waves + 1, calls={"task": waves * wide}, usd=2.4 + 0.31
-        )
+        amounts: dict[str, Any] = {"turns": waves + 1, "calls": {"task": waves * wide}, "usd": 2.71}
+        self.finish_run(run, self.at, answer, **amounts)
 
     def close_session(self) -> None:
         self.events.append(SessionClosed(at=self.at))
 
 
-def build_large_session() -> SessionBuilder:
-    """Build a session with 200 children and more than 10,000 events."""
+def build_session(waves: int = 1, wide: int = 2) -> SessionBuilder:
     builder = SessionBuilder()
     builder.open_session()
-    builder.add_root(
-        "1",
-        (
-            "Find every promise this project makes in its docstrings, and say which of "
-            "them no test holds it to."
-        ),
-        4,
-        50,
-    )
+    builder.add_root("1", "What is promised?", waves, wide)
+    return builder
+
+
+@cache
+def build_busy_session() -> SessionBuilder:
+    """Build a session with 40 children, some of which fail; nobody changes it."""
+    builder = build_session(2, 20)
+    builder.close_session()
+    return builder
+
+
+@cache
+def build_large_session() -> SessionBuilder:
+    """Build a session with 200 children and more than 10,000 events; nobody changes it."""
+    builder = build_session(4, 50)
     builder.close_session()
     return builder
 
@@ -384,41 +267,25 @@ def build_hostile_session() -> SessionBuilder:
         )
     )
     builder.start_run("1", HOSTILE_TEXT, builder.at, agent=HOSTILE_TEXT, description=HOSTILE_TEXT)
-    names = ("bash", "edit", "write", "todo", "task", "read", HOSTILE_TEXT)
-    arguments_by_call: list[dict[str, Any]] = [
-        {"command": HOSTILE_TEXT},
-        {"file_path": HOSTILE_TEXT, "old_string": HOSTILE_TEXT, "new_string": HOSTILE_TEXT + "x"},
-        {"file_path": HOSTILE_TEXT, "content": HOSTILE_TEXT},
-        {"todos": [{"content": HOSTILE_TEXT, "status": HOSTILE_TEXT}, None, HOSTILE_TEXT]},
-        {"prompt": HOSTILE_TEXT, "description": HOSTILE_TEXT},
-        {"file_path": HOSTILE_TEXT},
-        {HOSTILE_TEXT: HOSTILE_TEXT, "deep": [HOSTILE_TEXT, {HOSTILE_TEXT: [None]}]},
-    ]
+    arguments: dict[str, dict[str, Any]] = {
+        "bash": {"command": HOSTILE_TEXT},
+        "edit": {"file_path": HOSTILE_TEXT, "old_string": HOSTILE_TEXT, "new_string": "x"},
+        "write": {"file_path": HOSTILE_TEXT, "content": HOSTILE_TEXT},
+        "todo": {"todos": [{"content": HOSTILE_TEXT, "status": HOSTILE_TEXT}, None, HOSTILE_TEXT]},
+        "task": {"prompt": HOSTILE_TEXT, "description": HOSTILE_TEXT},
+        "read": {"file_path": HOSTILE_TEXT},
+        HOSTILE_TEXT: {HOSTILE_TEXT: HOSTILE_TEXT, "deep": [HOSTILE_TEXT, {HOSTILE_TEXT: [None]}]},
+    }
     calls = [
-        ToolCallBlock(f"c{n}{HOSTILE_TEXT}", name, arguments)
-        for n, (name, arguments) in enumerate(zip(names, arguments_by_call, strict=True))
+        ToolCallBlock(f"c{n}{HOSTILE_TEXT}", name, arguments[name])
+        for n, name in enumerate(arguments)
     ]
-    builder.add_turn(
-        "1",
-        1,
-        builder.at,
-        1.0,
-        (
-            ThinkingBlock(HOSTILE_TEXT),
-            TextBlock(f"# {HOSTILE_TEXT}\n```\n{HOSTILE_TEXT}\n```\n- {HOSTILE_TEXT}"),
-            *calls,
-        ),
-        100,
-    )
+    text = TextBlock(f"# {HOSTILE_TEXT}\n```\n{HOSTILE_TEXT}\n```\n- {HOSTILE_TEXT}")
+    content = (ThinkingBlock(HOSTILE_TEXT), text, *calls)
+    builder.add_turn("1", 1, builder.at, 1.0, content, 100)
+    result = ToolResult(HOSTILE_TEXT, error=True, spill=HOSTILE_TEXT)
     for call in calls:
-        builder.add_call(
-            "1",
-            1,
-            builder.at + 1,
-            0.5,
-            call,
-            ToolResult(HOSTILE_TEXT, error=True, spill=HOSTILE_TEXT),
-        )
+        builder.add_call("1", 1, builder.at + 1, 0.5, call, result)
     builder.events.append(
         NoteInjected(at=builder.at + 2, run="1", turn=1, text=HOSTILE_TEXT, origin=HOSTILE_TEXT)
     )
@@ -435,7 +302,6 @@ def build_hostile_session() -> SessionBuilder:
 
 
 async def write_session(home: Path, builder: SessionBuilder) -> None:
-    """Write the file of a session."""
     journal = SqliteJournal.open(
         home / "sessions" / f"{builder.session}.db", session=builder.session, create=True
     )

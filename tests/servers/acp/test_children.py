@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.waiting import wait_until
 
 from mudroom._adapters.journals.sessions import open_store, read_events
 from mudroom._core.events import StoredEvent
@@ -59,11 +60,6 @@ def check_order(editor: Editor, root: str) -> dict[str, list[str]]:
     return states
 
 
-async def watch_tree(editor: Editor, session: str) -> RunTree:
-    """Return the tree of the runs from the record of a session."""
-    return RunTree.from_events(await read_events(open_store(editor.home), session))
-
-
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("subagents", [True, False])
 async def test_random_trees_are_shown_whole_with_the_totals_of_the_run_tree(
@@ -78,7 +74,7 @@ async def test_random_trees_are_shown_whole_with_the_totals_of_the_run_tree(
             editor.lines.clear()
             result = await editor.ask(session, json.dumps(node))
             assert result["stopReason"] == "end_turn"
-            tree = await watch_tree(editor, session)
+            tree = RunTree.from_events(await read_events(open_store(editor.home), session))
             children = [run for run in tree.runs.values() if run.depth]
             # A run that fails stops its background children, which then start none.
             assert bool(node["children"]) <= len(children) <= count_nodes(node) - 1
@@ -125,8 +121,7 @@ async def test_a_child_has_its_prompt_its_text_and_its_calls_in_its_own_session(
         return "It is mud." if request.turn else call("glob", pattern="*")
 
     editor = make_editor(answer)
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         await editor.ask(session, "Ask.")
     child = f"{session}/1.1.1"
     message = editor.list_updates("session_message", child)[0]
@@ -154,18 +149,14 @@ async def test_a_child_is_cancelled_alone_and_its_parent_goes_on(make_editor: Ma
         return " | ".join(result.text for result in request.results)
 
     editor = make_editor(answer)
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         prompt = editor.start_prompt(session, "Ask.")
         await entered.wait()
         editor.notify("session/cancel", sessionId=f"{session}/1.1.1")
-        result = (await editor.wait_for_answer(prompt))["result"]
+        result = await editor.finish(prompt)
     assert result["stopReason"] == "end_turn"
-    ends = {
-        each["sessionId"]: each["state"].get("stopReason")
-        for each in editor.list_updates("subagent_update")
-        if each["state"]["state"] == "idle"
-    }
+    updates = editor.list_updates("subagent_update")
+    ends = {each["sessionId"]: each["state"].get("stopReason") for each in updates}
     assert ends == {f"{session}/1.1.1": "cancelled", f"{session}/1.1.2": "end_turn"}
     assert "cancelled" in editor.join_text(session).lower()
     assert "Quick result." in editor.join_text(session)
@@ -173,23 +164,19 @@ async def test_a_child_is_cancelled_alone_and_its_parent_goes_on(make_editor: Ma
 
 async def test_a_cancel_ends_fifty_children_and_the_prompt(make_editor: MakeEditor) -> None:
     waiting: set[str] = set()
-    all_wait = asyncio.Event()
 
     async def answer(request: Request) -> Any:
         if request.prompt == "Ask.":
             return [call("task", prompt=f"Wait {number}.") for number in range(50)]
         waiting.add(request.prompt)
-        if len(waiting) == 50:
-            all_wait.set()
         return await asyncio.Event().wait()
 
     editor = make_editor(answer)
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         prompt = editor.start_prompt(session, "Ask.")
-        await all_wait.wait()
+        await wait_until(lambda: len(waiting) == 50)
         editor.notify("session/cancel", sessionId=session)
-        result = (await editor.wait_for_answer(prompt))["result"]
+        result = await editor.finish(prompt)
     assert result["stopReason"] == "cancelled"
     states = check_order(editor, session)
     assert len(states) == 50
@@ -198,8 +185,7 @@ async def test_a_cancel_ends_fifty_children_and_the_prompt(make_editor: MakeEdit
 
 async def test_a_subagent_takes_no_prompt_of_the_client(make_editor: MakeEditor) -> None:
     editor = make_editor(["Hello."])
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         error = await editor.ask(f"{session}/1.1.1", "Hi.")
     assert error["code"] == -32002
     assert "is a subagent" in error["message"]
@@ -214,8 +200,7 @@ async def test_without_subagents_a_child_shows_its_state_in_the_call_that_starte
         return call("glob", pattern=f"*{request.turn}") if request.turn < 8 else "It is mud."
 
     editor = make_editor(answer, subagents=False)
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         await editor.ask(session, "Ask.")
     assert [each["name"] for each in editor.list_updates("tool_call")] == ["task"]
     assert not [line for line in editor.lines if "/1.1.1" in json.dumps(line)]

@@ -12,10 +12,8 @@ from tests.waiting import wait_until
 from mudroom import ModelOptions
 from mudroom._core.budgets import Budget
 from mudroom._core.messages import AssistantMessage, StopReason, TextBlock, ThinkingBlock
-from mudroom._core.runs import Reason, Report
 from mudroom.errors import ModelRefused
 from mudroom.testing import Request, call
-from mudroom.views import describe_end
 from mudroom_hosts.file_prompts import FilePrompt
 
 from .conftest import Line, MakeEditor
@@ -32,8 +30,7 @@ async def test_text_and_thoughts_stream_and_the_answer_has_the_reason(
 ) -> None:
     text = "A long answer with many words, so that it comes in several pieces. " * 3
     editor = make_editor([[ThinkingBlock("Let me think."), text]])
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         result = await editor.ask(session, "Hello.")
     assert result["stopReason"] == "end_turn"
     assert result["_meta"]["mudroom"]["reason"] == "GOAL"
@@ -55,15 +52,20 @@ async def test_calls_have_kinds_places_and_differences(make_editor: MakeEditor) 
         call("bash", command="echo $((40 + 2))"),
         call("read", file_path="missing.txt"),
     ]
-    editor = make_editor([*calls, "Done."])
-    async with editor.serve():
-        session = await editor.open()
+    todos = [
+        {"content": "Look.", "status": "completed"},
+        {"content": "Write.", "status": "in_progress"},
+    ]
+    editor = make_editor([*calls, call("todo", todos=todos), "Done."])
+    async with editor.use() as session:
         await editor.ask(session, "Work.")
     started = editor.list_updates("tool_call")
     path = str(editor.folder / "a.txt")
     kinds = ["edit", "read", "edit", "edit", "search", "execute", "read"]
-    assert [each["kind"] for each in started] == kinds
-    assert [each["status"] for each in started] == ["pending"] * 7
+    assert [each["kind"] for each in started[:7]] == kinds
+    assert [each["status"] for each in started[:7]] == ["pending"] * 7
+    (plan,) = editor.list_updates("plan")
+    assert plan["entries"] == [{**todo, "priority": "medium"} for todo in todos]
     assert started[1]["locations"] == [{"path": path, "line": 2}]
     assert started[5]["rawInput"] == {"command": "echo $((40 + 2))"}
     diffs = [
@@ -90,29 +92,15 @@ async def test_the_output_of_a_command_is_shown_while_it_runs(make_editor: MakeE
             for part in update.get("content", [])
         ]
 
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         prompt = editor.start_prompt(session, "Work.")
         await editor.wait_until(list_texts)
         assert list_texts()[0] == ("", "\n".join(map(str, range(1, 10))))
         (editor.folder / "go").touch()
-        await editor.wait_for_answer(prompt)
+        await editor.finish(prompt)
     status, text = list_texts()[-1]
     assert status == "completed" and text.split() == [*"123456789", "end"]
     assert len({update["toolCallId"] for update in editor.list_updates("tool_call_update")}) == 1
-
-
-async def test_todos_are_a_plan(make_editor: MakeEditor) -> None:
-    todos = [
-        {"content": "Look.", "status": "completed"},
-        {"content": "Write.", "status": "in_progress"},
-    ]
-    editor = make_editor([call("todo", todos=todos), "Done."])
-    async with editor.serve():
-        session = await editor.open()
-        await editor.ask(session, "Work.")
-    (plan,) = editor.list_updates("plan")
-    assert plan["entries"] == [{**todo, "priority": "medium"} for todo in todos]
 
 
 @pytest.mark.parametrize(
@@ -134,19 +122,10 @@ async def test_todos_are_a_plan(make_editor: MakeEditor) -> None:
 async def test_limits_and_refusals_have_their_stop_reasons(
     make_editor: MakeEditor, answer: Any, budget: Budget, expected: str
 ) -> None:
-    def answer_so(_: Request) -> Any:
-        return answer
-
-    editor = make_editor(answer_so, prompt_budget=budget)
-    async with editor.serve():
-        session = await editor.open()
+    editor = make_editor([answer] * 9, prompt_budget=budget)
+    async with editor.use() as session:
         result = await editor.ask(session, "Work.")
     assert result["stopReason"] == expected, result
-
-
-def test_a_run_that_ended_without_an_error_says_why_in_words() -> None:
-    report = Report[Any](run_id="1", text="", reason=Reason.LOOP)
-    assert describe_end(report) == "The run repeated itself and was stopped."
 
 
 async def test_a_failed_model_is_an_error_and_the_session_goes_on(make_editor: MakeEditor) -> None:
@@ -154,8 +133,7 @@ async def test_a_failed_model_is_an_error_and_the_session_goes_on(make_editor: M
         return ModelRefused("the model failed") if "Fail." in str(request.messages[-1]) else "Fine."
 
     editor = make_editor(answer)
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         error = await editor.ask(session, "Fail.")
         result = await editor.ask(session, "Again.")
     assert error["code"] == -32603
@@ -164,9 +142,7 @@ async def test_a_failed_model_is_an_error_and_the_session_goes_on(make_editor: M
     assert result["stopReason"] == "end_turn"
 
 
-async def test_prompts_run_one_after_the_other_and_a_cancel_stops_those_before_it(
-    make_editor: MakeEditor,
-) -> None:
+async def test_cancels_stop_the_prompts_before_them(make_editor: MakeEditor) -> None:
     entered = asyncio.Event()
 
     async def answer(request: Request) -> Any:
@@ -176,132 +152,88 @@ async def test_prompts_run_one_after_the_other_and_a_cancel_stops_those_before_i
         return "Fine."
 
     editor = make_editor(answer)
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         first = editor.start_prompt(session, "Wait.")
         second = editor.start_prompt(session, "Second.")
         await entered.wait()
         editor.notify("session/cancel", sessionId=session)
         third = editor.start_prompt(session, "Third.")
-        results = [
-            (await editor.wait_for_answer(each))["result"] for each in (first, second, third)
-        ]
-    assert [each["stopReason"] for each in results] == ["cancelled", "cancelled", "end_turn"]
-    assert len(editor.model.requests) == 2
-
-
-async def test_the_cancel_of_a_prompt_request_stops_the_prompt(make_editor: MakeEditor) -> None:
-    entered = asyncio.Event()
-
-    async def answer(_: Request) -> Any:
-        entered.set()
-        return await asyncio.Event().wait()
-
-    editor = make_editor(answer)
-    async with editor.serve():
-        session = await editor.open()
-        prompt = editor.start_prompt(session, "Wait.")
+        results = [await editor.finish(each) for each in (first, second, third)]
+        entered.clear()
+        fourth = editor.start_prompt(session, "Wait.")
         await entered.wait()
-        editor.notify("$/cancel_request", requestId=prompt)
-        result = (await editor.wait_for_answer(prompt))["result"]
-    assert result["stopReason"] == "cancelled"
-
-
-async def test_a_cancel_right_after_the_prompt_is_not_lost(make_editor: MakeEditor) -> None:
-    editor = make_editor(["Never."])
-    async with editor.serve():
-        session = await editor.open()
-        prompt = editor.start_prompt(session, "Go.")
+        editor.notify("$/cancel_request", requestId=fourth)
+        results.append(await editor.finish(fourth))
+        fifth = editor.start_prompt(session, "Never.")
         editor.notify("session/cancel", sessionId=session)
-        result = (await editor.wait_for_answer(prompt))["result"]
-    assert result["stopReason"] == "cancelled"
-    assert editor.model.requests == []
+        results.append(await editor.finish(fifth))
+    reasons = [each["stopReason"] for each in results]
+    assert reasons == ["cancelled", "cancelled", "end_turn", "cancelled", "cancelled"]
+    assert len(editor.model.requests) == 3
 
 
 async def test_attachments_reach_the_model(make_editor: MakeEditor) -> None:
     editor = make_editor(["Seen."], model_options=ModelOptions(takes_images=True))
+    image: Line = {"type": "image", "mimeType": "image/png", "data": PNG}
     blocks: list[Line] = [
         {"type": "text", "text": "Look at these."},
         {"type": "resource_link", "name": "a", "uri": "file:///tmp/a%20b.txt"},
         {"type": "resource", "resource": {"uri": "file:///x.py#L1", "text": "import mud"}},
-        {"type": "image", "mimeType": "image/png", "data": PNG},
+        image,
     ]
-    async with editor.serve():
-        session = await editor.open()
+    wrong: list[list[Line]] = [
+        [{"type": "audio", "mimeType": "audio/wav", "data": ""}],
+        [],
+        *([image | {"data": data}] for data in (None, "", "?", 1234, ["QUJD"])),
+    ]
+    async with editor.use() as session:
         await editor.request("session/prompt", sessionId=session, prompt=blocks)
-        audio: Line = {"type": "audio", "mimeType": "audio/wav", "data": ""}
-        error = await editor.request("session/prompt", sessionId=session, prompt=[audio])
-        empty = await editor.request("session/prompt", sessionId=session, prompt=[])
+        errors = [
+            await editor.request("session/prompt", sessionId=session, prompt=each) for each in wrong
+        ]
     sent = str(editor.model.requests[0].messages[0])
     assert "Attached: /tmp/a b.txt" in sent
     assert '<resource from="/x.py (L1)">\\nimport mud\\n</resource>' in sent
     assert "ImageBlock" in sent
-    assert (error["code"], error["message"]) == (
-        -32602,
-        "a model gets no content of type audio here",
-    )
+    audio, empty, *images = errors
+    message = "a model gets no content of type audio here"
+    assert (audio["code"], audio["message"]) == (-32602, message)
     assert "the prompt is empty" in empty["message"]
-
-
-@pytest.mark.parametrize("data", [None, "", "?", 1234, ["QUJD"]])
-async def test_an_image_whose_data_is_not_base64_is_refused(
-    make_editor: MakeEditor, data: object
-) -> None:
-    editor = make_editor([], model_options=ModelOptions(takes_images=True))
-    image: Line = {"type": "image", "mimeType": "image/png", "data": data}
-    async with editor.serve():
-        session = await editor.open()
-        error = await editor.request("session/prompt", sessionId=session, prompt=[image])
-    assert error["message"] == "an image of the prompt has no data in base64"
+    texts = {error["message"] for error in images}
+    assert texts == {"an image of the prompt has no data in base64"}
 
 
 async def test_prompts_of_files_are_commands(make_editor: MakeEditor) -> None:
     editor = make_editor(["One.", "Two."])
+    fields: dict[str, Any] = {"description": "fix it", "find_problem": lambda: "it has no end"}
     editor.prompts = [
-        FilePrompt(
-            name="fix",
-            description="fix it",
-            format_prompt=lambda words: f"Fix {words}!",
-            find_problem=lambda: "",
-        )
+        FilePrompt(name="fix", format_prompt=lambda words: f"Fix {words}!", **fields),
+        FilePrompt(name="bare", format_prompt=lambda _: "", **fields),
     ]
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         await editor.wait_until(lambda: editor.list_updates("available_commands_update"))
         await editor.ask(session, "/fix the door")
         await editor.ask(session, "/other the door")
+        error = await editor.ask(session, "/bare")
     (update,) = editor.list_updates("available_commands_update")
-    assert [each["name"] for each in update["availableCommands"]] == ["fix"]
+    assert [each["name"] for each in update["availableCommands"]] == ["fix", "bare"]
     prompts = [str(request.messages[-1]) for request in editor.model.requests]
     assert "Fix the door!" in prompts[0]
     assert "/other the door" in prompts[1]
+    assert "/bare has no prompt: it has no end" in error["message"]
 
 
-async def test_a_prompt_file_without_a_text_says_why(make_editor: MakeEditor) -> None:
-    editor = make_editor([])
-    editor.prompts = [
-        FilePrompt(
-            name="fix",
-            description="",
-            format_prompt=lambda _: "",
-            find_problem=lambda: "line 1: the text has no end",
-        )
-    ]
-    async with editor.serve():
-        session = await editor.open()
-        await editor.wait_until(lambda: editor.list_updates("available_commands_update"))
-        error = await editor.ask(session, "/fix")
-    assert "/fix has no prompt: line 1: the text has no end" in error["message"]
+def make_server(fault: str) -> Line:
+    spec = make_quick(fault=fault)
+    return {"name": "quick", "command": spec.command, "args": list(spec.args), "env": []}
 
 
 async def test_prompts_of_servers_are_commands_as_soon_as_they_are_known(
     make_editor: MakeEditor,
 ) -> None:
     editor = make_editor(["One."])
-    spec = make_quick(fault="offers")
-    server = {"name": "quick", "command": spec.command, "args": list(spec.args), "env": []}
     async with editor.serve():
-        session = await editor.open(mcpServers=[server])
+        session = await editor.open(mcpServers=[make_server("offers")])
         await editor.wait_until(lambda: editor.list_updates("available_commands_update"))
         missing = await editor.ask(session, "/mcp__quick__summarize")
         unknown = await editor.ask(session, "/mcp__quick__summarise x")
@@ -325,36 +257,32 @@ async def test_prompts_of_servers_are_commands_as_soon_as_they_are_known(
 
 async def test_a_cancel_ends_the_wait_for_the_prompt_of_a_server(make_editor: MakeEditor) -> None:
     editor = make_editor(["One."])
-    spec = make_quick(fault="late")
-    server = {"name": "quick", "command": spec.command, "args": list(spec.args), "env": []}
     async with editor.serve() as serving:
-        session = await editor.open(mcpServers=[server])
+        session = await editor.open(mcpServers=[make_server("late")])
         number = editor.start_prompt(session, "/mcp__quick__summarize parsers")
         driver = serving._sessions[session]._driver
         await wait_until(lambda: driver.current and driver.current._preparing)
         editor.notify("session/cancel", sessionId=session)
-        answer = await editor.wait_for_answer(number)
+        answer = await editor.finish(number)
         assert (await editor.ask(session, "Hello."))["stopReason"] == "end_turn"
-    assert answer["result"] == {"stopReason": "cancelled"}
+    assert answer == {"stopReason": "cancelled"}
 
 
 async def test_a_model_is_chosen_and_a_wrong_one_is_an_error(make_editor: MakeEditor) -> None:
     editor = make_editor(["One.", "Two."])
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         await editor.ask(session, "First.")
-        chosen = await editor.request(
-            "session/set_config_option", sessionId=session, configId="model", value="offline"
-        )
-        wrong = await editor.request(
-            "session/set_config_option", sessionId=session, configId="model", value="nowhere:x"
-        )
-        mode = await editor.request(
-            "session/set_config_option", sessionId=session, configId="mode", value="plan"
-        )
-        unknown = await editor.request(
-            "session/set_config_option", sessionId=session, configId="taste", value="x"
-        )
+        chosen, wrong, mode, unknown = [
+            await editor.request(
+                "session/set_config_option", sessionId=session, configId=name, value=value
+            )
+            for name, value in (
+                ("model", "offline"),
+                ("model", "nowhere:x"),
+                ("mode", "plan"),
+                ("taste", "x"),
+            )
+        ]
         bad_mode = await editor.request("session/set_mode", sessionId=session, modeId="wild")
     assert chosen["configOptions"][1]["currentValue"] == "offline"
     assert wrong["code"] == -32602
@@ -375,7 +303,7 @@ async def test_ten_sessions_of_one_process_are_independent(make_editor: MakeEdit
         sessions = [await editor.open() for _ in range(10)]
         prompts = [editor.start_prompt(each, f"P{n}") for n, each in enumerate(sessions)]
         for prompt in prompts:
-            await editor.wait_for_answer(prompt)
+            await editor.finish(prompt)
         assert await editor.request("session/close", sessionId=sessions[0]) == {}
         error = await editor.ask(sessions[0], "More.")
         await editor.ask(sessions[1], "More.")

@@ -1,16 +1,16 @@
-"""The protocol itself: initialize, wrong messages, logins, lists, and sessions that close."""
+"""The protocol, also of `mudroom acp` as a process: messages, logins, lists, output, the end."""
 
 from __future__ import annotations
 
-import asyncio
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
-import pytest
-
-from mudroom.testing import Request
 from mudroom_hosts.acp.params import InitializeParams
 
+from ..gate import Gate
 from .conftest import Line, MakeEditor
 
 
@@ -60,31 +60,29 @@ async def test_lines_that_are_no_messages_get_errors_and_the_server_goes_on(
     assert sum("a line on stdin" in notice for notice in editor.notices) == 10
 
 
-@pytest.mark.parametrize(
-    ("method", "params", "code", "part"),
-    [
-        ("session/fork", {}, -32601, "mudroom has no method session/fork"),
-        ("session/new", {}, -32602, "cwd"),
-        ("session/new", {"cwd": "relative"}, -32602, "absolute path"),
-        ("session/new", {"cwd": 3}, -32602, "cwd"),
-        ("session/new", {"cwd": "/nonexistent/folder"}, -32602, "no such directory"),
-        ("session/prompt", {"sessionId": "none", "prompt": []}, -32002, "is not open"),
-        ("session/prompt", {"sessionId": "none"}, -32602, "prompt"),
-        ("session/load", {"cwd": "/", "sessionId": "a/1.1.1"}, -32002, "recorded"),
-        ("session/load", {"cwd": "/", "sessionId": "nothing"}, -32602, "nothing"),
-        ("session/set_mode", {"sessionId": "none", "modeId": "plan"}, -32002, "not open"),
-        ("authenticate", {"methodId": "magic"}, -32602, "magic"),
-        ("initialize", {"protocolVersion": "one"}, -32602, "protocol_version"),
-    ],
-)
-async def test_a_wrong_request_is_an_error_that_says_what_is_wrong(
-    make_editor: MakeEditor, method: str, params: Line, code: int, part: str
-) -> None:
+WRONG_REQUESTS: list[tuple[str, Line, int, str]] = [
+    ("session/fork", {}, -32601, "mudroom has no method session/fork"),
+    ("session/new", {}, -32602, "cwd"),
+    ("session/new", {"cwd": "relative"}, -32602, "absolute path"),
+    ("session/new", {"cwd": 3}, -32602, "cwd"),
+    ("session/new", {"cwd": "/nonexistent/folder"}, -32602, "no such directory"),
+    ("session/prompt", {"sessionId": "none", "prompt": []}, -32002, "is not open"),
+    ("session/prompt", {"sessionId": "none"}, -32602, "prompt"),
+    ("session/load", {"cwd": "/", "sessionId": "a/1.1.1"}, -32002, "recorded"),
+    ("session/load", {"cwd": "/", "sessionId": "nothing"}, -32602, "nothing"),
+    ("session/set_mode", {"sessionId": "none", "modeId": "plan"}, -32002, "not open"),
+    ("authenticate", {"methodId": "magic"}, -32602, "magic"),
+    ("initialize", {"protocolVersion": "one"}, -32602, "protocolVersion"),
+]
+
+
+async def test_a_wrong_request_is_an_error_that_says_what_is_wrong(make_editor: MakeEditor) -> None:
     editor = make_editor([])
     async with editor.serve():
-        error = await editor.request(method, **params)
-    assert error["code"] == code
-    assert part.replace("_v", "V") in error["message"].replace("_v", "V")
+        for method, params, code, part in WRONG_REQUESTS:
+            error = await editor.request(method, **params)
+            assert error["code"] == code, params
+            assert part in error["message"]
 
 
 def test_abilities_of_another_type_are_not_used() -> None:
@@ -163,27 +161,19 @@ async def test_servers_of_the_editor_belong_to_their_session(make_editor: MakeEd
 
 
 async def test_the_end_of_the_input_stops_all_work(make_editor: MakeEditor) -> None:
-    entered = asyncio.Event()
-
-    async def answer(_: Request) -> Any:
-        entered.set()
-        return await asyncio.Event().wait()
-
-    editor = make_editor(answer)
-    async with editor.serve():
-        session = await editor.open()
+    gate = Gate()
+    editor = make_editor(gate)
+    async with editor.use() as session:
         prompt = editor.start_prompt(session, "Wait.")
-        await entered.wait()
+        await gate.asked.wait()
         editor.send_bytes(b'{"jsonrpc": "2.0", "method": "session/pro')
-    result = (await editor.wait_for_answer(prompt))["result"]
+    result = await editor.finish(prompt)
     assert result["stopReason"] == "cancelled"
-    json.dumps(editor.lines)
 
 
 async def test_unknown_notifications_and_cancels_are_notices(make_editor: MakeEditor) -> None:
     editor = make_editor(["Fine."])
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         editor.notify("session/cancel", sessionId="none")
         editor.notify("session/cancel", sessionId=session)
         editor.notify("document/didOpen", uri="x")
@@ -193,3 +183,52 @@ async def test_unknown_notifications_and_cancels_are_notices(make_editor: MakeEd
         "nothing to cancel: no session 'none' works",
         "not used by mudroom: the notification document/didOpen",
     ]
+
+
+def test_the_answer_to_initialize_needs_no_slow_import() -> None:
+    code = (
+        "import sys, mudroom._cli.commands.serve, mudroom._cli.actions.serve_acp\n"
+        "slow = ('mudroom._session.session', 'mudroom._session.build', "
+        "'mudroom._adapters.models.pricing', 'pydantic', 'acp')\n"
+        "print([name for name in slow if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def run_acp(folder: Path, *words: str, input: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mudroom", "acp", *words],
+        input=input,
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder)},
+        check=False,
+    )
+
+
+def test_the_process_answers_only_with_lines_and_ends_with_its_input(tmp_path: Path) -> None:
+    messages: list[dict[str, Any]] = [
+        {"id": 0, "method": "initialize", "params": {"protocolVersion": 1}},
+        {"id": 1, "method": "session/new", "params": {"cwd": str(tmp_path), "mcpServers": []}},
+        {"id": 2, "method": "session/list", "params": {}},
+    ]
+    lines = [json.dumps({"jsonrpc": "2.0", **message}) for message in messages]
+    lines.append('{"jsonrpc": "2.0", "id": 3, "meth')
+    done = run_acp(tmp_path, "-m", "offline", input="\n".join(lines))
+    assert done.returncode == 0
+    answers = {line.get("id"): line for line in map(json.loads, done.stdout.splitlines())}
+    assert answers[0]["result"]["agentInfo"]["name"] == "mudroom"
+    assert answers[1]["result"]["modes"]["currentModeId"] == "default"
+    assert answers[2]["result"] == {"sessions": []}
+    assert "a line on stdin is no JSON" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_a_key_the_setup_says_so(tmp_path: Path) -> None:
+    done = run_acp(tmp_path, "--setup")
+    assert done.returncode == 1
+    assert "no model is set up" in done.stderr
+    done = run_acp(tmp_path, "--setup", "-m", "offline")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Model: offline (flag)")

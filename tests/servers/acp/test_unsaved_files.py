@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,13 +19,8 @@ FILES: Line = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": 
 
 
 def list_asked(editor: Editor) -> list[Line]:
-    """Return the parameters of the requests for texts of files."""
     lines = [line for line in editor.lines if line.get("method") == "fs/read_text_file"]
     return [line["params"] for line in lines]
-
-
-def list_results(editor: Editor) -> str:
-    return json.dumps(editor.list_updates("tool_call_update"))
 
 
 async def test_read_shows_the_text_of_the_editor_and_files_stay(make_editor: MakeEditor) -> None:
@@ -42,8 +36,7 @@ async def test_read_shows_the_text_of_the_editor_and_files_stay(make_editor: Mak
     }
     (editor.folder / "new.py").write_text("one\n")
     (editor.folder / "same.txt").write_bytes(b"\xef\xbb\xbfa\r\nb\r\n")
-    async with editor.serve():
-        session = await editor.open()
+    async with editor.use() as session:
         await editor.ask(session, "Work.")
     path = str(editor.folder / "new.py")
     assert list_asked(editor) == [

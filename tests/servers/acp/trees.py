@@ -24,7 +24,6 @@ def make_tree(rng: random.Random, depth: int = 3) -> Node:
 
 
 def count_nodes(node: Node) -> int:
-    """Return the number of runs of a tree."""
     return 1 + sum(map(count_nodes, node["children"]))
 
 

@@ -58,19 +58,16 @@ class Client:
             return response.status, json.loads(text) if is_json else text
 
     async def get(self, path: str) -> Any:
-        """Return the JSON of a path."""
         status, value = await self.send("GET", path)
         assert status == 200, value
         return value
 
     async def create(self, **body: Any) -> Line:
-        """Create a session."""
         status, session = await self.send("POST", "/v1/sessions", body)
         assert status == 201, session
         return session
 
     async def post(self, session: str, kind: str, **fields: Any) -> Line:
-        """Send an event to a session."""
         body = {"type": kind, **fields}
         status, item = await self.send("POST", f"/v1/sessions/{session}/events", body)
         assert status == 202, item
@@ -93,7 +90,6 @@ class Client:
     async def wait_until(
         self, session: str, is_last: Callable[[Line], bool], **query: str
     ) -> list[Line]:
-        """Return the messages of a stream up to one."""
         messages: list[Line] = []
         async with asyncio.timeout(SECONDS), self.open_stream(session, **query) as stream:
             async for message in stream:
@@ -103,18 +99,31 @@ class Client:
         raise AssertionError(f"the stream has ended after {messages[-3:]}")
 
     async def finish(self, session: str) -> Line:
-        """Wait until a session has no more to do, and return it."""
         messages = await self.wait_until(session, is_idle)
         return messages[-1]["data"]
 
+    async def run(self, prompt: Any) -> str:
+        """Run a prompt in a new session; return the id of the session."""
+        session: str = (await self.create(prompt=prompt))["id"]
+        await self.finish(session)
+        return session
+
+    async def read_pages(self, path: str, limit: int = 100) -> list[Line]:
+        items: list[Line] = []
+        after = ""
+        while True:
+            page = await self.get(f"{path}?limit={limit}&after={after}")
+            items += page["data"]
+            if not page.get("has_more", page["next"]):
+                return items
+            after = page["next"]
+
     async def list_events(self, session: str, query: str = "") -> list[Line]:
-        """Return the recorded events of a session."""
         page = await self.get(f"/v1/sessions/{session}/events{query}")
         return [each["event"] for each in page["data"]]
 
 
 async def read_messages(response: aiohttp.ClientResponse) -> AsyncIterator[Line]:
-    """Yield the messages of a stream."""
     fields: Line = {}
     async for raw in response.content:
         line = raw.decode().rstrip("\n")
@@ -131,20 +140,13 @@ async def read_messages(response: aiohttp.ClientResponse) -> AsyncIterator[Line]
 
 
 def is_idle(message: Line) -> bool:
-    """Return whether a message says that all prompts have ended."""
     data = message["data"]
     is_status = message["event"] == "status" and data["status"] == "idle"
     return bool(is_status and data["last"] and data["last"]["state"] == "done")
 
 
 class Site:
-    """A server with scripted sessions.
-
-    Arguments:
-        folder: has the state folder and the workspaces.
-        script: of the model.
-        options: of the server. session_options: of its sessions.
-    """
+    """A server with scripted sessions. `folder`: has the state folder and the workspaces."""
 
     def __init__(
         self, folder: Path, script: Any, options: dict[str, Any], session_options: dict[str, Any]
@@ -168,18 +170,15 @@ class Site:
         self._state = StateFile(self.home)
         self.tokens = TokenRecords(self._state)
         self.server: HttpServer | None = None
-        self.wrap_store: Callable[[SessionStore], SessionStore] = lambda store: store
+        self.store: Any = None
 
     def add_token(self, owner: str = "ada", **fields: Any) -> str:
-        """Make a token."""
         return self.tokens.add(owner, **fields)[1]
 
     def close(self) -> None:
-        """Close the file with the tokens."""
         self._state.close()
 
     def prepare(self, plan: ServedSessionPlan, approver: Approver, store: SessionStore) -> Session:
-        """Make the session of a plan, as the command line does."""
         self.plans.append(plan)
         permissions = Permissions(mode=Mode(plan.mode) if plan.mode else Mode.DEFAULT, can_ask=True)
         options: Line = {"agents": [READER], "sandbox": "off", **self._session_options}
@@ -198,22 +197,34 @@ class Site:
             **options,
         )
 
-    @asynccontextmanager
-    async def serve(self) -> AsyncGenerator[ServerAddress]:
-        """Run the server in the block."""
+    def make_server(self) -> HttpServer:
         command_line = CommandLine(prepare=self.prepare, list_agents=lambda _: [READER])
-        store = self.wrap_store(open_store(self.home))
+        store = self.store or open_store(self.home)
         state = StateFile(self.home)
         self.server = HttpServer(command_line, self.options, store, self.notices.append, state)
-        async with self.server.open() as address:
+        return self.server
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncGenerator[ServerAddress]:
+        async with self.make_server().open() as address:
             yield address
 
     @asynccontextmanager
     async def connect(self, **fields: Any) -> AsyncGenerator[Client]:
-        """Run the server in the block, with one client."""
         connector = aiohttp.TCPConnector(limit=0)
         async with self.serve() as address, aiohttp.ClientSession(connector=connector) as http:
             yield Client(http, address.url, self.add_token(**fields))
+
+
+class WrappedStore:
+    """A store some of whose methods a test replaces; `store`: has the others."""
+
+    def __init__(self, store: SessionStore, **methods: Any) -> None:
+        self.store = store
+        self.__dict__.update(methods)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
 
 
 MakeSite = Callable[..., Site]
@@ -227,7 +238,6 @@ def database_loop() -> None:
 
 @pytest.fixture
 def make_site(tmp_path: Path) -> Iterator[MakeSite]:
-    """Yield a function that makes a server with a script of the model."""
     with ExitStack() as stack:
 
         def make(script: Any, *, options: Line | None = None, **session_options: Any) -> Site:

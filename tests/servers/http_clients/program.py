@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 from tests.waiting import SECONDS
 
 from mudroom_postgres.blocking import BlockingConnection
@@ -20,7 +21,7 @@ from mudroom_serve.state.state_file import StateFile
 from mudroom_serve.state.state_tables import StateTables
 from mudroom_serve.state.tokens import TokenRecords
 
-from .conftest import Client, Line
+from .conftest import Client, Line, is_idle
 
 
 @asynccontextmanager
@@ -70,7 +71,6 @@ async def list_workers(folder: Path) -> list[dict[str, Any]]:
 
 
 def make_token(folder: Path, owner: str = "ada", store: str = "") -> str:
-    """Make a token, in a database if its address is given."""
     state: ServerState = StateFile(str(folder / "home"))
     if store:
         state.close()
@@ -82,15 +82,8 @@ def make_token(folder: Path, owner: str = "ada", store: str = "") -> str:
 
 
 async def list_cursors(client: Client, session: str) -> list[tuple[str, Any]]:
-    """Return the cursors and events of a session."""
-    recorded: list[tuple[str, Any]] = []
-    query = ""
-    while True:
-        page = await client.get(f"/v1/sessions/{session}/events{query}")
-        recorded += [(each["cursor"], each["event"]) for each in page["data"]]
-        if not page["has_more"]:
-            return recorded
-        query = f"?after={page['next']}"
+    items = await client.read_pages(f"/v1/sessions/{session}/events")
+    return [(each["cursor"], each["event"]) for each in items]
 
 
 def check_whole(messages: list[Line], recorded: list[tuple[str, Any]]) -> None:
@@ -98,3 +91,25 @@ def check_whole(messages: list[Line], recorded: list[tuple[str, Any]]) -> None:
     got = [(each["id"], each["data"]) for each in messages]
     assert got == recorded[: len(got)]
     assert len(got) >= len(recorded) - 1  # the session may have been closed since
+
+
+async def read_until_cut(client: Client, session: str, events: list[Line]) -> None:
+    """Add the recorded events of a stream to a list until its server dies."""
+    try:
+        async with client.open_stream(session) as stream:
+            async for message in stream:
+                if "id" in message:
+                    events.append(message)
+    except aiohttp.ClientError:
+        pass
+
+
+async def continue_stream(client: Client, session: str, last_id: str) -> list[Line]:
+    """Return the rest of the recorded events, up to the end of all prompts."""
+    messages: list[Line] = []
+    async with asyncio.timeout(SECONDS), client.open_stream(session, last_id=last_id) as stream:
+        async for message in stream:
+            messages.append(message)
+            if is_idle(message):
+                return [each for each in messages if "id" in each]
+    raise AssertionError("the stream has ended")

@@ -6,7 +6,6 @@ import asyncio
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -14,13 +13,12 @@ from tests.waiting import SECONDS, wait_until
 from yarl import URL
 
 from mudroom._adapters.journals.sessions import open_store
-from mudroom._core.ports import SessionStore
 from mudroom.errors import JournalError
-from mudroom.testing import Request
 from mudroom_serve import information_routes
 from mudroom_serve.monitoring import Faults
 
-from .conftest import Client, Line, MakeSite, Site
+from ..gate import Gate
+from .conftest import Client, Line, MakeSite, Site, WrappedStore
 
 pytestmark = pytest.mark.usefixtures("database_loop")
 
@@ -29,7 +27,6 @@ CLOSED = "127.0.0.1:1"
 
 
 async def wait_until_closed(site: Site, session: str) -> None:
-    """Wait until no process writes a session."""
     store = open_store(site.home)
     async with asyncio.timeout(SECONDS):
         while await store.find_writer(session):  # noqa: ASYNC110  a file sends no notice
@@ -51,8 +48,7 @@ async def test_a_damaged_record_is_told_once_until_it_can_be_read_again(
 ) -> None:
     site = make_site(["One."], options={"idle_seconds": 0.0})
     async with site.connect() as client:
-        session = (await client.create(prompt="Go."))["id"]
-        await client.finish(session)
+        session = await client.run("Go.")
         await wait_until_closed(site, session)
         for _ in range(2):
             set_byte(site.home, session, 2, "00")
@@ -61,15 +57,23 @@ async def test_a_damaged_record_is_told_once_until_it_can_be_read_again(
                     assert [each async for each in stream] == []
             set_byte(site.home, session, 2, "7B")
             await client.finish(session)
-    told = [notice for notice in site.notices if "a stream has ended" in notice]
-    assert len(told) == 2
-    assert "record 2 is damaged" in told[0]
+        told = [notice for notice in site.notices if "a stream has ended" in notice]
+        assert len(told) == 2
+        assert "record 2 is damaged" in told[0]
+        await wait_until_closed(site, session)
+        set_byte(site.home, session, 2, "00")
+        status, value = await client.send("GET", f"/v1/sessions/{session}/events")
+        assert (status, value["error"]["code"]) == (500, "failed")
+        assert value["error"]["message"] == "record 2 is damaged", "clients get no path"
+        assert f"{session}.db" in site.notices[-1]
 
 
-def test_the_notices_of_many_damaged_sessions_take_limited_memory() -> None:
+def test_notices_of_many_faults_take_limited_memory_and_are_repeated_after_some_time() -> None:
     faults = Faults(limit=2)
     assert [faults.add(name, "damaged") for name in "abca"] == [True, True, True, True]
     assert not faults.add("c", "damaged")
+    faults = Faults(seconds=0.0)
+    assert [faults.add("a", "damaged") for _ in range(2)] == [True, True]
 
 
 async def test_an_answer_is_read_without_the_record_before_it(make_site: MakeSite) -> None:
@@ -84,30 +88,55 @@ async def test_an_answer_is_read_without_the_record_before_it(make_site: MakeSit
         assert await read_answer(client, second) == "Two."
 
 
-@pytest.mark.parametrize("position", [0, 3, 10_000])
-async def test_an_answer_is_found_if_its_place_is_not_known(
-    make_site: MakeSite, position: int
-) -> None:
+async def test_an_answer_is_found_if_its_place_is_not_known(make_site: MakeSite) -> None:
     site = make_site(["One."])
+    move = "UPDATE inputs SET result = json_set(result, '$.position', ?)"
     async with site.connect() as client:
         response = await respond(client)
-        with closing(sqlite3.connect(Path(site.home, "serve.sqlite3"))) as state, state:
-            state.execute(
-                "UPDATE inputs SET result = json_set(result, '$.position', ?)", (position,)
-            )
-        assert await read_answer(client, response) == "One."
+        for position in (0, 3, 10_000):
+            with closing(sqlite3.connect(Path(site.home, "serve.sqlite3"))) as state, state:
+                state.execute(move, (position,))
+            assert await read_answer(client, response) == "One."
 
 
-class SlowStore:
-    """A store that deletes a session at once, and returns when it may."""
+async def test_ready_says_whether_the_store_can_be_used(
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(information_routes, "_READY_SECONDS", 0.0)
+    site = make_site([])
+    site.store = WrappedStore(open_store(site.home))
 
-    def __init__(self, store: SessionStore) -> None:
-        self._store = store
+    async def fail(_: str) -> str:
+        raise JournalError("the database cannot be reached")
+
+    async def fall_silent(_: str) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async def ask(client: Client) -> tuple[int, str]:
+        status, body = await client.send("GET", "/ready")
+        return status, body["status"]
+
+    async with site.connect() as client:
+        client.headers = {}  # no token is needed
+        assert await ask(client) == (200, "ready")
+        for find_writer, seconds in ((fail, SECONDS), (fall_silent, 0.05)):
+            with monkeypatch.context() as patch:
+                patch.setattr(information_routes, "_CHECK_SECONDS", seconds)
+                patch.setattr(site.store, "find_writer", find_writer, raising=False)
+                assert await ask(client) == (503, "unavailable")
+            assert (await client.send("GET", "/health"))[0] == 200
+            assert await ask(client) == (200, "ready")
+
+
+class SlowDelete:
+    """Deletes sessions of a site at once, and returns when it may."""
+
+    def __init__(self, site: Site) -> None:
         self.has_deleted = asyncio.Event()
         self.may_return = asyncio.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+        self._store = open_store(site.home)
+        site.store = WrappedStore(self._store, delete=self.delete)
 
     async def delete(self, session: str) -> None:
         await self._store.delete(session)
@@ -115,60 +144,11 @@ class SlowStore:
         await self.may_return.wait()
 
 
-def wrap_store(site: Site) -> SlowStore:
-    """Let a site delete slowly."""
-    slow = SlowStore(open_store(site.home))
-    site.wrap_store = lambda _: cast("Any", slow)
-    return slow
-
-
-class FaultyStore:
-    """A store that answers, fails or hangs.
-
-    Arguments:
-        state: "well", "failed" or "silent".
-    """
-
-    def __init__(self, store: SessionStore, state: str) -> None:
-        self._store = store
-        self.state = state
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def find_writer(self, session: str) -> str:
-        if self.state == "failed":
-            raise JournalError("the database cannot be reached")
-        if self.state == "silent":
-            await asyncio.Event().wait()
-        return await self._store.find_writer(session)
-
-
-@pytest.mark.parametrize("state", ["failed", "silent"])
-async def test_ready_says_whether_the_store_can_be_used(
-    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, state: str
-) -> None:
-    monkeypatch.setattr(information_routes, "_READY_SECONDS", 0.0)
-    site = make_site([])
-    store = FaultyStore(open_store(site.home), "well")
-    site.wrap_store = lambda _: cast("Any", store)
-    async with site.connect() as client:
-        client.headers = {}  # no token is needed
-        for each, answer in (("well", (200, "ready")), (state, (503, "unavailable"))):
-            store.state = each
-            status, body = await client.send("GET", "/ready")
-            assert (status, body["status"]) == answer
-        assert (await client.send("GET", "/health"))[0] == 200
-        store.state = "well"
-        assert (await client.send("GET", "/ready"))[0] == 200
-
-
 async def test_a_delete_goes_on_if_its_client_disconnects(make_site: MakeSite) -> None:
     site = make_site(["One."])
-    store = wrap_store(site)
+    store = SlowDelete(site)
     async with site.connect() as client:
-        session = (await client.create(prompt="Go."))["id"]
-        await client.finish(session)
+        session = await client.run("Go.")
         url = URL(client.url)
         assert url.host
         _, writer = await asyncio.open_connection(url.host, url.port)
@@ -188,15 +168,12 @@ async def test_a_delete_goes_on_if_its_client_disconnects(make_site: MakeSite) -
 async def test_a_prompt_does_not_run_again_if_the_server_ends_inside_a_delete(
     make_site: MakeSite,
 ) -> None:
-    async def wait(_: Request) -> str:
-        await asyncio.Event().wait()
-        return ""
-
-    site = make_site(wait)
-    store = wrap_store(site)
+    gate = Gate()
+    site = make_site(gate)
+    store = SlowDelete(site)
     async with site.connect() as client:
         session = (await client.create(prompt="Go."))["id"]
-        await wait_until(lambda: len(site.model.requests) == 1)
+        await gate.asked.wait()
         path = f"/v1/sessions/{session}"
         deleting = asyncio.create_task(client.send("DELETE", path))
         await asyncio.wait_for(store.has_deleted.wait(), SECONDS)
@@ -206,20 +183,19 @@ async def test_a_prompt_does_not_run_again_if_the_server_ends_inside_a_delete(
     async with site.connect() as client:
         view = await client.get(path)
         assert (view["status"], view["last"]["reason"]) == ("idle", "CANCELLED")
-        assert (await client.send("DELETE", path))[0] == 200
+        status, value = await client.send("DELETE", path)
+        assert (status, value["deleted"]) == (200, True)
         assert (await client.send("GET", path))[0] == 404
+        assert (await client.get("/v1/sessions"))["data"] == []
     assert len(site.model.requests) == 1
 
 
 async def test_a_prompt_goes_on_if_its_session_cannot_be_deleted(make_site: MakeSite) -> None:
-    async def wait(_: Request) -> str:
-        await asyncio.Event().wait()
-        return ""
-
-    site = make_site(wait, options={"poll_seconds": 0.01})
+    gate = Gate()
+    site = make_site(gate, options={"poll_seconds": 0.01})
     async with site.connect() as client:
         session = (await client.create(prompt="Go."))["id"]
-        await wait_until(lambda: len(site.model.requests) == 1)
+        await gate.asked.wait()
         await asyncio.sleep(0.1)  # no look for prompts is due
         assert site.server
         state = site.server._state
@@ -252,21 +228,9 @@ async def test_a_session_whose_first_prompt_cannot_be_stored_is_not_created(
         assert (await client.finish(session["id"]))["last"]["reason"] == "GOAL"
 
 
-class SwitchedStore:
-    """A store whose database cannot be reached, until `store` is another one."""
-
-    def __init__(self, home: str) -> None:
-        self.store: SessionStore = open_store(home, f"postgresql://me@{CLOSED}/sessions")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
-
-
-def cut_store(site: Site) -> SwitchedStore:
-    """Let a site use a database that cannot be reached."""
-    switched = SwitchedStore(site.home)
-    site.wrap_store = lambda _: cast("Any", switched)
-    return switched
+def cut_store(site: Site) -> WrappedStore:
+    site.store = WrappedStore(open_store(site.home, f"postgresql://me@{CLOSED}/sessions"))
+    return site.store
 
 
 async def test_a_request_that_needs_a_store_that_is_away_can_be_repeated(
@@ -287,22 +251,6 @@ async def test_a_request_that_needs_a_store_that_is_away_can_be_repeated(
                 assert error["message"] == "the database cannot be reached: Connection refused"
     [notice] = site.notices
     assert f"Connection refused (postgresql://me@{CLOSED}/sessions). Check the" in notice
-
-
-async def test_a_damaged_record_is_an_error_of_the_server_without_its_path(
-    make_site: MakeSite,
-) -> None:
-    site = make_site(["One."], options={"idle_seconds": 0.0})
-    async with site.connect() as client:
-        session = (await client.create(prompt="Go."))["id"]
-        await client.finish(session)
-        await wait_until_closed(site, session)
-        set_byte(site.home, session, 2, "00")
-        status, value = await client.send("GET", f"/v1/sessions/{session}/events")
-        assert (status, value["error"]["code"]) == (500, "failed")
-        assert value["error"]["message"] == "record 2 is damaged"
-    [notice] = site.notices
-    assert f"{session}.db" in notice
 
 
 async def test_prompts_that_wait_for_a_store_are_counted_and_told_once(
@@ -337,14 +285,7 @@ async def test_a_session_that_is_deleted_is_not_tried_again(make_site: MakeSite)
         await wait_until(lambda: not retries)
 
 
-def test_a_fault_is_told_again_after_some_time() -> None:
-    faults = Faults(seconds=0.0)
-    assert faults.add("a", "damaged")
-    assert faults.add("a", "damaged")
-
-
 async def respond(client: Client, **fields: str) -> Line:
-    """Send a prompt and return the answer."""
     body = {"model": "mudroom", "input": "Go.", **fields}
     status, response = await client.send("POST", "/v1/responses", body)
     assert status == 200, response
@@ -352,7 +293,6 @@ async def respond(client: Client, **fields: str) -> Line:
 
 
 async def read_answer(client: Client, response: Line) -> str:
-    """Return the text of an answer, read again."""
     again = await client.get(f"/v1/responses/{response['id']}")
     assert again["status"] == "completed", again
     return again["output"][0]["content"][0]["text"]

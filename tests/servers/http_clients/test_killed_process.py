@@ -1,10 +1,14 @@
-"""`kill -9` of `mudroom serve`: streams continue without a gap, prompts run once, keys hold."""
+"""`kill -9` of `mudroom serve`, and two processes on one database, which serve each session.
+
+Streams continue without a gap, prompts run once, and keys hold.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -15,41 +19,26 @@ from mudroom.testing import ModelServer, ServerRequest
 from mudroom.testing.model_server import ServerAnswer
 
 from .conftest import Client, Line, is_idle
-from .program import check_whole, list_cursors, make_token, start_server
+from .program import (
+    check_whole,
+    continue_stream,
+    list_cursors,
+    make_token,
+    read_until_cut,
+    start_server,
+)
 
 CHILDREN = 2
 SESSIONS = 100 if os.environ.get("MUDROOM_LONG") else 3
 
 
-async def read_until_cut(client: Client, session: str, events: list[Line]) -> None:
-    """Add the recorded events of a stream to a list until its server dies."""
-    try:
-        async with client.open_stream(session) as stream:
-            async for message in stream:
-                if "id" in message:
-                    events.append(message)
-    except aiohttp.ClientError:
-        pass
-
-
 pytestmark = pytest.mark.usefixtures("database_loop")
 
 
-@pytest.fixture(scope="module", params=["files", "workers", "database"])
-def store_flags(request: pytest.FixtureRequest) -> list[str]:
-    """Return flags for the store and the workers. A database server is there before the test."""
-    if request.param == "files":
-        return []
-    if request.param == "workers":
-        return ["--worker", "process:2"]
-    return ["--store", request.getfixturevalue("postgres_server").get_empty_database()]
-
-
 @pytest.mark.timeout(600)
-async def test_sessions_of_a_killed_server_continue_in_a_new_one(
-    tmp_path: Path, store_flags: list[str]
-) -> None:
-    flags = ["--parallel", str(SESSIONS + 1), "--parallel-owner", str(SESSIONS), *store_flags]
+async def test_sessions_of_a_killed_server_continue_in_a_new_one(tmp_path: Path) -> None:
+    flags = ["--parallel", str(SESSIONS + 1), "--parallel-owner", str(SESSIONS)]
+    flags += ["--worker", "process:2"]
     working = 0
     all_work = asyncio.Event()
     is_dead = False
@@ -72,8 +61,7 @@ async def test_sessions_of_a_killed_server_continue_in_a_new_one(
         await asyncio.Event().wait()
         return ""
 
-    is_database = "--store" in store_flags
-    token = make_token(tmp_path, store=store_flags[1] if is_database else "")
+    token = make_token(tmp_path)
     body = {"prompt": "Ask."}
     connector = aiohttp.TCPConnector(limit=0)
     async with ModelServer(answer) as model, aiohttp.ClientSession(connector=connector) as http:
@@ -116,12 +104,119 @@ async def test_sessions_of_a_killed_server_continue_in_a_new_one(
                 assert await process.wait() == 143
 
 
-async def continue_stream(client: Client, session: str, last_id: str) -> list[Line]:
-    """Return the rest of the recorded events, up to the end of all prompts."""
-    messages: list[Line] = []
-    async with asyncio.timeout(SECONDS), client.open_stream(session, last_id=last_id) as stream:
+async def collect(client: Client, session: str, messages: list[Line], until: Any) -> None:
+    """Add the messages of a stream to a list, up to one."""
+    async with client.open_stream(session) as stream:
         async for message in stream:
             messages.append(message)
-            if is_idle(message):
-                return [each for each in messages if "id" in each]
-    raise AssertionError("the stream has ended")
+            if until(message):
+                return
+
+
+async def wait_for_status(client: Client, session: str, status: str) -> None:
+    async with asyncio.timeout(SECONDS):
+        while (await client.get(f"/v1/sessions/{session}"))["status"] != status:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.timeout(300)
+async def test_sessions_of_one_process_are_served_by_the_other(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    asked: list[str] = []
+    held = asyncio.Event()
+    opened = asyncio.Event()
+    is_dead = False
+
+    async def answer(request: ServerRequest) -> ServerAnswer:
+        prompt = str(request.messages[-1]["content"])
+        asked.append(prompt)
+        if "Slow" in prompt and not is_dead:
+            held.set()
+            await asyncio.Event().wait()
+        if "Held" in prompt:
+            await opened.wait()
+        return f"Answer {len(asked)}."
+
+    token = make_token(tmp_path, store=postgres_url)
+    flags = ("--store", postgres_url)
+    async with (
+        ModelServer(answer) as model,
+        aiohttp.ClientSession() as http,
+        start_server(tmp_path, model.url, *flags) as (first, first_url),
+    ):
+        one = Client(http, first_url, token)
+        session = (await one.create(prompt="Held."))["id"]
+        await wait_for_status(one, session, "working")
+        # Only now, because any process may take a session that none has opened yet.
+        async with start_server(tmp_path, model.url, *flags, home="other") as (_, second_url):
+            two = Client(http, second_url, token)
+            messages: list[Line] = []
+            stream = asyncio.create_task(collect(two, session, messages, is_idle))
+            cut: list[Line] = []
+            cut_stream = asyncio.create_task(read_until_cut(one, session, cut))
+            await wait_for_status(two, session, "working")
+            assert [each["id"] for each in (await two.get("/v1/sessions"))["data"]] == [session]
+            later = await two.post(session, "user.message", text="Slow.")
+            opened.set()
+            async with asyncio.timeout(SECONDS):
+                await held.wait()
+            assert len(asked) == 2  # the process that has the session took the prompt, once
+            is_dead = True  # before the kill: the other process may ask the model at once
+            first.kill()
+            await first.wait()
+            async with asyncio.timeout(SECONDS):
+                await stream
+                await cut_stream
+            view = await two.get(f"/v1/sessions/{session}")
+            assert (view["last"]["id"], view["last"]["reason"]) == (later["id"], "GOAL")
+            recorded = await list_cursors(two, session)
+            check_whole([each for each in messages if "id" in each], recorded)
+            assert cut
+            rest = await continue_stream(two, session, cut[-1]["id"])
+            check_whole([*cut, *rest], recorded)
+
+
+@pytest.mark.timeout(300)
+async def test_questions_and_conversations_cross_processes(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    def answer(request: ServerRequest) -> ServerAnswer:
+        if len(request.messages) == 1 and "Write." in str(request.messages):
+            return [ToolCallBlock("t1", "write", {"file_path": "f.md", "content": "x"})]
+        return f"Answer to {len(request.messages)} messages."
+
+    token = make_token(tmp_path, store=postgres_url)
+    flags = ("--store", postgres_url, "--workspace", f"main={tmp_path / 'project'}")
+    (tmp_path / "project").mkdir()
+    async with (
+        ModelServer(answer) as model,
+        aiohttp.ClientSession() as http,
+        start_server(tmp_path, model.url, *flags) as (_, first_url),
+        start_server(tmp_path, model.url, *flags, home="other") as (_, second_url),
+    ):
+        one = Client(http, first_url, token)
+        two = Client(http, second_url, token)
+        session = (await one.create(prompt="Write."))["id"]
+        async with asyncio.timeout(SECONDS), two.open_stream(session) as stream:
+            async for message in stream:
+                data = message["data"]
+                if message["event"] == "status" and data["questions"]:
+                    assert (data["status"], data["run"]) == ("asking", "1")
+                    question = data["questions"][0]
+                    assert question["arguments"]["file_path"] == "f.md"
+                    await two.post(session, "question.answer", question=question["id"], allow=True)
+                    break
+            async for message in stream:
+                if is_idle(message):
+                    break
+        assert (tmp_path / "project" / "f.md").read_text() == "x"
+        assert (await two.get(f"/v1/sessions/{session}"))["questions"] == []
+        body = {"model": "mudroom", "input": "First."}
+        status, first = await one.send("POST", "/v1/responses", body)
+        assert status == 200, first
+        more = {"model": "mudroom", "input": "Second.", "previous_response_id": first["id"]}
+        async with asyncio.timeout(SECONDS):
+            status, second = await two.send("POST", "/v1/responses", more)
+        assert status == 200, second
+        assert second["output"][0]["content"][0]["text"] == "Answer to 3 messages."

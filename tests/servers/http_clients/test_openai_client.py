@@ -1,8 +1,9 @@
-"""The official client of OpenAI drives an agent with subagents."""
+"""The official client of OpenAI drives an agent with subagents, and sends images."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,10 +12,11 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from mudroom._core.messages import ToolCallBlock
+from mudroom._core.messages import ImageBlock, TextBlock, ToolCallBlock
 from mudroom.errors import ModelRefused
 from mudroom.testing import Request, call
 
+from ..gate import Gate
 from .conftest import Client, MakeSite, Site
 
 ASK: Any = [{"role": "user", "content": "Ask."}]
@@ -24,18 +26,35 @@ SCHEMA: Any = {
     "required": ["title"],
     "additionalProperties": False,
 }
-REFUSED: list[dict[str, Any]] = [
-    {"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]},
-    {"n": 2},
-    {"response_format": {"type": "json_object"}},
-    {"messages": [{"role": "system", "content": "x"}]},
-    {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}, ""),
+    ({"n": 2}, ""),
+    ({"response_format": {"type": "json_object"}}, ""),
+    ({"messages": [{"role": "system", "content": "x"}]}, ""),
 ]
+"""Fields that would change the answer."""
+WRONG_IMAGES: list[tuple[dict[str, Any], str]] = [
+    ({"type": "image_url", "image_url": {}}, ""),
+    ({"type": "image_url", "image_url": {"url": "https://x.example/a.png"}}, "no addresses"),
+    ({"type": "image_url", "image_url": {"url": "data:image/png;base64,!"}}, "not in base64"),
+    ({"type": "image_url", "image_url": {"url": "data:;base64,aGk="}}, "not a complete PNG"),
+    ({"type": "input_image", "file_id": "file-x"}, "no data URL"),
+]
+"""Parts of a prompt, and words of the error."""
 EMIT = call("self.emitvalue", emit_variable_name="title", emit_variable_value="On Mud")
 
 
+PNG = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
+    "gg=="
+)
+"""An image of one pixel."""
+URL = f"data:image/png;base64,{PNG}"
+IMAGE: Any = {"type": "image_url", "image_url": {"url": URL}}
+INPUT: Any = {"type": "input_image", "image_url": URL, "detail": "auto"}
+
+
 def make_script(request: Request) -> Any:
-    """Answer as a parent with two children, or as one of the children."""
     if "Look" in request.prompt:
         return f"Child says {request.prompt[-2]}."
     if request.turn == 0:
@@ -48,7 +67,6 @@ def make_script(request: Request) -> Any:
 
 @asynccontextmanager
 async def open_client(site: Site, **rights: Any) -> AsyncGenerator[tuple[AsyncOpenAI, Client]]:
-    """Run the server in the block, with a client of OpenAI and one of sessions."""
     async with (
         site.connect(**rights) as client,
         AsyncOpenAI(
@@ -59,21 +77,15 @@ async def open_client(site: Site, **rights: Any) -> AsyncGenerator[tuple[AsyncOp
 
 
 async def test_a_completion_is_the_answer_of_an_agent_with_subagents(make_site: MakeSite) -> None:
-    site = make_site(make_script)
-    async with open_client(site) as (official, client):
+    async with open_client(make_site(make_script)) as (official, client):
         answer = await official.chat.completions.create(model="mudroom", messages=ASK)
         assert answer.choices[0].message.content == "Parent after True."
         assert answer.choices[0].finish_reason == "stop"
         session = (await client.get("/v1/sessions"))["data"][0]
         assert answer.id == f"chatcmpl-{session['id']}"
-        events = await client.list_events(session["id"], "?kinds=run_finished")
-        assert len(events) == 3
+        assert len(await client.list_events(session["id"], "?kinds=run_finished")) == 3
         assert answer.usage
         assert answer.usage.total_tokens == session["tokens"] > 0
-
-
-async def test_a_completion_is_streamed(make_site: MakeSite) -> None:
-    async with open_client(make_site(make_script)) as (official, _):
         stream = await official.chat.completions.create(
             model="mudroom", messages=ASK, stream=True, stream_options={"include_usage": True}
         )
@@ -169,14 +181,17 @@ async def test_a_conversation_of_the_client_is_one_prompt(make_site: MakeSite) -
         assert prompt.index("Be short.") < prompt.index("assistant: Yes.") < prompt.index("Second?")
 
 
-@pytest.mark.parametrize("fields", REFUSED)
-async def test_fields_that_would_change_the_answer_are_refused(
-    make_site: MakeSite, fields: Any
+async def test_fields_that_would_change_the_answer_and_wrong_images_are_refused(
+    make_site: MakeSite,
 ) -> None:
-    body: dict[str, Any] = {"model": "mudroom", "messages": ASK, **fields}
+    cases = [*REFUSED]
+    for part, message in WRONG_IMAGES:
+        cases.append(({"messages": [{"role": "user", "content": [part]}]}, message))
     async with open_client(make_site([])) as (official, _):
-        with pytest.raises(openai.BadRequestError):
-            await official.chat.completions.create(**body)
+        for fields, message in cases:
+            body: dict[str, Any] = {"model": "mudroom", "messages": ASK, **fields}
+            with pytest.raises(openai.BadRequestError, match=message or None):
+                await official.chat.completions.create(**body)
 
 
 async def test_failures_are_errors_of_the_client(make_site: MakeSite) -> None:
@@ -205,18 +220,77 @@ async def test_failures_are_errors_of_the_client(make_site: MakeSite) -> None:
 
 
 async def test_a_client_that_goes_away_stops_its_prompt(make_site: MakeSite) -> None:
-    asked = asyncio.Event()
-
-    async def wait(_: Request) -> str:
-        asked.set()
-        await asyncio.Event().wait()
-        return ""
-
-    async with open_client(make_site(wait)) as (official, client):
+    gate = Gate()
+    async with open_client(make_site(gate)) as (official, client):
         request = asyncio.create_task(
             official.chat.completions.create(model="mudroom", messages=ASK)
         )
-        await asked.wait()
+        await gate.asked.wait()
         request.cancel()
         session = (await client.get("/v1/sessions"))["data"][0]["id"]
         assert (await client.finish(session))["last"]["reason"] == "CANCELLED"
+
+
+def describe(request: Request) -> str:
+    shown: list[str] = []
+    for block in request.messages[-1].content:
+        if isinstance(block, TextBlock):
+            shown.append(block.text)
+        elif isinstance(block, ImageBlock):
+            assert block.data == base64.b64decode(PNG)
+            shown.append(block.media_type)
+    return " | ".join(shown)
+
+
+async def test_a_prompt_has_images_in_their_places(make_site: MakeSite) -> None:
+    async with make_site(describe).connect() as client:
+        parts = [
+            {"type": "text", "text": "This:"},
+            {"type": "image", "data": PNG},
+            {"type": "text", "text": "What is it?"},
+        ]
+        session = (await client.create(prompt=parts))["id"]
+        await client.finish(session)
+        await client.post(session, "user.message", text=parts[1:])
+        await client.finish(session)
+        events = await client.list_events(session, "?kinds=run_finished")
+        texts = [each["report"]["text"] for each in events]
+        assert texts == ["This: | image/png | What is it?", "image/png | What is it?"]
+        for wrong in (
+            [],
+            [{"type": "image", "data": "!"}],
+            [{"type": "image", "data": base64.b64encode(b"no image").decode()}],
+            [{"type": "audio"}],
+        ):
+            status, value = await client.send("POST", "/v1/sessions", {"prompt": wrong})
+            assert (status, value["error"]["code"]) == (400, "wrong_request"), wrong
+
+
+async def test_the_official_client_sends_images(make_site: MakeSite) -> None:
+    async with open_client(make_site(describe)) as (official, _):
+        content: Any = [{"type": "text", "text": "What is it?"}, IMAGE]
+        messages: Any = [{"role": "system", "content": "Be brief."}, {"role": "user"}]
+        messages[1]["content"] = content
+        answer = await official.chat.completions.create(model="mudroom", messages=messages)
+        assert answer.choices[0].message.content == "Be brief.\n\nWhat is it? | image/png"
+        messages = [*messages, {"role": "assistant", "content": "A dot."}, *messages[1:]]
+        answer = await official.chat.completions.create(model="mudroom", messages=messages)
+        assert answer.choices[0].message.content == (
+            "The conversation so far:\n\nsystem: Be brief.\n\nuser: What is it? | image/png"
+            " | assistant: A dot.\n\nNow answer this:\n\nWhat is it? | image/png"
+        )
+        parts: Any = [{"role": "user", "content": [INPUT, {"type": "input_text", "text": "This?"}]}]
+        response = await official.responses.create(
+            model="mudroom", input=parts, instructions="Say."
+        )
+        assert response.output_text == "Say. | image/png | This?"
+
+
+async def test_a_prompt_that_no_run_can_take_is_a_wrong_request(make_site: MakeSite) -> None:
+    site = make_site([], agents=[])
+    async with open_client(site) as (official, _):
+        with pytest.raises(openai.BadRequestError, match="unknown agent 'reader'"):
+            await official.chat.completions.create(model="reader", messages=ASK)
+        site.project.rmdir()
+        with pytest.raises(openai.InternalServerError, match="project"):
+            await official.chat.completions.create(model="mudroom", messages=ASK)

@@ -1,4 +1,4 @@
-"""Sessions over HTTP: prompts, events, streams, controls, questions."""
+"""Sessions over HTTP: prompts, events, streams and their feed, controls, questions."""
 
 from __future__ import annotations
 
@@ -10,32 +10,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-import pytest
 from tests.waiting import SECONDS, wait_until
 
+from mudroom._core.events import Delta, NoteInjected
 from mudroom.testing import Request, call
+from mudroom_serve.feed import SessionFeed
 from mudroom_serve.served_session import ServedSession
 
+from ..gate import Gate
 from .conftest import Client, Line, MakeSite, is_idle
 
 
 def get_kinds(messages: list[Line]) -> list[str]:
-    """Return the types of the recorded events among messages."""
     return [each["event"] for each in messages if "id" in each]
-
-
-class Gate:
-    """A model that answers only when it is opened."""
-
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.opened = asyncio.Event()
-
-    async def __call__(self, request: Request) -> str:
-        self.asked.set()
-        await self.opened.wait()
-        return f"Answer {request.number}."
 
 
 async def test_a_prompt_runs_and_its_events_are_streamed(make_site: MakeSite) -> None:
@@ -127,67 +114,36 @@ async def test_events_are_filtered(make_site: MakeSite) -> None:
         assert "run_finished" in error["error"]["message"]
 
 
-async def test_pages_of_events_have_no_gap(make_site: MakeSite) -> None:
+async def test_pages_have_no_gap(make_site: MakeSite) -> None:
     async with make_site(["One."]).connect() as client:
-        session = (await client.create(prompt="Go."))["id"]
-        await client.finish(session)
-        whole = await client.list_events(session)
-        pages: list[Line] = []
-        cursor = ""
-        has_more = True
-        while has_more:
-            page = await client.get(f"/v1/sessions/{session}/events?limit=2&after={cursor}")
-            pages += [each["event"] for each in page["data"]]
-            cursor = page["next"]
-            has_more = page["has_more"]
-        assert pages == whole
+        session = await client.run("Go.")
+        events = await client.read_pages(f"/v1/sessions/{session}/events", limit=2)
+        assert [each["event"] for each in events] == await client.list_events(session)
+        created = [session, *[(await client.create())["id"] for _ in range(4)]]
+        listed = await client.read_pages("/v1/sessions", limit=2)
+        assert [each["id"] for each in listed] == created[::-1]
 
 
 async def test_a_running_prompt_is_steered(make_site: MakeSite) -> None:
-    asked = asyncio.Event()
-    steered = asyncio.Event()
+    gate = Gate()
 
     async def answer(request: Request) -> Any:
-        if request.number == 1:
-            asked.set()
-            await steered.wait()
-            return call("read", path="x.md")
-        return "Done."
+        await gate(request)
+        return call("read", path="x.md") if request.number == 1 else "Done."
 
     site = make_site(answer)
     async with site.connect() as client:
         session = (await client.create(prompt="Go."))["id"]
-        await asked.wait()
+        await gate.asked.wait()
         item = await client.post(session, "run.steer", text="Look at y.md, too.")
         assert (item["state"], item["is_applied"]) == ("done", True)
-        steered.set()
+        assert (await client.post(session, "run.wrap_up"))["is_applied"]
+        gate.opened.set()
         await client.finish(session)
         assert "y.md" in str(site.model.requests[1].messages)
 
 
-@pytest.mark.parametrize(
-    ("kind", "reason"), [("run.cancel", "CANCELLED"), ("user.interrupt", "CANCELLED")]
-)
-async def test_a_running_prompt_is_stopped(make_site: MakeSite, kind: str, reason: str) -> None:
-    gate = Gate()
-    async with make_site(gate).connect() as client:
-        session = (await client.create(prompt="Go."))["id"]
-        await gate.asked.wait()
-        assert (await client.post(session, kind))["is_applied"]
-        assert (await client.finish(session))["last"]["reason"] == reason
-
-
-async def test_a_running_prompt_is_wrapped_up(make_site: MakeSite) -> None:
-    gate = Gate()
-    async with make_site(gate).connect() as client:
-        session = (await client.create(prompt="Go."))["id"]
-        await gate.asked.wait()
-        assert (await client.post(session, "run.wrap_up"))["is_applied"]
-        gate.opened.set()
-        await client.finish(session)
-
-
-async def test_a_cancel_removes_the_prompts_that_wait(make_site: MakeSite) -> None:
+async def test_a_cancel_ends_the_prompts_that_wait_or_work(make_site: MakeSite) -> None:
     gate = Gate()
     async with make_site(gate, options={"parallel": 1, "per_owner": 1}).connect() as client:
         first = (await client.create(prompt="One."))["id"]
@@ -195,8 +151,9 @@ async def test_a_cancel_removes_the_prompts_that_wait(make_site: MakeSite) -> No
         second = (await client.create(prompt="Two."))["id"]
         assert (await client.get(f"/v1/sessions/{second}"))["status"] == "waiting"
         assert (await client.post(second, "run.cancel"))["is_applied"]
-        gate.opened.set()
-        assert (await client.finish(first))["last"]["reason"] == "GOAL"
+        assert (await client.get(f"/v1/sessions/{first}"))["status"] == "working"
+        assert (await client.post(first, "run.cancel"))["is_applied"]
+        assert (await client.finish(first))["last"]["reason"] == "CANCELLED"
         ended = await client.finish(second)
         assert ended["last"]["error"] == "it was cancelled before it started"
         assert await client.list_events(second) == []
@@ -205,10 +162,9 @@ async def test_a_cancel_removes_the_prompts_that_wait(make_site: MakeSite) -> No
 async def test_controls_of_an_idle_session_have_no_effect(make_site: MakeSite) -> None:
     async with make_site([]).connect() as client:
         session = (await client.create())["id"]
-        for kind in ("run.cancel", "user.interrupt", "run.wrap_up"):
-            assert (await client.post(session, kind))["is_applied"] is False
-        steered = await client.post(session, "run.steer", text="Faster.")
-        assert steered["is_applied"] is False
+        for kind in ("run.cancel", "user.interrupt", "run.wrap_up", "run.steer"):
+            fields = {"text": "Faster."} if kind == "run.steer" else {}
+            assert (await client.post(session, kind, **fields))["is_applied"] is False
 
 
 async def test_a_client_answers_questions(make_site: MakeSite) -> None:
@@ -268,30 +224,6 @@ async def test_outputs_are_emitted(make_site: MakeSite) -> None:
         assert events[0]["report"]["outputs"] == {"title": "On Mud"}
 
 
-async def test_a_session_is_deleted_with_its_record(make_site: MakeSite) -> None:
-    gate = Gate()
-    async with make_site(gate).connect() as client:
-        session = (await client.create(prompt="Go."))["id"]
-        await gate.asked.wait()
-        status, value = await client.send("DELETE", f"/v1/sessions/{session}")
-        assert (status, value["deleted"]) == (200, True)
-        assert (await client.send("GET", f"/v1/sessions/{session}"))[0] == 404
-        assert (await client.get("/v1/sessions"))["data"] == []
-
-
-async def test_lists_of_sessions_have_pages(make_site: MakeSite) -> None:
-    async with make_site([]).connect() as client:
-        created = [(await client.create())["id"] for _ in range(5)]
-        listed: list[str] = []
-        cursor = ""
-        for _ in range(3):
-            page = await client.get(f"/v1/sessions?limit=2&after={cursor}")
-            listed += [each["id"] for each in page["data"]]
-            cursor = page["next"]
-        assert not cursor
-        assert listed == created[::-1]
-
-
 async def test_an_agent_runs_the_prompts(make_site: MakeSite) -> None:
     site = make_site(["Read."])
     async with site.connect(modes=("plan",)) as client:
@@ -337,17 +269,7 @@ async def test_closed_sessions_do_not_stay_in_memory(make_site: MakeSite) -> Non
     assert kept < 30
 
 
-async def test_a_wrong_folder_is_an_error_of_the_prompt(make_site: MakeSite) -> None:
-    site = make_site(["Never."])
-    async with site.connect() as client:
-        session = (await client.create())["id"]
-        site.project.rmdir()
-        await client.post(session, "user.message", text="Go.")
-        ended = await client.finish(session)
-        assert "no such directory" in ended["last"]["error"]
-
-
-async def test_a_fault_of_the_program_is_an_error_of_the_prompt(make_site: MakeSite) -> None:
+async def test_faults_are_errors_of_the_prompt(make_site: MakeSite) -> None:
     def fail(_: Request) -> str:
         raise ZeroDivisionError("a defect")
 
@@ -356,6 +278,10 @@ async def test_a_fault_of_the_program_is_an_error_of_the_prompt(make_site: MakeS
         session = (await client.create(prompt="Go."))["id"]
         ended = await client.finish(session)
         assert "a defect" in ended["last"]["error"] + str(await client.list_events(session))
+        session = (await client.create())["id"]
+        site.project.rmdir()
+        await client.post(session, "user.message", text="Go.")
+        assert "no such directory" in (await client.finish(session))["last"]["error"]
 
 
 async def test_unknown_paths_and_methods_are_json(make_site: MakeSite) -> None:
@@ -368,6 +294,78 @@ async def test_unknown_paths_and_methods_are_json(make_site: MakeSite) -> None:
             answer = await client.send(method, path)
             assert answer[0] == status
             assert answer[1]["error"]["message"]
-        url = f"{client.url}/health"
-        async with aiohttp.ClientSession() as http, http.get(url) as response:
-            assert (await response.json())["status"] == "ok"
+        assert (await client.get("/health"))["status"] == "ok"
+
+
+def make_feed() -> SessionFeed:
+    feed = SessionFeed("11111111")
+    feed.streams = 1
+    return feed
+
+
+def show_events(feed: SessionFeed, first: int, *texts: str) -> None:
+    """Show durable events; `first`: position of the first one."""
+    feed.observe(first, [NoteInjected(at=0, run="1", text=text) for text in texts])
+
+
+def join_feed(feed: SessionFeed, position: int) -> int:
+    """Return the start of a stream that has the events up to a position."""
+    start = feed.find_start(position)
+    assert start is not None
+    return start
+
+
+def list_positions(feed: SessionFeed, number: int) -> list[int] | None:
+    frames = feed.list_after(number)
+    return None if frames is None else [frame.position for frame in frames]
+
+
+def test_a_stream_joins_after_the_event_that_it_has() -> None:
+    feed = make_feed()
+    show_events(feed, 5, "five", "six")
+    assert feed.find_start(3) is None
+    assert list_positions(feed, join_feed(feed, 4)) == [5, 6]
+    assert list_positions(feed, join_feed(feed, 5)) == [6]
+
+
+def test_an_event_read_from_the_journal_before_it_is_shown_is_not_sent_again() -> None:
+    feed = make_feed()
+    show_events(feed, 5, "five")
+    assert feed.find_start(6) is None  # the stream has read event 6, which is not shown yet
+    show_events(feed, 6, "six")
+    start = join_feed(feed, 6)
+    assert list_positions(feed, start) == []
+    show_events(feed, 7, "seven")
+    assert list_positions(feed, start) == [7]
+
+
+def test_streamed_text_after_the_last_event_of_a_stream_is_sent() -> None:
+    feed = make_feed()
+    show_events(feed, 5, "five")
+    feed.show_delta(Delta(at=0, run="1", kind="text", text="a"))
+    start = join_feed(feed, 5)
+    frames = feed.list_after(start)
+    assert frames
+    assert [frame.kind for frame in frames] == ["delta"]
+
+
+def test_a_stream_reads_the_journal_after_events_that_were_not_shown() -> None:
+    feed = make_feed()
+    show_events(feed, 5, "five")
+    start = join_feed(feed, 5)
+    feed.forget()  # event 6 is durable, but its append was cancelled
+    show_events(feed, 7, "seven")
+    assert list_positions(feed, start) is None
+    assert feed.find_start(5) is None
+    start = join_feed(feed, 6)
+    assert list_positions(feed, start) == [7]
+
+
+def test_a_stream_reads_the_journal_after_a_gap_in_what_is_shown() -> None:
+    feed = make_feed()
+    show_events(feed, 5, "five")
+    start = join_feed(feed, 5)
+    show_events(feed, 7, "seven")
+    assert list_positions(feed, start) is None
+    show_events(feed, 6, "six")
+    assert list_positions(feed, start) is None

@@ -52,11 +52,6 @@ def add_note(number: int, connection: StateConnection) -> None:
     connection.execute("INSERT INTO notes VALUES (?)", (number,))
 
 
-def add_wrong_note(number: int, connection: StateConnection) -> None:
-    add_note(number, connection)
-    connection.execute("INSERT INTO no_such_table VALUES (1)")
-
-
 def add_long_note(number: int, connection: StateConnection) -> None:
     """Add a note that is too long for the file. SQLite ends the transaction."""
     connection.execute("PRAGMA max_page_count = 1")  # the file keeps its size
@@ -86,7 +81,6 @@ async def keep_waiting(state: StateFile) -> AsyncGenerator[None]:
 
 
 async def run_together(state: StateFile, works: Iterable[Work]) -> list[object]:
-    """Run changes that wait at the same time. Return their results and errors."""
     async with asyncio.timeout(SECONDS):
         async with keep_waiting(state):
             changes = [asyncio.create_task(state.run(work)) for work in works]
@@ -94,7 +88,6 @@ async def run_together(state: StateFile, works: Iterable[Work]) -> list[object]:
 
 
 def check_errors(results: list[object], text: str) -> None:
-    """Assert that each result is an error of its own with a text."""
     for result in results:
         assert isinstance(result, StateError)
         assert text in str(result)
@@ -103,33 +96,6 @@ def check_errors(results: list[object], text: str) -> None:
 
 def list_notes(connection: StateConnection) -> list[int]:
     return [number for (number,) in connection.execute("SELECT n FROM notes ORDER BY n").fetchall()]
-
-
-def test_a_commit_that_fails_leaves_no_open_transaction(tmp_path: Path) -> None:
-    state = StateFile(str(tmp_path))
-    try:
-        state._connection.execute("PRAGMA foreign_keys = ON")
-        with pytest.raises(MudroomError, match="FOREIGN KEY"):
-            state.run_now(break_reference)
-        assert state.run_now(count_tables) == 0
-    finally:
-        state.close()
-
-
-def test_an_error_of_a_change_is_told_though_sqlite_has_ended_the_transaction(
-    tmp_path: Path,
-) -> None:
-    def change(connection: StateConnection) -> None:
-        connection.execute("ROLLBACK")
-        raise ValueError("the change failed")
-
-    state = StateFile(str(tmp_path))
-    try:
-        with pytest.raises(ValueError, match="the change failed"):
-            state.run_now(change)
-        assert state.run_now(count_tables) == 0
-    finally:
-        state.close()
 
 
 async def test_changes_that_wait_share_a_transaction(state: StateFile) -> None:
@@ -141,50 +107,38 @@ async def test_changes_that_wait_share_a_transaction(state: StateFile) -> None:
     assert await state.read(list_notes) == [*range(100)]
 
 
-async def test_an_error_of_one_change_stops_no_other(state: StateFile) -> None:
-    works = [partial(add_note, number) for number in (1, 2, 3, 2, 4, 3, 5)]
-    results = await run_together(state, works)
-    failed = [isinstance(result, StateError) for result in results]
-    assert failed == [False, False, False, True, False, True, False]
-    assert await state.read(list_notes) == [1, 2, 3, 4, 5]
+def add_wrong_note(connection: StateConnection) -> None:
+    add_note(7, connection)
+    connection.execute("INSERT INTO no_such_table VALUES (1)")
 
 
-async def test_a_wrong_statement_undoes_only_its_change(state: StateFile) -> None:
-    works = [partial(add_note, 1), partial(add_wrong_note, 2), partial(add_note, 3)]
-    first, wrong, last = await run_together(state, works)
-    assert first is last is None
-    assert isinstance(wrong, StateError)
-    assert "no_such_table" in str(wrong)
-    assert await state.read(list_notes) == [1, 3]
+def add_unread_notes(connection: StateConnection) -> Rows:
+    return connection.execute("INSERT INTO notes VALUES (7), (8) RETURNING n")
 
 
-async def test_an_unfinished_statement_undoes_only_its_change(state: StateFile) -> None:
-    def add(connection: StateConnection) -> Rows:
-        return connection.execute("INSERT INTO notes VALUES (2), (3) RETURNING n")
-
-    results = await run_together(state, [partial(add_note, 1), add, partial(add_note, 4)])
-    check_errors([results.pop(1)], "SQL statements in progress")
-    assert results == [None, None]
-    assert await state.read(list_notes) == [1, 4]
-
-
-async def test_no_change_runs_twice(state: StateFile) -> None:
-    begun: list[int] = []
-
-    def add(number: int, connection: StateConnection) -> None:
-        begun.append(number)
-        add_note(number, connection)
-
-    await run_together(state, [partial(add, number) for number in (1, 1, 2)])
-    assert begun == [1, 1, 2]
-
-
-@pytest.mark.parametrize("error", [ValueError("wrong"), Stop("wrong")])
-async def test_the_error_of_a_change_reaches_its_caller_alone(
-    state: StateFile, error: BaseException
+@pytest.mark.parametrize(
+    ("change", "kind", "text"),
+    [
+        (add_wrong_note, StateError, "no_such_table"),
+        (add_unread_notes, StateError, "SQL statements in progress"),
+        (partial(add_and_raise, ValueError("wrong")), ValueError, "wrong"),
+        (partial(add_and_raise, Stop("wrong")), Stop, "wrong"),
+    ],
+)
+async def test_a_change_that_fails_runs_once_and_undoes_only_itself(
+    state: StateFile, change: Work, kind: type[BaseException], text: str
 ) -> None:
-    works = [partial(add_note, 1), partial(add_and_raise, error), partial(add_note, 2)]
-    assert await run_together(state, works) == [None, error, None]
+    begun: list[Work] = []
+
+    def count(connection: StateConnection) -> object:
+        begun.append(change)
+        return change(connection)
+
+    results = await run_together(state, [partial(add_note, 1), count, partial(add_note, 2)])
+    error = results.pop(1)
+    assert isinstance(error, kind) and text in str(error)
+    assert results == [None, None]
+    assert len(begun) == 1
     assert await state.read(list_notes) == [1, 2]
 
 
@@ -217,28 +171,6 @@ async def test_all_changes_fail_when_the_disk_is_full(state: StateFile) -> None:
     assert await state.read(list_notes) == [4, 5]
 
 
-async def test_a_change_that_ended_the_transaction_gets_its_error(state: StateFile) -> None:
-    error = ValueError("the change failed")
-
-    def change(connection: StateConnection) -> None:
-        connection.execute("ROLLBACK")
-        raise error
-
-    results = await run_together(state, [partial(add_note, 1), change, partial(add_note, 2)])
-    assert results.pop(1) is error
-    check_errors(results, "the change failed")
-    assert await state.read(list_notes) == []
-
-
-async def test_a_change_that_hides_the_end_of_the_transaction_fails(state: StateFile) -> None:
-    def change(connection: StateConnection) -> None:
-        connection.execute("ROLLBACK")
-
-    results = await run_together(state, [partial(add_note, 1), change, partial(add_note, 2)])
-    check_errors(results, "no such savepoint")
-    assert await state.read(list_notes) == []
-
-
 async def test_a_change_that_is_cancelled_before_it_begins_does_not_run(state: StateFile) -> None:
     async with keep_waiting(state):
         changes = [asyncio.create_task(state.run(partial(add_note, n))) for n in range(3)]
@@ -269,3 +201,30 @@ async def test_a_change_that_is_cancelled_while_it_runs_stops_no_other(state: St
     assert await asyncio.gather(changes[0], changes[2]) == [None, None]
     assert changes[1].cancelled()
     assert await state.read(list_notes) == [1, 2, 3]
+
+
+def test_an_error_of_a_single_change_leaves_no_open_transaction(state: StateFile) -> None:
+    assert isinstance(state._connection, sqlite3.Connection)
+    state._connection.execute("PRAGMA foreign_keys = ON")
+    with pytest.raises(MudroomError, match="FOREIGN KEY"):
+        state.run_now(break_reference)
+    with pytest.raises(ValueError, match="the change failed"):
+        state.run_now(partial(roll_back, ValueError("the change failed")))
+    assert state.run_now(count_tables) == 0
+
+
+def roll_back(error: Exception | None, connection: StateConnection) -> None:
+    """End the transaction, as SQLite does after some errors."""
+    connection.execute("ROLLBACK")
+    if error:
+        raise error
+
+
+async def test_a_change_that_ended_the_transaction_gets_its_error(state: StateFile) -> None:
+    error = ValueError("the change failed")
+    for change, text in ((error, "the change failed"), (None, "no such savepoint")):
+        works = [partial(add_note, 1), partial(roll_back, change), partial(add_note, 2)]
+        results = await run_together(state, works)
+        assert change is None or results.pop(1) is error
+        check_errors(results, text)
+        assert await state.read(list_notes) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ pytestmark = pytest.mark.usefixtures("database_loop", "postgres_server")
 
 @asynccontextmanager
 async def open_tables(url: str) -> AsyncGenerator[StateTables]:
-    """Open the tables as another server process does."""
     state = await asyncio.to_thread(lambda: StateTables(BlockingConnection(url)))
     try:
         yield state
@@ -55,6 +55,20 @@ async def states(
             opening = [stack.enter_async_context(open_tables(url)) for _ in range(2)]
             first, second = await asyncio.gather(*opening)
             yield first, second
+
+
+@asynccontextmanager
+async def open_through_proxy(
+    server: PostgresServer,
+) -> AsyncGenerator[tuple[StateTables, CuttingProxy]]:
+    """Open the tables of a new database through a proxy."""
+    proxy = CuttingProxy(server.port)
+    name = server.create_database().rpartition("/")[2]
+    try:
+        async with open_tables(server.make_url(name, await proxy.start())) as state:
+            yield state, proxy
+    finally:
+        await proxy.close()
 
 
 async def add_session(state: ServerState, name: str, owner: str = "ada") -> bool:
@@ -118,12 +132,15 @@ async def test_pages_of_sessions(states: tuple[ServerState, ServerState]) -> Non
 
 async def test_each_amount_is_charged_once(states: tuple[ServerState, ServerState]) -> None:
     await add_session(states[0], "s")
-    spending = [SpendingRecords(state) for state in states]
+    now = 1_000_000.0
+    spending = [SpendingRecords(state, lambda: now) for state in states]
     charge = (0, 7, Amounts(0.25, 100))
     await asyncio.gather(*(each.charge("s", "ada", *charge) for each in spending * 2))
     await spending[1].charge("s", "ada", 7, 9, Amounts(0.5, 1))
     assert await spending[0].read_session("s") == (9, Amounts(0.75, 101))
     assert await spending[0].read_today("ada") == Amounts(0.75, 101)
+    now += 86_400
+    assert await spending[0].read_today("ada") == Amounts()
 
 
 async def test_only_changes_of_the_other_process_are_noticed(
@@ -141,14 +158,11 @@ async def test_an_error_of_one_change_stops_no_other(
 ) -> None:
     state = states[0]
 
-    def add(name: str) -> None:
-        def work(connection: StateConnection) -> None:
-            statement = "INSERT INTO tokens VALUES (?, 'ada', ?, '')"
-            connection.execute(statement, (name, b""))
+    def add(name: str, connection: StateConnection) -> None:
+        statement = "INSERT INTO tokens VALUES (?, 'ada', ?, '')"
+        connection.execute(statement, (name, b""))
 
-        return state.run(work)  # pyright: ignore[reportReturnType]
-
-    works: list[Any] = [add(name) for name in ("a", "b", "a", "c")]
+    works = [state.run(partial(add, name)) for name in ("a", "b", "a", "c")]
     results = await asyncio.gather(*works, return_exceptions=True)
     assert [isinstance(result, StateError) for result in results] == [False, False, True, False]
     rows = await states[1].list_rows("SELECT id FROM tokens ORDER BY id")
@@ -156,36 +170,26 @@ async def test_an_error_of_one_change_stops_no_other(
 
 
 async def test_a_connection_that_was_cut_is_opened_again(postgres_server: PostgresServer) -> None:
-    proxy = CuttingProxy(postgres_server.port)
-    name = postgres_server.create_database().rpartition("/")[2]
-    try:
-        async with open_tables(postgres_server.make_url(name, await proxy.start())) as state:
-            for number in range(3):
-                assert await add_session(state, f"s{number}")
-                proxy.cut_all()
-            assert len(await SessionRecords(state).list("ada", 0, 9)) == 3
-    finally:
-        await proxy.close()
+    async with open_through_proxy(postgres_server) as (state, proxy):
+        for number in range(3):
+            assert await add_session(state, f"s{number}")
+            proxy.cut_all()
+        assert len(await SessionRecords(state).list("ada", 0, 9)) == 3
 
 
 async def test_a_database_that_falls_silent_is_an_error(
     postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocking, "_STATEMENT_SECONDS", 0.3)
-    proxy = CuttingProxy(postgres_server.port)
-    name = postgres_server.create_database().rpartition("/")[2]
-    try:
-        async with open_tables(postgres_server.make_url(name, await proxy.start())) as state:
-            proxy.text, proxy.faults = b"UPDATE changes", ["stall"]
-            assert await add_session(state, "first")  # on a new connection
-            for text in (b"INSERT INTO sessions", b"COMMIT"):
-                proxy.text, proxy.faults = text, ["stall"]
-                with pytest.raises(StateError, match="the state of the server cannot be used"):
-                    await add_session(state, "s")
-                await add_session(state, "s")  # it works again
-                await SessionRecords(state).delete("s")
-    finally:
-        await proxy.close()
+    async with open_through_proxy(postgres_server) as (state, proxy):
+        proxy.text, proxy.faults = b"UPDATE changes", ["stall"]
+        assert await add_session(state, "first")  # on a new connection
+        for text in (b"INSERT INTO sessions", b"COMMIT"):
+            proxy.text, proxy.faults = text, ["stall"]
+            with pytest.raises(StateError, match="the state of the server cannot be used"):
+                await add_session(state, "s")
+            await add_session(state, "s")  # it works again
+            await SessionRecords(state).delete("s")
 
 
 async def test_a_server_that_hangs_inside_a_change_does_not_hold_the_others(
@@ -206,9 +210,7 @@ async def test_requests_do_not_wait_one_after_the_other_for_a_database_that_is_g
     postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts = 0
-    proxy = CuttingProxy(postgres_server.port)
-    name = postgres_server.create_database().rpartition("/")[2]
-    async with open_tables(postgres_server.make_url(name, await proxy.start())) as state:
+    async with open_through_proxy(postgres_server) as (state, proxy):
         await proxy.close()
         connect = blocking.connect
 

@@ -33,18 +33,15 @@ from mudroom_hosts.mcp.stdio import MessageWriter
 from mudroom_serve.state.state_file import StateFile
 from mudroom_serve.state.tokens import TokenRecords
 
+from ..line_client import LineClient
+
 EXTENSION = "io.modelcontextprotocol/tasks"
 ERAS = ("2026-07-28", "legacy")
 """Modes of the client: the newer revision, and that with a handshake."""
 
 
 class McpHost:
-    """A server at two pipes, and the session that it uses.
-
-    Arguments:
-        folder: of the session. script: of the model. mode: permission mode.
-        more: options of the session.
-    """
+    """A server at two pipes, and the session that it uses. `more`: options of the session."""
 
     def __init__(
         self, folder: Path, script: Any, options: McpOptions, mode: str, **more: Any
@@ -101,6 +98,22 @@ class McpHost:
             _close(host_reads)
 
     @asynccontextmanager
+    async def connect_raw(self, *, shakes_hands: bool = True) -> AsyncGenerator[RawHost]:
+        async with self.serve() as ends:
+            raw = RawHost(*ends)
+            if shakes_hands:
+                await raw.shake_hands(elicitation={})
+            yield raw
+            await raw.stop_reading()
+
+    @asynccontextmanager
+    async def connect_tasks(self) -> AsyncGenerator[TaskHost]:
+        async with self.serve() as ends:
+            host = TaskHost(*ends)
+            yield host
+            await host.stop_reading()
+
+    @asynccontextmanager
     async def connect(self, era: str = ERAS[0], **more: Any) -> AsyncGenerator[Client]:
         """Run the server and a client. `more`: callbacks of the client."""
         async with self.serve() as (reads, writes):
@@ -109,11 +122,7 @@ class McpHost:
 
 
 class HttpHost:
-    """A server at an address of loopback, and the hosts that connect to it.
-
-    Attributes:
-        url: address of the server.
-    """
+    """A server at an address of loopback, and the hosts that connect to it."""
 
     def __init__(self, host: McpHost, home: Path) -> None:
         self._host = host
@@ -121,7 +130,6 @@ class HttpHost:
         self.url = ""
 
     def make_token(self, owner: str, **fields: Any) -> str:
-        """Return a new token of an owner."""
         with closing(StateFile(str(self._home))) as state:
             return TokenRecords(state).add(owner, **fields)[1]
 
@@ -166,14 +174,12 @@ class HttpHost:
 
 
 def get_text(result: mcp_types.CallToolResult) -> str:
-    """Return the text of a result."""
     block = result.content[0]
     assert isinstance(block, mcp_types.TextContent)
     return block.text
 
 
 def get_values(result: mcp_types.CallToolResult) -> dict[str, Any]:
-    """Return the structured content of a result."""
     assert result.structured_content is not None
     return result.structured_content
 
@@ -206,69 +212,77 @@ async def _open_pipes(reads: int, writes: int) -> AsyncGenerator[Any]:
         await asyncio.gather(reading, return_exceptions=True)
 
 
-class RawHost:
-    """A host that writes any bytes and reads the messages of the server.
-
-    Attributes:
-        texts: lines of the server that are no messages.
-    """
+class RawHost(LineClient):
+    """A host that writes any bytes. `texts`: lines of the server that are no messages."""
 
     def __init__(self, reads: int, writes: int) -> None:
-        self.messages: list[dict[str, Any]] = []
+        super().__init__()
         self.texts: list[bytes] = []
         self._writes = writes
-        self._arrived = asyncio.Condition()
-        self._reading = asyncio.create_task(self._read(reads))
+        self.start_task(self._read_lines(reads))
 
-    async def _read(self, reads: int) -> None:
+    async def _read_lines(self, reads: int) -> None:
         async for line in LineInput(reads).read():
             try:
-                self.messages.append(json.loads(line))
+                self.receive(line + b"\n")
             except ValueError:
                 self.texts.append(line)
-            async with self._arrived:
-                self._arrived.notify_all()
 
     async def write(self, *values: object) -> None:
-        """Write bytes as they are, and other values as lines of JSON."""
         for value in values:
             data = value if isinstance(value, bytes) else json.dumps(value).encode() + b"\n"
             await asyncio.to_thread(_write_all, self._writes, data)
 
     async def shake_hands(self, **capabilities: Any) -> None:
         """Begin a connection of the older revision."""
-        params = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": capabilities,
-            "clientInfo": {"name": "raw", "version": "1"},
-        }
-        await self.write({"jsonrpc": "2.0", "id": "init", "method": "initialize", "params": params})
-        await self.wait_for("init")
+        params = {**INITIALIZE["params"], "capabilities": capabilities}
+        await self.write({**INITIALIZE, "params": params})
+        await self.finish("init")
         await self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def call(self, id: object, tool: str, **arguments: Any) -> None:
-        """Send a call of a tool."""
         params = {"name": tool, "arguments": arguments}
         await self.write({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
 
-    async def wait_for(self, id: object) -> dict[str, Any]:
+    async def finish(self, id: object) -> dict[str, Any]:
         """Return the answer to a request."""
-        async with asyncio.timeout(SECONDS), self._arrived:
-            await self._arrived.wait_for(lambda: self.find(id))
-        answer = self.find(id)
-        assert answer
+        await self.wait_until(lambda: self.list_answers(id))
+        (answer,) = self.list_answers(id)
         return answer
 
-    def find(self, id: object) -> dict[str, Any] | None:
-        """Return the answer to a request, None before it came."""
-        answers = [each for each in self.messages if each.get("id") == id and "method" not in each]
-        assert len(answers) < 2, answers
-        return answers[0] if answers else None
+    def list_answers(self, id: object) -> list[dict[str, Any]]:
+        return [each for each in self.lines if each.get("id") == id and "method" not in each]
 
-    async def close(self) -> None:
-        """Stop to read."""
-        self._reading.cancel()
-        await asyncio.gather(self._reading, return_exceptions=True)
+    async def stop_reading(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+def make_request(
+    id: object, method: str, params: dict[str, Any], *, declares: bool = True
+) -> dict[str, Any]:
+    """Make a request of the newer revision, whose host declares tasks or not."""
+    extensions: dict[str, Any] = {EXTENSION: {}} if declares else {}
+    capabilities: dict[str, Any] = {"extensions": extensions, "elicitation": {"form": {}}}
+    meta: dict[str, Any] = {
+        "io.modelcontextprotocol/protocolVersion": ERAS[0],
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    }
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": meta}}
+
+
+INITIALIZE: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": "init",
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "raw", "version": "1"},
+    },
+}
+"""The first request of the older revision."""
 
 
 class TaskHost(RawHost):
@@ -278,23 +292,12 @@ class TaskHost(RawHost):
     _seen = 0
 
     async def ask(self, method: str, *, declares: bool = True, **params: Any) -> dict[str, Any]:
-        """Send a request and return its answer."""
         self._count += 1
-        extensions: dict[str, Any] = {EXTENSION: {}} if declares else {}
-        capabilities: dict[str, Any] = {"extensions": extensions, "elicitation": {"form": {}}}
-        meta: dict[str, Any] = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": capabilities,
-        }
-        await self.write(
-            {
-                "jsonrpc": "2.0",
-                "id": self._count,
-                "method": method,
-                "params": {**params, "_meta": meta},
-            }
-        )
-        return await self.wait_for(self._count)
+        await self.write(make_request(self._count, method, params, declares=declares))
+        return await self.finish(self._count)
+
+    async def call_tool(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        return await self.ask("tools/call", declares=False, name=tool, arguments=arguments)
 
     async def start(self, prompt: str) -> dict[str, Any]:
         """Give a task; return its first state."""
@@ -302,23 +305,22 @@ class TaskHost(RawHost):
         return answer["result"]
 
     async def get(self, task: str) -> dict[str, Any]:
-        """Return the state of a task."""
         return (await self.ask("tasks/get", taskId=task))["result"]
 
     async def wait_for_state(self, status: str) -> dict[str, Any]:
         """Return the next state that the server sends, once one has a status."""
-        async with asyncio.timeout(SECONDS), self._arrived:
-            while True:
-                while self._seen < len(self.messages):
-                    message = self.messages[self._seen]
-                    self._seen += 1
-                    is_state = message.get("method") == "notifications/tasks"
-                    if is_state and message["params"]["status"] == status:
-                        return message["params"]
-                await self._arrived.wait()
+
+        def list_states() -> list[tuple[int, dict[str, Any]]]:
+            sent = [each.get("params", {}) for each in self.lines]
+            states = [(n, each) for n, each in enumerate(sent) if each.get("status") == status]
+            return [each for each in states if each[0] >= self._seen]
+
+        await self.wait_until(list_states)
+        number, state = list_states()[0]
+        self._seen = number + 1
+        return state
 
     async def wait(self, task: str, status: str) -> dict[str, Any]:
-        """Return the state of a task once it has a status."""
         while (state := await self.get(task))["status"] != status:
             assert state["status"] in ("working", "input_required"), state
             await asyncio.sleep(0.01)
@@ -336,8 +338,6 @@ MakeHost = Callable[..., McpHost]
 
 @pytest.fixture
 def make_host(tmp_path: Path) -> MakeHost:
-    """Return a function that makes a host with a script of the model."""
-
     def make(script: Any, mode: str = "default", session: Any = None, **options: Any) -> McpHost:
         folder = tmp_path / "project"
         folder.mkdir(exist_ok=True)
@@ -348,8 +348,6 @@ def make_host(tmp_path: Path) -> MakeHost:
 
 @pytest.fixture
 def make_http_host(make_host: MakeHost, tmp_path: Path) -> Callable[..., HttpHost]:
-    """Return a function that makes a host over HTTP with a script of the model."""
-
     def make(*arguments: Any, **options: Any) -> HttpHost:
         return HttpHost(make_host(*arguments, **options), tmp_path / "home")
 

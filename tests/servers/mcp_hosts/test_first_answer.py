@@ -18,7 +18,7 @@ from mudroom.errors import MudroomError
 from mudroom_hosts.line_streams import LineInput, LineOutput
 from mudroom_hosts.mcp.first_answer import FILE, FirstAnswer
 
-from .conftest import MakeHost, RawHost, TaskHost
+from .conftest import MakeHost
 
 INITIALIZE = b'{"jsonrpc":"2.0","id":"init","method":"initialize","params":{}}\n'
 SUCCESS = b'{"jsonrpc":"2.0","id":"init","result":{"version":1}}'
@@ -26,19 +26,15 @@ ERROR = b'{"jsonrpc":"2.0","id":"init","error":{"code":-32602,"message":"unsuppo
 
 
 async def greet(make_host: MakeHost, method: str) -> dict[str, Any]:
-    """Start a server and return its answer to the first request of a host."""
-    async with make_host([]).serve() as (reads, writes):
-        if method == "initialize":
-            host = RawHost(reads, writes)
-            await host.shake_hands()
-            answer = await host.wait_for("init")
+    if method == "initialize":
+        async with make_host([]).connect_raw() as host:
+            answer = await host.finish("init")
             await host.write({"jsonrpc": "2.0", "id": "last", "method": "ping"})
-            await host.wait_for("last")  # the answer of the package would be before this one
-        else:
-            host = TaskHost(reads, writes)
+            await host.finish("last")  # the answer of the package would be before this one
+    else:
+        async with make_host([]).connect_tasks() as host:
             answer = await host.ask(method)
             assert (await host.ask("tools/list"))["result"]["tools"]
-        await host.close()
     return answer["result"]
 
 

@@ -1,4 +1,4 @@
-"""MCP hosts over HTTP: tokens and owners, wrong requests, questions, and closed connections."""
+"""MCP hosts over HTTP: tokens and owners, wrong requests, questions, closed connections."""
 
 from __future__ import annotations
 
@@ -29,21 +29,12 @@ from mudroom_hosts.mcp.protocol_tasks import ProtocolTasks
 from mudroom_hosts.mcp.results import AnswerMaker
 
 from ...half_open import check_half_open, open_half
-from .conftest import ERAS, HttpHost, get_text, get_values
+from .conftest import ERAS, INITIALIZE, HttpHost, TaskHost, get_text, get_values, make_request
 from .test_questions import User, write_twice
 
 MakeHttpHost = Callable[..., HttpHost]
-DISCOVER: dict[str, Any] = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "server/discover",
-    "params": {
-        "_meta": {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-    },
-}
+MEANS_YES: dict[str, Any] = {"action": "accept", "content": {"answer": "allow once"}}
+DISCOVER = make_request(1, "server/discover", {}, declares=False)
 HEADERS = {
     "Accept": "application/json, text/event-stream",
     "MCP-Protocol-Version": "2026-07-28",
@@ -138,18 +129,12 @@ async def test_a_session_of_the_older_revision_belongs_to_its_owner(
     make_http_host: MakeHttpHost,
 ) -> None:
     host = make_http_host([])
-    params = {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "raw", "version": "1"},
-    }
-    start = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
     accept = {"Accept": HEADERS["Accept"]}
     tokens = [host.make_token(name) for name in ("alice", "bob")]
     alice, bob = ({**accept, "Authorization": f"Bearer {token}"} for token in tokens)
     async with host.serve(), httpx2.AsyncClient(timeout=SECONDS) as http:
-        answer = await http.post(host.url, headers=alice, json=start)
+        answer = await http.post(host.url, headers=alice, json=INITIALIZE)
         session = {"Mcp-Session-Id": answer.headers["mcp-session-id"]}
         foreign = await http.post(host.url, headers={**bob, **session}, json=ping)
         own = await http.post(host.url, headers={**alice, **session}, json=ping)
@@ -272,7 +257,6 @@ async def test_a_server_that_fails_says_so() -> None:
 
 
 async def find_no_owner(_: str) -> Owner:
-    """Return an owner that has no tasks."""
     return Owner()
 
 
@@ -351,3 +335,61 @@ async def test_long_and_slow_messages_are_refused(
         async with asyncio.timeout(SECONDS):
             assert b" 408 " in await reader.readline()
         writer.close()
+
+
+class HttpTaskHost(TaskHost):
+    """A host of the newer revision over HTTP. `token`: of its owner."""
+
+    def __init__(self, http: httpx2.AsyncClient, url: str, token: str) -> None:
+        self._http = http
+        self._url = url
+        self._token = token
+
+    async def ask(self, method: str, *, declares: bool = True, **params: Any) -> dict[str, Any]:
+        headers = {
+            **HEADERS,
+            "Authorization": f"Bearer {self._token}",
+            "Mcp-Method": method,
+            "Mcp-Name": params.get("name") or params.get("taskId", ""),
+        }
+        body = make_request(1, method, params, declares=declares)
+        return (await self._http.post(self._url, headers=headers, json=body)).json()
+
+
+async def test_only_tokens_with_the_scope_answer_decide_questions(
+    make_http_host: MakeHttpHost, tmp_path: Path
+) -> None:
+    host = make_http_host(write_twice)
+    tokens = [
+        host.make_token("alice"),
+        host.make_token("alice", scopes=("read", "run")),
+        host.make_token("bob"),
+    ]
+    async with host.serve(), httpx2.AsyncClient(timeout=SECONDS) as http:
+        alice, reader, bob = (HttpTaskHost(http, host.url, token) for token in tokens)
+        task = (await alice.start("Write."))["taskId"]
+        asked = await alice.wait(task, "input_required")
+        (key,) = asked["inputRequests"]
+        responses = {key: MEANS_YES}
+        seen = await reader.get(task)
+        refused = await reader.ask("tasks/update", taskId=task, inputResponses=responses)
+        left = await reader.call_tool("task_result", task="t1", wait=0.1)
+        await alice.ask("tasks/update", taskId=task, inputResponses=responses)
+
+        first = (await alice.call_tool("task_result", task="t1"))["result"]
+        again: dict[str, Any] = {
+            "name": "task_result",
+            "arguments": {"task": "t1"},
+            "requestState": first["requestState"],
+            "inputResponses": dict.fromkeys(first["inputRequests"], MEANS_YES),
+        }
+        foreign = await bob.ask("tools/call", declares=False, **again)
+        without = await reader.ask("tools/call", declares=False, **again)
+        done = await alice.ask("tools/call", **again)
+    assert (seen["status"], "inputRequests" in seen) == ("working", False)
+    assert refused["error"]["message"] == "the token does not have the scope answer"
+    assert left["result"]["structuredContent"]["state"] == "asking"
+    assert foreign["error"]["message"] == "Unknown requestState"
+    assert without["error"]["message"] == "the token does not have the scope answer"
+    assert done["result"]["structuredContent"]["permission_denials"] == []
+    assert len(list((tmp_path / "project").iterdir())) == 2

@@ -14,11 +14,10 @@ from tests.waiting import SECONDS
 from mudroom import Integrations
 from mudroom.testing import Request, call
 
-from .conftest import ERAS, MakeHost, RawHost, get_text, get_values
+from .conftest import ERAS, MakeHost, get_text, get_values
 
 
 def write_twice(request: Request) -> Any:
-    """Write two files, one after the other."""
     if request.turn < 2:
         return call("write", file_path=f"f{request.turn}.md", content="x")
     return "Done."
@@ -39,14 +38,13 @@ class User:
         return mcp_types.ElicitResult(action="accept", content={"answer": answer})
 
 
-@pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize(
-    ("answers", "written", "denied"),
+    ("era", "answers", "written", "denied"),
     [
-        (("allow once", "allow once"), 2, 0),
-        (("always allow",), 2, 0),
-        (("decline", "allow once"), 1, 1),
-        (("no", "cancel"), 0, 2),
+        (ERAS[0], ("allow once", "allow once"), 2, 0),
+        (ERAS[1], ("always allow",), 2, 0),
+        (ERAS[0], ("decline", "allow once"), 1, 1),
+        (ERAS[1], ("no", "cancel"), 0, 2),
     ],
 )
 async def test_the_user_decides(
@@ -88,66 +86,51 @@ async def test_questions_of_children_reach_the_user(make_host: MakeHost) -> None
     user = User("always allow")
     host = make_host(answer)
     async with host.connect(elicitation_callback=user) as client:
-        await client.call_tool("task", {"prompt": "Delegate."})
+        result = await client.call_tool("task", {"prompt": "Delegate."})
     assert user.texts[0].startswith("Allow write? Agent general, run 1.1.1.\n")
+    children = [{"run": "1.1.1", "agent": "general", "reason": "GOAL"}]
+    assert get_values(result)["children"] == children
 
 
 async def test_silence_counts_as_no(make_host: MakeHost) -> None:
     host = make_host(write_twice, answer_seconds=0.01)
-    async with host.serve() as ends:
-        raw = RawHost(*ends)
-        await raw.shake_hands(elicitation={})
+    async with host.connect_raw() as raw:
         await raw.call(1, "task", prompt="Write.")
-        answer = await raw.wait_for(1)
+        answer = await raw.finish(1)
         text = answer["result"]["content"][0]["text"]
         assert "[refused: write (no one answered within 0.01 s)]" in text
-        asked = [message for message in raw.messages if message.get("method")]
+        asked = [message for message in raw.lines if message.get("method")]
         assert {message["method"] for message in asked} >= {"elicitation/create"}
-        await raw.close()
 
 
 async def test_a_later_call_asks_again(make_host: MakeHost) -> None:
     """A call that stops waiting takes its question back; that of `task_result` asks again."""
     host = make_host(write_twice)
-    async with host.serve() as ends:
-        raw = RawHost(*ends)
-        await raw.shake_hands(elicitation={})
+    async with host.connect_raw() as raw:
         await raw.call(1, "task", prompt="Write.", wait=0.2)
-        first = await raw.wait_for(1)
+        first = await raw.finish(1)
         assert first["result"]["structuredContent"]["state"] in ("working", "asking")
         await raw.call(2, "task_result", task="t1")
         answered: set[Any] = set()
         async with asyncio.timeout(SECONDS):
-            while not raw.find(2):
-                for message in list(raw.messages):
+            while not raw.list_answers(2):
+                for message in list(raw.lines):
                     is_question = message.get("method") == "elicitation/create"
                     if is_question and message["id"] not in answered:
                         answered.add(message["id"])
                         result = {"action": "accept", "content": {"answer": "allow once"}}
                         await raw.write({"jsonrpc": "2.0", "id": message["id"], "result": result})
                 await asyncio.sleep(0.01)
-        second = await raw.wait_for(2)
+        second = await raw.finish(2)
         assert second["result"]["structuredContent"]["permission_denials"] == []
-        await raw.close()
 
 
 async def test_a_wrong_state_is_an_error_of_the_protocol(make_host: MakeHost) -> None:
     host = make_host([])
-    async with host.serve() as ends:
-        raw = RawHost(*ends)
-        meta: dict[str, Any] = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-        params: dict[str, Any] = {
-            "name": "task",
-            "arguments": {},
-            "requestState": "forged",
-            "_meta": meta,
-        }
-        await raw.write({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
-        assert (await raw.wait_for(1))["error"]["code"] == -32602
-        await raw.close()
+    async with host.connect_tasks() as raw:
+        params: dict[str, Any] = {"name": "task", "arguments": {}, "requestState": "forged"}
+        answer = await raw.ask("tools/call", declares=False, **params)
+    assert answer["error"]["code"] == -32602
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -15,7 +15,7 @@ from mudroom.events import RunFinished
 from mudroom.testing import Request
 from mudroom_hosts.line_streams import MAX_LINE
 
-from .conftest import MakeHost, RawHost
+from .conftest import MakeHost
 
 GARBAGE = (
     b"\n",
@@ -49,58 +49,40 @@ async def block(_: Request) -> str:
 @pytest.mark.parametrize("is_early", [True, False])
 async def test_garbage_does_no_harm(make_host: MakeHost, is_early: bool) -> None:
     host = make_host(["Done."])
-    async with host.serve() as ends:
-        raw = RawHost(*ends)
+    async with host.connect_raw(shakes_hands=not is_early) as raw:
+        await raw.write(*GARBAGE)
         if is_early:
-            await raw.write(*GARBAGE)
-        await raw.shake_hands()
-        if not is_early:
-            await raw.write(*GARBAGE)
+            await raw.shake_hands()
+        else:
+            await raw.write(b"x" * (MAX_LINE + (1 << 18)) + b"\n")
         await raw.call(1, "task", prompt="Work.")
-        answer = await raw.wait_for(1)
+        answer = await raw.finish(1)
         assert answer["result"]["structuredContent"]["report"] == "Done."
-        await raw.close()
     assert any("is no message of JSON-RPC" in notice for notice in host.notices)
-
-
-async def test_a_huge_line_is_skipped_with_a_notice(make_host: MakeHost) -> None:
-    host = make_host(["Done."])
-    async with host.serve() as ends:
-        raw = RawHost(*ends)
-        await raw.shake_hands()
-        await raw.write(b"x" * (MAX_LINE + (1 << 18)) + b"\n")
-        await raw.call(1, "task", prompt="Work.")
-        await raw.wait_for(1)
-        await raw.close()
-    assert host.notices[-1] == "a line of more than 16 MiB on stdin is not used"
+    huge = "a line of more than 16 MiB on stdin is not used"
+    assert (host.notices[-1] == huge) is not is_early
 
 
 async def test_requests_with_wrong_parameters_are_errors(make_host: MakeHost) -> None:
     host = make_host([])
-    async with host.serve() as ends:
-        raw = RawHost(*ends)
-        await raw.shake_hands()
+    async with host.connect_raw() as raw:
         for number, (method, params) in enumerate(WRONG):
             line: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method}
             await raw.write({**line, "params": params})
-            assert (await raw.wait_for(number))["error"]["code"] in (-32602, -32601)
-        await raw.close()
+            assert (await raw.finish(number))["error"]["code"] in (-32602, -32601)
 
 
 async def test_a_host_that_ends_stops_its_tasks(make_host: MakeHost) -> None:
     finished: list[RunFinished] = []
     host = make_host(block)
-    async with host.serve() as ends:
-        raw = RawHost(*ends)
-        await raw.shake_hands()
+    async with host.connect_raw() as raw:
         host.sessions[0].watch(
             lambda event: finished.append(event) if isinstance(event, RunFinished) else None
         )
         await raw.call(1, "task", prompt="Work.")
         await raw.call(2, "task", prompt="Work.", wait=0.05)
-        await raw.wait_for(2)
+        await raw.finish(2)
         await raw.write(b'{"jsonrpc": "2.0", "id": 3, "meth')  # ends in the middle of a line
-        await raw.close()
     assert [event.report.reason for event in finished] == [Reason.CANCELLED] * 2
 
 
@@ -117,15 +99,13 @@ async def test_a_host_that_reads_no_more_ends_the_server(make_host: MakeHost) ->
 
 async def test_a_host_that_does_not_read_stops_no_task(make_host: MakeHost) -> None:
     """Answers fill the pipe; the tasks go on, and the end of the input ends the server."""
-    host = make_host(["x" * 20_000] * 10)
+    host = make_host(["x" * 20_000] * 5)
     finished: list[str] = []
-    async with host.serve() as ends:
-        raw = RawHost(*ends)
-        await raw.shake_hands()
-        await raw.close()
+    async with host.connect_raw() as raw:
+        await raw.stop_reading()
         host.sessions[0].watch(
             lambda event: finished.append(event.run) if isinstance(event, RunFinished) else None
         )
-        for number in range(10):
+        for number in range(5):
             await raw.call(number, "task", prompt="Write.")
-        await wait_until(lambda: len(finished) == 10)
+        await wait_until(lambda: len(finished) == 5)

@@ -34,7 +34,6 @@ class Listener:
         self.client_capabilities = mcp_types.ClientCapabilities(extensions=extensions)
 
     async def send_notification(self, message: Any, related_request_id: object) -> None:
-        """Keep a notification."""
         self.sent.append(message)
 
     @property
@@ -43,7 +42,6 @@ class Listener:
         return [each.params for each in self.sent[1:]]
 
     def make_context(self) -> Context:
-        """Return the context of a request of this host."""
         context = SimpleNamespace(
             session=self,
             request=None,
@@ -57,7 +55,6 @@ class Listener:
 def listen(
     tasks: ProtocolTasks | TaskNotifications, host: Listener, **wanted: Any
 ) -> asyncio.Task[Any]:
-    """Start a request to listen."""
     notifications = TaskNotifications(tasks) if isinstance(tasks, ProtocolTasks) else tasks
     wanted_notifications = mcp_types.SubscriptionFilter.model_validate(wanted)
     params = mcp_types.SubscriptionsListenRequestParams(notifications=wanted_notifications)

@@ -5,25 +5,30 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
+from tests.servers.acp.trees import act, make_tree
 
 from mudroom import Budget, Reason
+from mudroom._projections.run_tree import RunTree
 from mudroom.errors import ModelRefused
-from mudroom.events import RunFinished
+from mudroom.events import AnyEvent, Delta, RunFinished, TurnFinished
 from mudroom.testing import Request, call
 from mudroom_hosts.mcp.tool_definitions import TOOLS
 
-from .conftest import ERAS, MakeHost, RawHost, get_text, get_values
+from ..gate import Gate
+from .conftest import ERAS, MakeHost, get_text, get_values
 
 MAX_BYTES = 3_000
 """Of all tool definitions together: the models of hosts read them in each request."""
 CALLS = 1_000 if os.environ.get("MUDROOM_LONG") else 100
 """Calls that wait at the same time."""
+TREES = 200 if os.environ.get("MUDROOM_LONG") else 8
 
 
 def get_schema(tool: str) -> dict[str, Any]:
@@ -89,19 +94,19 @@ async def test_many_tasks_run_in_parallel_up_to_the_limit(make_host: MakeHost) -
     assert get_text(many).count("[evidence: ") == 9
 
 
-async def test_a_look_cannot_change_anything(make_host: MakeHost) -> None:
+async def test_a_look_cannot_change_anything(make_host: MakeHost, tmp_path: Path) -> None:
     host = make_host(["Nothing."])
+    (tmp_path / "project" / "paper.md").write_text("Mud.")
     async with host.connect() as client:
-        await client.call_tool("look", {"prompt": "Look."})
-    names = set(host.model.requests[0].tools)
-    assert "read" in names
-    assert not names & {"write", "edit", "bash", "task"}
-
-
-async def test_the_agents_are_listed(make_host: MakeHost) -> None:
-    async with make_host([]).connect() as client:
-        text = get_text(await client.call_tool("agents", {}))
-    assert text.splitlines()[0].startswith("general: ")
+        await client.call_tool("look", {"prompt": "Look.", "files": ["paper.md"]})
+        agents = get_text(await client.call_tool("agents", {}))
+        with pytest.raises(MCPError, match="Unknown tool: tusk"):
+            await client.call_tool("tusk", {})
+    (request,) = host.model.requests
+    assert request.prompt == "Look.\n\nFiles:\n- paper.md"
+    assert "read" in request.tools
+    assert not {*request.tools} & {"write", "edit", "bash", "task"}
+    assert agents.startswith("general: ")
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -135,35 +140,25 @@ async def test_progress_rises_with_each_turn_and_while_nothing_happens(
 
 async def test_a_call_without_a_token_gets_no_progress(make_host: MakeHost) -> None:
     host = make_host(["Done."], heartbeat=0.01)
-    async with host.serve() as ends:
-        raw = RawHost(*ends)
-        await raw.shake_hands()
+    async with host.connect_raw() as raw:
         await raw.call(1, "task", prompt="Work.")
-        await raw.wait_for(1)
-        assert [message for message in raw.messages if "method" in message] == []
-        await raw.close()
+        await raw.finish(1)
+        assert [message for message in raw.lines if "method" in message] == []
 
 
 async def test_a_host_with_a_time_limit_waits_in_steps(make_host: MakeHost) -> None:
-    entered = asyncio.Event()
-    released = asyncio.Event()
-
-    async def answer(request: Request) -> str:
-        entered.set()
-        await released.wait()
-        return "Late."
-
-    host = make_host(answer)
+    gate = Gate(lambda _: "Late.")
+    host = make_host(gate)
     async with host.connect() as client:
         first = await client.call_tool("task", {"prompt": "Work long.", "wait": 0})
         assert not first.is_error
         assert 'task_result with {"task": "t1"}' in get_text(first)
-        await entered.wait()
+        await gate.asked.wait()
         again = await client.call_tool("task_result", {"task": "t1", "wait": 0.01})
         assert get_values(again)["state"] == "working"
         listed = await client.call_tool("task_result", {})
         assert get_text(listed).endswith("Work long.")
-        released.set()
+        gate.opened.set()
         last = await client.call_tool("task_result", {"task": "t1"})
         assert get_values(last)["report"] == "Late."
         assert (await client.call_tool("task_result", {"task": "t1"})) == last
@@ -200,11 +195,7 @@ async def test_a_cancelled_call_ends_its_task_and_no_other(make_host: MakeHost) 
 
 
 async def test_task_cancel_returns_when_the_task_has_ended(make_host: MakeHost) -> None:
-    async def answer(request: Request) -> str:
-        await asyncio.Event().wait()
-        return ""
-
-    host = make_host(answer, parallel=1)
+    host = make_host(wait_for_ever, parallel=1)
     async with host.connect() as client:
         await client.call_tool("task", {"prompt": "Work.", "wait": 0.01})
         await client.call_tool("task", {"prompt": "Wait for a slot.", "wait": 0})
@@ -216,55 +207,38 @@ async def test_task_cancel_returns_when_the_task_has_ended(make_host: MakeHost) 
         assert get_values(working)["reason"] == "CANCELLED"
 
 
-def look_again(_: Request) -> Any:
-    """Call the same tool in each turn."""
-    return call("glob", pattern="*")
+async def wait_for_ever(_: Request) -> str:
+    await asyncio.Event().wait()
+    return ""
 
 
-def say_done(_: Request) -> str:
-    return "Done."
-
-
-def refuse(_: Request) -> Any:
-    return ModelRefused("the key is wrong")
-
-
-def repeat_prompt(request: Request) -> str:
-    return f"Report of {request.prompt}"
-
-
-ENDINGS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "GOAL": (say_done, {}),
-    "ERROR": (refuse, {}),
-    "MAX_TURNS": (look_again, {"budget": {"turns": 1}}),
-    "BUDGET": (look_again, {"budget": {"tokens": 40}}),
-    "LOOP": (look_again, {}),
+ENDINGS: dict[str, dict[str, Any]] = {
+    "GOAL": {},
+    "ERROR": {},
+    "MAX_TURNS": {"budget": {"turns": 1}},
+    "BUDGET": {"budget": {"tokens": 40}},
+    "LOOP": {},
+    "TIMEOUT": {"budget": {"seconds": 0.01}},
 }
+"""Arguments of a task that ends so; its prompt is the reason."""
 
 
-@pytest.mark.parametrize("reason", ENDINGS)
-async def test_values_of_each_reason_fit_the_schema(make_host: MakeHost, reason: str) -> None:
-    script, arguments = ENDINGS[reason]
-    host = make_host(script)
-    async with host.connect() as client:
-        result = await client.call_tool("task", {"prompt": "Work.", **arguments})
-    values = get_values(result)
-    jsonschema.validate(values, get_schema("task"))
-    assert values["reason"] == reason
-    assert result.is_error == (reason != "GOAL")
-    assert get_text(result)
-
-
-async def test_a_timeout_is_a_reason_too(make_host: MakeHost) -> None:
-    async def answer(_: Request) -> str:
+async def end_so(request: Request) -> Any:
+    if request.prompt == "TIMEOUT":
         await asyncio.Event().wait()
-        return ""
+    ends = {"GOAL": "Done.", "ERROR": ModelRefused("the key is wrong")}
+    return ends.get(request.prompt, call("glob", pattern="*"))
 
-    host = make_host(answer)
-    async with host.connect() as client:
-        result = await client.call_tool("task", {"prompt": "Work.", "budget": {"seconds": 0.01}})
-    jsonschema.validate(get_values(result), get_schema("task"))
-    assert get_values(result)["reason"] == "TIMEOUT"
+
+async def test_values_of_each_reason_fit_the_schema(make_host: MakeHost) -> None:
+    async with make_host(end_so).connect() as client:
+        for reason, arguments in ENDINGS.items():
+            result = await client.call_tool("task", {"prompt": reason, **arguments})
+            values = get_values(result)
+            jsonschema.validate(values, get_schema("task"))
+            assert values["reason"] == reason
+            assert result.is_error == (reason != "GOAL")
+            assert get_text(result)
 
 
 async def test_a_long_report_is_cut_and_the_whole_is_in_a_file(make_host: MakeHost) -> None:
@@ -279,7 +253,7 @@ async def test_a_long_report_is_cut_and_the_whole_is_in_a_file(make_host: MakeHo
 
 
 async def test_an_argument_only_lowers_the_budget_of_the_server(make_host: MakeHost) -> None:
-    host = make_host(look_again, limits=Budget(turns=2))
+    host = make_host([call("glob", pattern="*")] * 9, limits=Budget(turns=2))
     async with host.connect() as client:
         more = await client.call_tool("task", {"prompt": "Work.", "budget": {"turns": 50}})
         fewer = await client.call_tool("task", {"prompt": "Work.", "budget": {"turns": 1}})
@@ -289,26 +263,12 @@ async def test_an_argument_only_lowers_the_budget_of_the_server(make_host: MakeH
 
 
 async def test_the_budget_of_all_tasks_is_that_of_the_session(make_host: MakeHost) -> None:
-    host = make_host(say_done, session={"budget": Budget(total_tokens=1)})
+    host = make_host(["Done."], session={"budget": Budget(total_tokens=1)})
     async with host.connect() as client:
         await client.call_tool("task", {"prompt": "Work."})
         second = await client.call_tool("task", {"prompt": "Work again."})
     assert second.is_error
     assert get_values(second)["reason"] == "BUDGET"
-
-
-async def test_children_of_a_task_are_listed(make_host: MakeHost) -> None:
-    def answer(request: Request) -> Any:
-        if request.prompt == "Look." or request.results:
-            return "Found."
-        return call("task", prompt="Look.", agent="explore")
-
-    host = make_host(answer)
-    async with host.connect() as client:
-        result = await client.call_tool("task", {"prompt": "Delegate."})
-    assert get_values(result)["children"] == [
-        {"run": "1.1.1", "agent": "explore", "reason": "GOAL"}
-    ]
 
 
 async def test_an_answer_by_schema_is_a_value(make_host: MakeHost) -> None:
@@ -327,7 +287,7 @@ async def test_an_answer_by_schema_is_a_value(make_host: MakeHost) -> None:
 
 
 async def test_no_byte_of_one_task_is_in_requests_of_another(make_host: MakeHost) -> None:
-    host = make_host(repeat_prompt)
+    host = make_host(["Done."] * 3)
     async with host.connect() as client:
         marks = [f"mark{n}x" for n in range(3)]
         calls = [client.call_tool("task", {"prompt": mark}) for mark in marks]
@@ -363,31 +323,38 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "arguments", "text"), WRONG)
-async def test_wrong_arguments_are_an_error_result(
-    make_host: MakeHost, tool: str, arguments: dict[str, Any], text: str
-) -> None:
-    host = make_host(say_done)
+async def test_wrong_arguments_are_an_error_result(make_host: MakeHost) -> None:
+    host = make_host([])
     async with host.connect() as client:
-        result = await client.call_tool(tool, arguments)
-    assert result.is_error
-    assert text in get_text(result)
+        for tool, arguments, text in WRONG:
+            result = await client.call_tool(tool, arguments)
+            assert result.is_error, arguments
+            assert text in get_text(result)
     assert host.model.requests == []
 
 
-async def test_an_unknown_tool_is_an_error_of_the_protocol(make_host: MakeHost) -> None:
-    async with make_host([]).connect() as client:
-        with pytest.raises(MCPError, match="Unknown tool: tusk"):
-            await client.call_tool("tusk", {})
-
-
-async def test_files_are_named_in_the_prompt(make_host: MakeHost, tmp_path: Any) -> None:
-    host = make_host(["Read."])
-    (tmp_path / "project" / "paper.md").write_text("Mud.")
+async def test_a_host_gets_the_totals_of_the_run_tree(make_host: MakeHost) -> None:
+    host = make_host(act, limits=Budget(depth=4))
+    events: list[AnyEvent] = []
+    found = 0
     async with host.connect() as client:
-        await client.call_tool("task", {"prompt": "Read.", "files": ["paper.md"]})
-    assert host.model.requests[0].prompt == "Read.\n\nFiles:\n- paper.md"
+        host.sessions[0].watch(events.append)
+        for seed in range(TREES):
+            node = make_tree(random.Random(seed)) | {"end": "answer"}
+            result = await client.call_tool("task", {"prompt": json.dumps(node)})
+            values = get_values(result)
+            tree = RunTree.from_events([each for each in events if not isinstance(each, Delta)])
+            runs = {name: run for name, run in tree.runs.items() if is_below(name, values["run"])}
+            usage = tree.runs[values["run"]].total_usage
+            assert values["usage"]["input_tokens"] == usage.input_tokens, seed
+            assert values["usage"]["output_tokens"] == usage.output_tokens, seed
+            answers = [each for each in events if isinstance(each, TurnFinished)]
+            ours = [each for each in answers if is_below(each.run, values["run"])]
+            assert values["usage"]["requests"] == len(ours), seed
+            assert len(values["children"]) == len(runs) - 1, seed
+            found += len(runs) - 1
+    assert found > TREES
 
 
-def test_the_client_is_that_of_the_package() -> None:
-    assert Client.__module__.startswith("mcp.")
+def is_below(run: str, root: str) -> bool:
+    return run == root or run.startswith(f"{root}.")

@@ -51,7 +51,6 @@ class Page:
         self.requested: list[str] = []
 
     async def listen(self) -> None:
-        """Read messages of the browser until the connection closes."""
         async for message in self._socket:
             reply = json.loads(message.data)
             if (waiting := self._waiting.pop(reply.get("id", 0), None)) and not waiting.done():
@@ -76,7 +75,6 @@ class Page:
             self.errors.append(str(params["args"]))
 
     async def send(self, method: str, **params: Any) -> Any:
-        """Send a command and return its result."""
         self._number += 1
         self._waiting[self._number] = answer = asyncio.get_running_loop().create_future()
         await self._socket.send_json({"id": self._number, "method": method, "params": params})
@@ -86,7 +84,6 @@ class Page:
         return reply["result"]
 
     async def open(self, url: str) -> None:
-        """Open a URL and wait until the page is loaded."""
         await self.send("Page.navigate", url="about:blank")
         await self.send("Page.navigate", url=url)
         await self.wait_until("document.readyState === 'complete' && typeof app !== 'undefined'")
@@ -105,20 +102,17 @@ class Page:
         return next(each["value"] for each in metrics if each["name"] == "TaskDuration")
 
     async def wait_until(self, script: str) -> None:
-        """Wait until an expression is true."""
         async with asyncio.timeout(TIMEOUT):
             while not await self.run(f"Boolean({script})"):  # noqa: ASYNC110  the page has no event of ours
                 await asyncio.sleep(0.02)
 
     async def press(self, *keys: str) -> None:
-        """Press keys, one after the other."""
         for key in keys:
             text = key if len(key) == 1 else ""
             await self.send("Input.dispatchKeyEvent", type="keyDown", key=key, text=text)
             await self.send("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     async def click(self, selector: str) -> None:
-        """Click into the middle of the first element that matches."""
         middle = (
             "e => { const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y "
             "+ r.height / 2] }"
@@ -135,7 +129,6 @@ class Page:
             )
 
     async def set_size(self, width: int, height: int, *, phone: bool = False) -> None:
-        """Set the size of the window in pixels."""
         await self.send(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -145,14 +138,12 @@ class Page:
         )
 
     async def set_dark(self, on: bool) -> None:
-        """Set the colour scheme that the system prefers."""
         await self.send(
             "Emulation.setEmulatedMedia",
             features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"}],
         )
 
     async def save_picture(self, path: Path) -> None:
-        """Write a screenshot as a PNG file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         await self.run(
             "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))"
@@ -210,7 +201,6 @@ class Browser:
         self._address = f"127.0.0.1:{port}{path}"
 
     def kill(self) -> None:
-        """End the browser if it runs."""
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
@@ -238,7 +228,6 @@ async def open_browser(folder: Path) -> AsyncGenerator[Page]:
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Generator[Browser]:
-    """Return the browser of this worker process."""
     if CHROMIUM is None:
         pytest.skip("there is no chromium here; .ci/run installs it")
     browser = Browser(tmp_path_factory.mktemp("browser"))
@@ -248,6 +237,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Generator[Browser]:
 
 @pytest.fixture
 async def page(browser: Browser) -> AsyncGenerator[Page]:
-    """Return a new tab."""
+    """Yield a new tab, and check that its console has no errors at the end."""
     async with browser.open_tab() as tab:
         yield tab
+        assert tab.errors == []

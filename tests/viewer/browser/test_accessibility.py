@@ -12,19 +12,16 @@ from typing import Any
 
 import pytest
 from tests.compaction.conftest import Stage, make_talker
-from tests.viewer.sessions import SessionBuilder, write_session
+from tests.viewer.sessions import SessionBuilder, build_session, write_session
 from tests.workspaces.git_projects import make_repository
 
-from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._core.tools import ToolResult
-from mudroom._viewer.server import open_viewer
-from mudroom._viewer.sources import StoredSessions
 from mudroom.events import PermissionDecided
 from mudroom.testing.event_builders import tool_call
 
 from .conftest import Page
-from .test_lanes import record_team
-from .test_page import open_page
+from .test_page import open_home, open_page
+from .test_team import record_team
 from .test_work import record
 
 ROOT = Path(__file__).parents[3]
@@ -68,9 +65,7 @@ VIOLATIONS = """axe.run(document, { resultTypes: ["violations"] }).then(result =
 
 async def write_sessions(home: Path) -> tuple[str, str, str, str]:
     """Write sessions with failures and Markdown, a compaction, a conflict, a team; return ids."""
-    script = SessionBuilder()
-    script.open_session()
-    script.add_root("1", "What is promised?", 2, 4)
+    script = build_session(2, 4)
     call = tool_call("bash", "c9", command="false")
     script.start_run("2", "And now?", script.at + 20, continues="1")
     script.add_turn("2", 1, script.at + 21, 2.0, (call,), 4_000)
@@ -97,26 +92,24 @@ async def write_sessions(home: Path) -> tuple[str, str, str, str]:
 
 
 async def visit_views(page: Page, home: Path, window: str) -> AsyncGenerator[str]:
-    """Open each view, and then the list of keys above it; yield their names."""
+    """Open each view, and then the list of keys; yield their names."""
     one, two, three, four = await write_sessions(home)
     width, height = WINDOWS[window]
     await page.set_size(width, height, phone=window == "phone")
     await page.set_dark(window == "dark")
-    async with open_viewer(StoredSessions(SqliteStore(home), str(home)), port=0) as address:
+    async with open_home(page, home) as url:
         for view, link in VIEWS.items():
-            await page.open(address.url + link.format(one=one, two=two, three=three, four=four))
+            await page.open(url + link.format(one=one, two=two, three=three, four=four))
             await page.wait_until(
                 "document.querySelector('.session, .versus-table') || (app.isLoaded && app.run"
                 " && !app.frame && document.querySelector('#body .placed'))"
             )
             yield view
-            await page.run("document.getElementById('keys').click()")
-            yield f"{view} with keys"
-    assert page.errors == []
+        await page.run("document.getElementById('keys').click()")
+        yield "keys"
 
 
 async def list_unnamed(page: Page) -> list[str]:
-    """Return the controls and pictures of the page that have no name."""
     await page.send("Accessibility.enable")
     tree: list[dict[str, Any]] = (await page.send("Accessibility.getFullAXTree"))["nodes"]
     return [
@@ -144,9 +137,7 @@ async def test_axe_has_no_serious_findings(page: Page, tmp_path: Path, window: s
 
 
 async def test_a_user_of_the_keyboard_sees_and_keeps_the_focus(page: Page) -> None:
-    script = SessionBuilder()
-    script.open_session()
-    script.add_root("1", "What is promised?", 1, 4)
+    script = build_session(1, 4)
     focus = (
         "(e => e.closest('#tabs') ? e.dataset.tab : e.id || e.className)(document.activeElement)"
     )

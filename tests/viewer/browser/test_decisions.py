@@ -25,7 +25,7 @@ from mudroom.testing.event_builders import (
 )
 
 from .conftest import Page
-from .test_page import SCREENSHOTS, open_page, read_texts
+from .test_page import open_page, read_texts
 
 RULES = (Rule(Verdict.ALLOW, "mcp__*"), Rule(Verdict.ASK, "bash"))
 
@@ -64,7 +64,6 @@ def answer(request: Request) -> Answer:
 
 
 async def record(folder: Path) -> SessionBuilder:
-    """Run a session with an answered form, an allowed and two denied commands, and hooks."""
     journal = MemoryJournal()
     hooks = {
         "PreToolUse": [HookCallback(add_hook_text, matcher="Bash")],
@@ -93,7 +92,6 @@ async def test_a_transcript_shows_who_decided_what_about_each_call(
     script = await record(tmp_path / "work")
     await page.set_size(1440, 2400)  # all cards are in the window
     async with open_page(page, script, "&run=1"):
-        await page.save_picture(SCREENSHOTS / "decisions.png")
         cards = "[...document.querySelectorAll('.call')].map(card => [...card.querySelectorAll("
         lines = await page.run(f"{cards}'.decision')].map(each => each.innerText))")
         lines = lines[1:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.viewer.sessions import SessionBuilder
+from tests.viewer.sessions import SessionBuilder, build_session
 
 from .conftest import Page
 from .test_page import open_page, read_texts
@@ -37,13 +37,20 @@ async def render(page: Page, text: str) -> str:
 
 @pytest.fixture
 def script() -> SessionBuilder:
-    builder = SessionBuilder()
-    builder.open_session()
-    builder.add_root("1", "What is promised?", 1, 2)
-    return builder
+    return build_session()
 
 
-async def test_the_forms_that_models_write_are_shown(page: Page, script: SessionBuilder) -> None:
+TABLE = "| a | b |\n|:--|--:|\n| `x|y` | 1 \\| 2 |\n| only |\n\nafter"
+CODE = "```python\ndef f():\n    return '```'\n```\nafter"
+LOADING = (
+    "![p](https://example.org/p.png) <img src=https://example.org/i onerror=alert(1)>"
+    "\n\n<script>document.title = 'x'</script>\n\n[a](java\tscript:alert(1)) <svg onload=x>"
+)
+
+
+async def test_the_forms_that_models_write_are_shown_and_nothing_is_loaded_or_run(
+    page: Page, script: SessionBuilder
+) -> None:
     async with open_page(page, script):
         for text, expected in FORMS.items():
             assert await render(page, text) == expected, text
@@ -52,33 +59,17 @@ async def test_the_forms_that_models_write_are_shown(page: Page, script: Session
         link = await render(page, "See https://example.org/a_b_(c)?d=e, and [this](https://x.org).")
         assert '<a href="https://example.org/a_b_(c)?d=e"' in link
         assert 'href="https://x.org"' in link and 'rel="noopener noreferrer"' in link
-
-
-async def test_tables_and_code_keep_their_cells_and_lines(
-    page: Page, script: SessionBuilder
-) -> None:
-    table = "| a | b |\n|:--|--:|\n| `x|y` | 1 \\| 2 |\n| only |\n\nafter"
-    code = "```python\ndef f():\n    return '```'\n```\nafter"
-    async with open_page(page, script):
-        html = await render(page, table)
+        html = await render(page, TABLE)
         assert "<td><code>x|y</code></td>" in html and '<td class="right">1 | 2</td>' in html
         assert html.count("<tr>") == 3 and html.endswith("<p>after</p>")
-        html = await render(page, code)
+        html = await render(page, CODE)
         assert "def f():\n    return '```'</pre>" in html and "python" in html
         assert html.endswith("<p>after</p>")
         assert "never closed</pre>" in await render(page, "```\nnever closed")
         nested = await render(page, "1. First:\n   ```sh\n   make\n   ```\n2. Then")
         assert nested.count("<li>") == 2 and ">make</pre>" in nested
-
-
-async def test_no_markdown_loads_or_runs_anything(page: Page, script: SessionBuilder) -> None:
-    text = (
-        "![p](https://example.org/p.png) <img src=https://example.org/i onerror=alert(1)>"
-        "\n\n<script>document.title = 'x'</script>\n\n[a](java\tscript:alert(1)) <svg onload=x>"
-    )
-    async with open_page(page, script):
         tags = await page.run(
-            f"[...renderMarkdown({json.dumps(text)}).querySelectorAll('*')].map(e => e.tagName)"
+            f"[...renderMarkdown({json.dumps(LOADING)}).querySelectorAll('*')].map(e => e.tagName)"
         )
         assert set(tags) <= {"P", "A", "SPAN"}
 

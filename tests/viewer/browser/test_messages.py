@@ -6,17 +6,16 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tests.compaction.conftest import Stage, make_talker
 from tests.viewer.sessions import SessionBuilder
 
 from mudroom import Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._projections.ledger import Ledger
-from mudroom.events import MessageDelivered, StoredEvent
+from mudroom.events import MessageDelivered
 
 from .conftest import Page
-from .test_page import SCREENSHOTS, open_page, read_selection, read_texts
+from .test_page import open_page, read_selection, read_text, read_texts
 
 
 async def record_background(folder: Path) -> SessionBuilder:
@@ -45,26 +44,31 @@ async def record_background(folder: Path) -> SessionBuilder:
     model = ScriptedModel(answer)
     async with Session(**options, model=model, environ={}, journal=journal) as session:
         await session.run("Check a.py.")
-    return make_script(list(journal.events), session.id)
-
-
-def make_script(events: list[StoredEvent], session: str) -> SessionBuilder:
-    return SessionBuilder(session=session, events=events)
+    return SessionBuilder(session=session.id, events=list(journal.events))
 
 
 async def test_messages_and_notifications_are_cards_that_lead_to_their_runs(
     page: Page, tmp_path: Path
 ) -> None:
     script = await record_background(tmp_path / "work")
+    book = Ledger.from_events(script.events)
+    (report,) = [
+        event.text
+        for event in script.events
+        if isinstance(event, MessageDelivered) and event.run == "1"
+    ]
+    assert "**Nothing** wrong." in report
     async with open_page(page, script, "&run=1"):
+        sums = await page.run("app.fold.returned")
+        assert (sums["lines"], sums["bytes"]) == (book.returned_lines, book.returned_bytes)
+        assert await page.run("app.fold.runs.get('1.1.1').back.bytes") == len(report)
         cards = await read_texts(page, ".arrival .callhead b")
         assert cards == ["general 1.1.1 completed in the background"]
         assert await page.run("document.querySelector('.arrived strong').textContent") == "Nothing"
-        assert "its report arrives as a message" in "".join(await read_texts(page, ".child .aside"))
+        assert "its report arrives as a message" in await read_text(page, ".child .aside")
         assert await read_texts(page, ".child .back") == []
-        notices = "".join(await read_texts(page, ".notice"))
+        notices = await read_text(page, ".notice")
         assert "waits" in notices and "1 background run" in notices
-        await page.save_picture(SCREENSHOTS / "background.png")
         await page.run("document.querySelector('.arrival .more').click()")
         assert (await read_selection(page))[0] == "1.1.1"
         await page.wait_until("document.querySelector('.arrival code')")
@@ -90,7 +94,7 @@ async def test_what_the_engine_saw_is_framed_apart_from_the_words_of_a_child(
     async with Session(model=model, cwd=str(tmp_path), journal=journal, sandbox="off") as session:
         await session.run("Go.")
         events = [event async for event in journal.read()]
-    async with open_page(page, make_script(events, session.id), "&run=1"):
+    async with open_page(page, SessionBuilder(session=session.id, events=events), "&run=1"):
         await page.wait_until("document.querySelectorAll('.facts').length === 2")
         for facts in await read_texts(page, ".facts"):
             assert "read 1" in facts and "a.py" in facts
@@ -98,44 +102,3 @@ async def test_what_the_engine_saw_is_framed_apart_from_the_words_of_a_child(
         words = await read_texts(page, ".back .prose, .arrived .prose")
         assert len([each for each in words if "planted 9" in each]) == 2
         assert not any("it called no tool" in each or "tokens;" in each for each in words)
-
-
-async def test_the_report_of_a_background_child_has_come_back(page: Page, tmp_path: Path) -> None:
-    script = await record_background(tmp_path / "work")
-    book = Ledger.from_events(script.events)
-    (report,) = [
-        event.text
-        for event in script.events
-        if isinstance(event, MessageDelivered) and event.run == "1"
-    ]
-    assert "**Nothing** wrong." in report
-    async with open_page(page, script, "&tab=ledger"):
-        sums = await page.run("app.fold.returned")
-        assert (sums["lines"], sums["bytes"]) == (book.returned_lines, book.returned_bytes)
-        assert await page.run("app.fold.runs.get('1.1.1').back.bytes") == len(report)
-
-
-async def test_a_compaction_shows_the_context_before_and_after_it(
-    page: Page, tmp_path: Path
-) -> None:
-    stage = Stage(tmp_path)
-    stage.write_files(40)
-    async with stage.open(make_talker(14)) as session:
-        await session.run("Read all files. Never touch 3.txt.")
-    script = make_script(stage.events, session.id)
-    show = "app.reader.show(app.shown.findIndex(item => item.kind === 'compacted'))"
-    async with open_page(page, script, "&run=1"):
-        await page.run(show)
-        await page.wait_until("document.querySelector('.compaction')")
-        widths = await page.run(
-            "[...document.querySelectorAll('.compaction .stack')].map(bar => bar.offsetWidth)"
-        )
-        assert len(widths) == 2 and widths[0] > 3 * widths[1]
-        turns = await page.run("app.run.items.find(item => item.kind === 'compacted').turn")
-        for number, turn in enumerate((turns, turns + 1)):
-            await page.run(f"app.navigate({{ run: '1', turn: 0, tab: 'transcript' }}); {show}")
-            await page.wait_until("document.querySelectorAll('.compaction .more').length === 2")
-            await page.run(f"document.querySelectorAll('.compaction .more')[{number}].click()")
-            assert (await read_selection(page))[1:4] == (turn, "", "context")
-        await page.run("app.navigate({ tab: 'summary' })")
-        assert "the context was compacted" in "".join(await read_texts(page, ".attention"))

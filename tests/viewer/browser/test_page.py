@@ -3,60 +3,74 @@
 import base64
 import json
 import math
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 from tests.projections.test_cache_use import make_misses
 from tests.viewer.sessions import (
     SessionBuilder,
     SingleSession,
+    build_busy_session,
     build_hostile_session,
     build_large_session,
+    build_session,
     write_session,
 )
 
 from mudroom._adapters.journals.sqlite.journal import SqliteJournal
 from mudroom._adapters.journals.sqlite.store import SqliteStore
-from mudroom._core.events import RunResumed, StoredEvent, ToolCallStarted, TurnFinished, TurnStarted
+from mudroom._core.events import RunResumed, ToolCallStarted
 from mudroom._core.messages import (
     ImageBlock,
-    Message,
     TextBlock,
-    ThinkingBlock,
     ToolCallBlock,
     append_placeholders,
 )
 from mudroom._core.tools import ToolResult
 from mudroom._projections.ledger import Ledger
 from mudroom._projections.run_tree import RunTree
-from mudroom._projections.transcript import build_transcript
 from mudroom._viewer.export import render_single_file
 from mudroom._viewer.server import open_viewer
 from mudroom._viewer.sources import StoredSessions
-from mudroom.testing.event_builders import turn_events
 
 from .conftest import Page
-
-SCREENSHOTS = Path(__file__).parents[3] / "artefacts" / "viewer"
 
 LOADED = "app.fold && app.fold.events >= {events} && app.isLoaded && !app.frame && app.run"
 
 
 @asynccontextmanager
 async def open_page(page: Page, script: SessionBuilder, link: str = "") -> AsyncGenerator[None]:
-    """Open the page with one session, at the place the link names; check errors at the end."""
+    """Open the page with one session, at the place the link names."""
     async with open_viewer(SingleSession(script.session, script.events), port=0) as address:
+        page.requested.clear()
         await page.open(f"{address.url}#session={script.session}{link}")
         await page.wait_until(LOADED.format(events=len(script.events)))
         yield
-    assert page.errors == []
     assert {url.split("/")[2] for url in page.requested if url.startswith("http")} == {
         f"127.0.0.1:{address.port}"
     }
+
+
+@asynccontextmanager
+async def open_home(page: Page, home: Path, link: str = "") -> AsyncGenerator[str]:
+    """Open the page with the sessions of a state folder; yield its address."""
+    source = StoredSessions(SqliteStore(home), str(home))
+    async with open_viewer(source, port=0) as address:
+        await page.open(address.url + link)
+        yield address.url
+        await page.send("Page.navigate", url="about:blank")  # it asks for new sessions until then
+
+
+async def open_file(page: Page, folder: Path, script: SessionBuilder, link: str = "") -> None:
+    source = SingleSession(script.session, script.events)
+    file = folder / "run.html"
+    pieces = [piece async for piece in render_single_file(source, script.session)]
+    file.write_text("".join(pieces), encoding="utf-8")
+    await page.open(file.as_uri() + link)
+    await page.wait_until(LOADED.format(events=len(script.events)))
 
 
 async def read_selection(page: Page) -> tuple[str, int, str, str]:
@@ -68,6 +82,10 @@ async def read_texts(page: Page, selector: str) -> list[str]:
     return await page.run(
         f"[...document.querySelectorAll({json.dumps(selector)})].map(node => node.textContent)"
     )
+
+
+async def read_text(page: Page, selector: str) -> str:
+    return "".join(await read_texts(page, selector))
 
 
 async def measure(page: Page, script: str) -> float:
@@ -123,51 +141,38 @@ async def test_ten_thousand_events_load_within_a_second(page: Page) -> None:
         drawn = len(await read_texts(page, ".row"))
         assert 15 < drawn < 60  # the visible rows and a few more
         assert await page.run("document.querySelectorAll('*').length") < 3000
-        assert (
-            "What I found" in "".join(await read_texts(page, "#body"))
-            or await page.run("app.run.items.length") > 3
-        )
+        assert await page.run("app.run.items.length") > 3
         lane = "document.querySelectorAll('canvas.lane')[1]"
         assert await page.run(
             f"{lane}.getContext('2d').getImageData(0, 0, {lane}.width, {lane}.height)."
             f"data.some(value => value)"
         )
-        await page.save_picture(SCREENSHOTS / "run-light.png")
         await page.set_dark(True)
-        await page.save_picture(SCREENSHOTS / "run-dark.png")
+
+
+ACTIONS = {
+    "document.querySelectorAll('.row')[2 + n].click()": 100,
+    "document.querySelectorAll('#tabs button')[[1, 2, 0][n % 3]].click()": 100,
+    "document.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowDown' }))": 100,
+    "document.querySelector('.chip.errors').click()": 100,
+    "app.search.field.value = 'nowhere to be found ' + n; "
+    "app.search.field.dispatchEvent(new Event('input'))": 100,
+    "document.getElementById('rows').scrollTop = 800 * n": 50,
+    "document.getElementById('body').scrollTop = 900 * n": 50,
+}
+"""Actions of the user, and their most milliseconds."""
 
 
 async def test_clicks_keys_and_searches_take_less_than_100_ms(page: Page) -> None:
     async with open_page(page, build_large_session()):
-        assert await measure(page, "document.querySelectorAll('.row')[2 + n].click()") < 100
-        assert (
-            await measure(
-                page, "document.querySelectorAll('#tabs button')[[1, 2, 0][n % 3]].click()"
-            )
-            < 100
-        )
-        assert (
-            await measure(
-                page, "document.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowDown' }))"
-            )
-            < 100
-        )
-        assert await measure(page, "document.querySelector('.chip.errors').click()") < 100
-        search = (
-            "app.search.field.value = 'nowhere to be found ' + n; "
-            "app.search.field.dispatchEvent(new Event('input'))"
-        )
-        assert await measure(page, search) < 100
-        await page.run("app.search.clear()")
-        assert await measure(page, "document.getElementById('rows').scrollTop = 800 * n") < 50
-        assert await measure(page, "document.getElementById('body').scrollTop = 900 * n") < 50
+        for action, most in ACTIONS.items():
+            assert await measure(page, action) < most, action
+            await page.run("app.search.clear()")
 
 
 async def test_the_page_folds_events_like_the_python_projections(page: Page) -> None:
-    script = build_large_session()
-    tree = RunTree()
-    for event in script.events:
-        tree.apply(event)
+    script = build_busy_session()
+    tree = RunTree.from_events(script.events)
     runs = {
         run.run_id: [
             run.state,
@@ -181,17 +186,16 @@ async def test_the_page_folds_events_like_the_python_projections(page: Page) -> 
         for run in tree.walk()
     }
     book = Ledger.from_events(script.events)
+    figures = (
+        "[run.state, run.turn, run.tools, run.failed, run.usage.input, run.usage.output,"
+        " totalTokens(run.below)]"
+    )
+    folded = f"Object.fromEntries([...app.fold.runs.values()].map(run => [run.id, {figures}]))"
+    misses = SessionBuilder()
+    misses.open_session()
+    misses.events += make_misses()
     async with open_page(page, script):
-        run = (
-            "[run.state, run.turn, run.tools, run.failed, run.usage.input, "
-            "run.usage.output, totalTokens(run.below)]"
-        )
-        assert (
-            await page.run(
-                f"Object.fromEntries([...app.fold.runs.values()].map(run => [run.id, {run}]))"
-            )
-            == runs
-        )
+        assert await page.run(folded) == runs
         assert await page.run("computeLedger(app.fold)") == {
             "children": book.children,
             "readLines": book.read_lines,
@@ -207,97 +211,28 @@ async def test_the_page_folds_events_like_the_python_projections(page: Page) -> 
             "cached": book.cache.read_tokens,
             "misses": book.cache.misses,
         }
-
-
-async def test_the_misses_of_the_cache_are_those_of_the_ledger(page: Page) -> None:
-    script = SessionBuilder()
-    script.open_session()
-    script.events += make_misses()
-    book = Ledger.from_events(script.events)
+    book = Ledger.from_events(misses.events)
     assert len(book.cache.misses) == 7
-    async with open_page(page, script):
+    async with open_page(page, misses):
         ledger = await page.run("computeLedger(app.fold)")
-        misses = await page.run("[...app.fold.runs.values()].map(run => run.cache.misses.length)")
+        counts = await page.run("[...app.fold.runs.values()].map(run => run.cache.misses.length)")
     assert ledger["misses"] == book.cache.misses
     assert ledger["cached"] == book.cache.read_tokens
-    assert sum(misses) == 8
-
-
-def block_texts(messages: Iterable[Message]) -> list[str]:
-    """Return the text of each block of messages; of a call its arguments."""
-    blocks = [
-        block
-        for message in messages
-        for block in message.content
-        if not isinstance(block, ImageBlock)
-    ]
-    return [
-        json.dumps(block.arguments, sort_keys=True)
-        if isinstance(block, ToolCallBlock)
-        else block.text
-        for block in blocks
-    ]
-
-
-async def test_the_context_at_a_step_equals_the_request(page: Page) -> None:
-    script = SessionBuilder()
-    script.open_session()
-    script.add_root("1", "What is promised?", 2, 3)
-    script.add_root("2", "And what is tested?", 1, 2, continues="1")
-    seen: list[StoredEvent] = []
-    expected: dict[str, list[str]] = {}
-    for event in script.events:
-        if isinstance(event, TurnStarted):
-            past = build_transcript(script.events, "1") if event.run == "2" else ()
-            expected[f"{event.run} {event.turn}"] = block_texts(
-                (*past, *build_transcript([*seen, event], event.run))
-            )
-        seen.append(event)
-    answers = [event.message for event in seen if isinstance(event, TurnFinished)]
-    assert any(isinstance(block, ThinkingBlock) for message in answers for block in message.content)
-    async with open_page(page, script, "&run=1.1.2&turn=3&tab=context"):
-        assert _sort_keys(await page.run(CONTEXTS)) == _sort_keys(expected)
-        assert "turn 3" in "".join(await read_texts(page, ".stepper"))
-        await page.click(".stepper button:last-of-type")
-        assert (await read_selection(page))[:2] == ("1.1.2", 4)
-        await page.click(".blockhead")
-        assert "You work in a garden" in "".join(await read_texts(page, ".block.open pre"))
-        await page.save_picture(SCREENSHOTS / "context.png")
-
-
-CONTEXTS = """
-    Object.fromEntries([...app.fold.runs.values()].flatMap(run =>
-        run.items.filter(step => step.kind === "turn").map(step => [
-            `${run.id} ${step.turn}`,
-            contextBlocks(app.fold, run, step.turn)
-                .filter(block => block.kind !== "system" && block.kind !== "tools")
-                .map(block => block.text),
-        ])))
-"""
-
-
-def _sort_keys(contexts: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return the texts with sorted keys in every JSON object."""
-
-    def one(text: str) -> str:
-        return json.dumps(json.loads(text), sort_keys=True) if text.startswith("{") else text
-
-    return {step: [one(text) for text in some] for step, some in contexts.items()}
+    assert sum(counts) == 8
 
 
 async def test_the_ledger_tab_shows_the_chart(page: Page) -> None:
-    script = build_large_session()
+    script = build_busy_session()
     async with open_page(page, script, "&tab=ledger"):
         claims = await read_texts(page, ".claim")
         assert (
             "stayed out of the parent" in claims[0]
-            and "200 children" in claims[0]
+            and "40 children" in claims[0]
             and "came back" in claims[1]
             and "as much" in claims[2]
         )
         tall = "(name => document.querySelector(`.growth .${name}`).getBBox().height)"
         assert await page.run(f"{tall}('stayed') > 2 * {tall}('kept')")
-        await page.save_picture(SCREENSHOTS / "ledger.png")
         await page.click(".share")
         assert (await read_selection(page))[0].startswith("1.") and (await read_selection(page))[
             3
@@ -305,37 +240,36 @@ async def test_the_ledger_tab_shows_the_chart(page: Page) -> None:
 
 
 async def test_links_and_the_back_button_work(page: Page) -> None:
-    script = build_large_session()
+    script = build_session(2, 3)
     started = (event for event in script.events if isinstance(event, ToolCallStarted))
-    call = next(event.call.id for event in started if event.run == "1.3.20" and event.turn == 4)
-    async with open_page(page, script, f"&run=1.3.20&turn=4&call={call}"):
-        assert await read_selection(page) == ("1.3.20", 4, call, "transcript")
+    call = next(event.call.id for event in started if event.run == "1.2.3" and event.turn == 4)
+    async with open_page(page, script, f"&run=1.2.3&turn=4&call={call}"):
+        assert await read_selection(page) == ("1.2.3", 4, call, "transcript")
         top = "(e => e.getBoundingClientRect().top)"
         below = await page.run(
             f"{top}(document.querySelector('.item.chosen')) - {top}(document.getElemen"
             f"tById('body'))"
         )
         assert 0 <= below < 400
-        assert await page.run("document.querySelector('.row.chosen').dataset.run") == "1.3.20"
+        assert await page.run("document.querySelector('.row.chosen').dataset.run") == "1.2.3"
         await page.click(".path button")
         assert (await read_selection(page))[0] == "1"
         await page.run("history.back()")
-        await page.wait_until("app.selection.run === '1.3.20'")
-        assert await page.run("location.hash.includes('1.3.20')") and "token" not in await page.run(
+        await page.wait_until("app.selection.run === '1.2.3'")
+        assert await page.run("location.hash.includes('1.2.3')") and "token" not in await page.run(
             "location.href"
         )
 
 
 async def test_search_filters_and_keys_work(page: Page) -> None:
-    script = build_large_session()
+    script = build_busy_session()
     async with open_page(page, script):
         await page.press("/")
         await page.send("Input.insertText", text="Read all of src/config")
         await page.wait_until("app.search.hits.length > 1")
-        assert "Read all of src/config" in "".join(await read_texts(page, ".hit mark"))
+        assert "Read all of src/config" in await read_text(page, ".hit mark")
         await page.press("Enter")
         assert (await read_selection(page))[0] == await page.run("app.search.hits[0].run.id")
-        await page.save_picture(SCREENSHOTS / "search.png")
         await page.press("Escape", "Escape")
         assert await page.run("document.getElementById('hits').hidden")
 
@@ -360,10 +294,6 @@ async def test_search_filters_and_keys_work(page: Page) -> None:
         await page.press("ArrowLeft")
         assert len(await read_texts(page, ".row")) == 1
         await page.press("ArrowRight", "e")
-        assert (
-            "error"
-            in "".join(await read_texts(page, ".item.chosen .word, .item.chosen .retry")) + "error"
-        )
         assert await page.run(
             "(item => item.result?.error || item.retries?.length > 0)(app.shown.find(isSelected))"
         )
@@ -372,7 +302,7 @@ async def test_search_filters_and_keys_work(page: Page) -> None:
         assert 1 < await page.run("app.waterfall.shown.length") < 30
         assert await page.run("app.shown.every(item => item.pane || item.refused)")
         await page.press("Escape")
-        assert await page.run("app.waterfall.shown.length") == 201
+        assert await page.run("app.waterfall.shown.length") == 41
         await page.press("?")
         assert await page.run("document.getElementById('help').open")
         await page.press("Escape")
@@ -382,37 +312,30 @@ async def test_search_filters_and_keys_work(page: Page) -> None:
 
 async def test_a_phone_shows_one_pane_at_a_time(page: Page) -> None:
     await page.set_size(390, 844, phone=True)
-    script = build_large_session()
+    script = build_session(2, 3)
     async with open_page(page, script):
         assert await page.run("document.documentElement.scrollWidth") <= 390
-        await page.save_picture(SCREENSHOTS / "phone-summary.png")
         await page.click("#views button:nth-child(2)")
-        await page.save_picture(SCREENSHOTS / "phone-runs.png")
         await page.click(".row:nth-child(3)")
         await page.wait_until("document.getElementById('main').dataset.view === 'reader'")
         assert await page.run("document.getElementById('runs').offsetWidth") == 0
-        await page.save_picture(SCREENSHOTS / "phone-transcript.png")
         await page.click("#views button:nth-child(3)")
         assert await page.run("document.querySelector('canvas.lane').clientWidth") > 200
-        await page.save_picture(SCREENSHOTS / "phone-timeline.png")
 
 
 async def test_live_events_appear(page: Page, tmp_path: Path) -> None:
-    script = SessionBuilder()
-    script.open_session()
-    script.add_root("1", "What is promised?", 1, 3)
+    script = build_session(1, 3)
     path = tmp_path / "home" / "sessions" / f"{script.session}.db"
     journal = SqliteJournal.open(path, session=script.session, create=True)
     half = len(script.events) // 2
     await journal.append(*script.events[:half])
-    async with open_viewer(StoredSessions(SqliteStore(tmp_path / "home")), port=0) as address:
-        await page.open(f"{address.url}#session={script.session}&tab=transcript")
+    link = f"#session={script.session}&tab=transcript"
+    async with open_home(page, tmp_path / "home", link):
         await page.wait_until(LOADED.format(events=half))
         await page.wait_until(
             "app.live && document.querySelector('.pulse') && "
             "document.querySelector('.dot.running, .dot.waiting')"
         )
-        await page.save_picture(SCREENSHOTS / "live.png")
         assert (
             set(await read_texts(page, ".callhead .word")) == {"running"}
             and await read_texts(page, ".child .dot.unfinished") == []
@@ -422,46 +345,31 @@ async def test_live_events_appear(page: Page, tmp_path: Path) -> None:
         await page.wait_until("[...document.querySelectorAll('.report')].length || app.run.report")
         assert await page.run("app.fold.runs.get('1').state") == "done"
         await journal.close()
-        assert page.errors == []
 
 
-@pytest.mark.parametrize(("board", "count"), [("", 0), ("5cb10db31b3e246d.db", 1)])
-async def test_the_header_names_the_task_board_of_a_session(
-    page: Page, board: str, count: int
-) -> None:
-    script = SessionBuilder()
-    script.open_session()
-    script.events[0] = replace(script.events[0], board=board)
-    script.add_root("1", "What is promised?", 1, 1)
+async def test_the_header_names_the_task_board_of_a_session(page: Page) -> None:
+    script = build_session(1, 1)
+    script.events[0] = replace(script.events[0], board="5cb10db31b3e246d.db")
     async with open_page(page, script):
-        assert (await read_texts(page, "#about span")).count("task board") == count
+        assert "task board" in await read_texts(page, "#about span")
 
 
 async def test_abandoned_runs_are_marked(page: Page) -> None:
-    script = SessionBuilder()
-    script.open_session()
-    script.add_root("1", "What is promised?", 1, 1)
+    script = build_session(1, 1)
     script.add_root("2", "And what is tested? A mistake.", 1, 2, continues="1")
     script.add_root("3", "And what is tested?", 1, 1, continues="1")
     script.close_session()
     async with open_page(page, script, "&run=2"):
-        assert await page.run(
-            "[...app.fold.runs.values()].filter(run => isAbandoned(app.fold, "
-            "run)).map(run => run.id)"
-        ) == [
-            "2",
-            "2.1.1",
-            "2.1.2",
-        ]
-        assert len(await read_texts(page, ".row.left")) == 3 and await read_texts(
-            page, ".behind"
-        ) == ["abandoned"]
+        abandoned = "[...app.fold.runs.values()].filter(run => isAbandoned(app.fold, run))"
+        runs = await page.run(f"{abandoned}.map(run => run.id).sort()")
+        assert runs == ["2", "2.1.1", "2.1.2"]
+        assert "task board" not in await read_texts(page, "#about span")
+        assert len(await read_texts(page, ".row.left")) == 3
+        assert await read_texts(page, ".behind") == ["abandoned"]
         assert await read_texts(page, "#head .badge.left") == ["abandoned"]
-        await page.save_picture(SCREENSHOTS / "left-behind.png")
         await page.run("app.navigate({ run: '3' })")
-        assert await read_texts(page, "#head .badge.left") == [] and "continues run 1" in "".join(
-            await read_texts(page, "#body")
-        )
+        assert await read_texts(page, "#head .badge.left") == []
+        assert "continues run 1" in await read_text(page, "#body")
         rewound = "{type: 'conversation_rewound', at: app.fold.ended, latest_run: '1'}"
         await page.run(f"app.fold.apply(app.fold.last + 1, {rewound})")
         abandoned = "app.fold.roots.filter(run => run.abandoned).map(run => run.id)"
@@ -469,9 +377,7 @@ async def test_abandoned_runs_are_marked(page: Page) -> None:
 
 
 async def test_a_compaction_run_has_its_title_and_replaces_the_history(page: Page) -> None:
-    script = SessionBuilder()
-    script.open_session()
-    script.add_root("1", "What is promised?", 1, 1)
+    script = build_session(1, 1)
     script.add_root(
         "2", "Summarise this conversation, so that …", 0, 0, continues="1", is_compaction=True
     )
@@ -492,9 +398,7 @@ async def test_a_compaction_run_has_its_title_and_replaces_the_history(page: Pag
 
 
 async def test_a_long_pause_before_a_resume_is_shortened(page: Page) -> None:
-    script = SessionBuilder()
-    script.open_session()
-    script.add_root("1", "What is promised?", 1, 3)
+    script = build_session(1, 3)
     half = len(script.events) // 2
     died = script.events[half - 1].at
     night = 36_000
@@ -512,38 +416,17 @@ async def test_a_long_pause_before_a_resume_is_shortened(page: Page) -> None:
             "[span.from, span.to]))"
         )
         assert all(end for _, end in ends)
-
-
-async def test_axis_labels_have_room_at_any_scale(page: Page) -> None:
-    async with open_page(page, build_large_session()):
-        for span in (0.004, 3, 142, 90_000, 5_000_000, 900_000_000):
+        for span in (0.004, 3, 142, 90_000, 5_000_000, 900_000_000):  # labels need room
             assert await page.run(f"chooseTickStep({span}, 260)") >= 64 / 260 * span
 
 
 async def test_an_interrupted_session_is_shown_as_unfinished_in_a_file(
     page: Page, tmp_path: Path
 ) -> None:
-    script = SessionBuilder()
-    script.open_session()
-    script.add_root("1", "What is promised?", 1, 3)
-    file = tmp_path / "run.html"
-    half = script.events[: len(script.events) // 2]
-    file.write_text(
-        "".join(
-            [
-                piece
-                async for piece in render_single_file(
-                    SingleSession(script.session, half), script.session
-                )
-            ]
-        ),
-        encoding="utf-8",
-    )
-    await page.open(f"{file.as_uri()}#run=1")
-    await page.wait_until(LOADED.format(events=len(half)))
-    assert not await page.run("app.live") and "unfinished" in "".join(
-        await read_texts(page, "#head .badge")
-    )
+    script = build_session(1, 3)
+    del script.events[len(script.events) // 2 :]
+    await open_file(page, tmp_path, script, "#run=1")
+    assert not await page.run("app.live") and "unfinished" in await read_text(page, "#head .badge")
     assert set(await read_texts(page, ".callhead .word")) == {"no result"}
 
 
@@ -560,26 +443,10 @@ async def test_hostile_text_is_harmless_served_and_in_a_file(page: Page, tmp_pat
                 == 0
             )
             assert "\u202e" not in await page.run("document.body.textContent"), tab
-        assert "<img src=x" in "".join(await read_texts(page, "#body"))
-    file = tmp_path / "run.html"
-    file.write_text(
-        "".join(
-            [
-                piece
-                async for piece in render_single_file(
-                    SingleSession(script.session, script.events), script.session
-                )
-            ]
-        ),
-        encoding="utf-8",
-    )
+        assert "<img src=x" in await read_text(page, "#body")
     page.requested.clear()
-    await page.open(file.as_uri())
-    await page.wait_until(LOADED.format(events=len(script.events)))
-    assert await page.run("window.hurt") is None and "<img src=x" in "".join(
-        await read_texts(page, "#body")
-    )
-    assert page.errors == []
+    await open_file(page, tmp_path, script)
+    assert await page.run("window.hurt") is None and "<img src=x" in await read_text(page, "#body")
 
 
 RED_DOT = base64.b64decode(
@@ -588,75 +455,42 @@ RED_DOT = base64.b64decode(
 )
 
 
-async def test_images_of_a_prompt_are_shown(page: Page) -> None:
-    image = ImageBlock("image/png", RED_DOT, 3, 2)
-    script = SessionBuilder()
-    script.open_session()
-    text = TextBlock("What is this?")
-    script.start_run("1", text.text, script.at, content=(text, image))
-    async with open_page(page, script, "&run=1"):
-        await page.wait_until("document.querySelector('.prompt .images img')?.naturalWidth === 3")
-    assert page.errors == []
-
-
-async def test_the_parts_of_a_cited_sentence_are_one_text(page: Page) -> None:
-    script = SessionBuilder()
-    script.open_session()
-    script.start_run("1", "How deep is mud?", script.at)
-    parts = (TextBlock("Mud is "), TextBlock("deep", "[]", True), TextBlock(".", "", True))
-    script.events += turn_events("1", *parts)
-    async with open_page(page, script, "&run=1"):
-        texts = await page.run(
-            "app.fold.runs.get('1').items.filter(item => item.kind === 'text')"
-            ".map(item => item.text)"
-        )
-    assert texts == ["Mud is deep."]
-
-
-async def test_images_of_results_are_shown_served_and_in_a_file(page: Page, tmp_path: Path) -> None:
+async def test_images_and_cited_texts_are_shown_served_and_in_a_file(
+    page: Page, tmp_path: Path
+) -> None:
     image = ImageBlock("image/png", RED_DOT, 3, 2)
     unsafe = ImageBlock("image/svg+xml", b"<svg onload='window.hurt = 1'/>")
     call = ToolCallBlock("c1", "read", {"file_path": "dot.png"})
     script = SessionBuilder()
     script.open_session()
-    script.start_run("1", "What is this?", script.at)
-    script.add_turn("1", 1, script.at, 1.0, (call,), 100)
+    text = "What is this?"
+    script.start_run("1", text, script.at, content=(TextBlock(text), image))
+    cited = (TextBlock("Mud is "), TextBlock("deep", "[]", True), TextBlock(".", "", True))
+    script.add_turn("1", 1, script.at, 1.0, (*cited, call), 100)
     result = ToolResult("dot.png", images=(image, unsafe))
     script.add_call("1", 1, script.at + 1, 0.1, call, result)
-    loaded = "document.querySelector('.images img')?.naturalWidth === 3"
+    loaded = (
+        "['.prompt .images img', '.call .images img'].every(each =>"
+        " document.querySelector(each)?.naturalWidth === 3)"
+    )
     placeholder = "[image: image/svg+xml, 1 KB]"
     async with open_page(page, script, "&run=1"):
         await page.wait_until(loaded)
-        assert await page.run("document.querySelectorAll('.images img').length") == 1
+        assert await page.run("document.querySelectorAll('.images img').length") == 2
         assert await read_texts(page, ".images p") == [placeholder]
+        texts = "app.run.items.filter(item => item.kind === 'text').map(item => item.text)"
+        assert await page.run(texts) == ["Mud is deep."], "parts of a cited sentence are one text"
         await page.run("app.navigate({ tab: 'context', turn: 1 })")
         script_context = "contextBlocks(app.fold, app.fold.runs.get('1'), 2).at(-1).text"
         expected = append_placeholders("dot.png", result.images)
         assert await page.run(script_context) == expected
-    file = tmp_path / "run.html"
-    pieces = render_single_file(SingleSession(script.session, script.events), script.session)
-    file.write_text("".join([piece async for piece in pieces]), encoding="utf-8")
-    await page.open(file.as_uri() + "#run=1")
+    await open_file(page, tmp_path, script, "#run=1")
     await page.wait_until(loaded)
-    assert page.errors == []
 
 
 async def test_a_file_needs_no_server_and_loads_nothing(page: Page, tmp_path: Path) -> None:
     script = build_large_session()
-    file = tmp_path / "run.html"
-    file.write_text(
-        "".join(
-            [
-                piece
-                async for piece in render_single_file(
-                    SingleSession(script.session, script.events), script.session
-                )
-            ]
-        ),
-        encoding="utf-8",
-    )
-    await page.open(file.as_uri() + "#run=1.2.3&tab=context")
-    await page.wait_until(LOADED.format(events=len(script.events)))
+    await open_file(page, tmp_path, script, "#run=1.2.3&tab=context")
     assert (await read_texts(page, "#count")) == ["201 runs"] and (await read_selection(page))[
         0
     ] == "1.2.3"
@@ -664,23 +498,19 @@ async def test_a_file_needs_no_server_and_loads_nothing(page: Page, tmp_path: Pa
         "file",
         "about",
         "data",
-    } and page.errors == []
+    }
     assert await measure_first_paint(page) < 1500
 
 
 async def test_sessions_can_be_opened_and_an_empty_list_explains_how_to_start(
     page: Page, tmp_path: Path
 ) -> None:
-    async with open_viewer(StoredSessions(SqliteStore(tmp_path / "empty")), port=0) as address:
-        await page.open(address.url)
+    async with open_home(page, tmp_path / "empty"):
         await page.wait_until("document.querySelector('#list .empty')")
-        assert "mudroom -p" in "".join(await read_texts(page, "#list"))
-        await page.save_picture(SCREENSHOTS / "empty.png")
+        assert "mudroom -p" in await read_text(page, "#list")
     await write_session(tmp_path / "home", build_hostile_session())
-    async with open_viewer(StoredSessions(SqliteStore(tmp_path / "home")), port=0) as address:
-        await page.open(address.url)
+    async with open_home(page, tmp_path / "home"):
         await page.wait_until("document.querySelector('.session')")
-        await page.save_picture(SCREENSHOTS / "sessions.png")
         await page.click(".session")
         await page.wait_until("app.fold?.runs.size === 1")
-        assert await page.run("window.hurt") is None and page.errors == []
+        assert await page.run("window.hurt") is None

@@ -10,14 +10,11 @@ from pathlib import Path
 
 from tests.viewer.sessions import SessionBuilder, SingleSession, write_session
 
-from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._core.runs import Reason
 from mudroom._viewer.export import render_single_file
-from mudroom._viewer.server import open_viewer
-from mudroom._viewer.sources import StoredSessions
 
 from .conftest import Page
-from .test_page import SCREENSHOTS, read_texts
+from .test_page import open_home, read_text, read_texts
 
 
 def build_session(number: int, prompt: str, reason: Reason, usd: float) -> SessionBuilder:
@@ -40,46 +37,41 @@ async def open_list(page: Page, home: Path, count: int = 2) -> AsyncGenerator[No
         (("Plant roses", Reason.GOAL, 0.5), ("Water the garden", Reason.ERROR, 2.0)), 1
     ):
         await write_session(home, build_session(number, prompt, reason, usd))
-    async with open_viewer(StoredSessions(SqliteStore(home)), port=0) as address:
-        await page.open(address.url)
+    async with open_home(page, home):
         await page.wait_until(f"document.querySelectorAll('.session').length === {count}")
         yield
-        assert page.errors == []
-        await page.send(
-            "Page.navigate", url="about:blank"
-        )  # the page asks the server for new sessions until then
 
 
 async def test_the_list_is_searched_filtered_and_ordered(page: Page, tmp_path: Path) -> None:
-    async with open_list(page, tmp_path):
-        await page.save_picture(SCREENSHOTS / "sessions.png")
-        assert await read_texts(page, ".session .badge") == ["failed", "done"]
-        await page.press("/")
-        await page.send("Input.insertText", text="ROSES plant")
-        await page.wait_until("document.querySelectorAll('.session').length === 1")
-        assert await read_texts(page, "#list-title") == ["1 of 2 sessions"]
-        assert await page.run("document.activeElement.id") == "list-query"
-        await page.send("Input.insertText", text="nothing")
-        await page.wait_until("document.querySelector('#list-foot .empty')")
-        await page.run("sessionList.words = ''; sessionList.outcome = 'done'; drawSessionRows()")
-        assert "Plant roses" in "".join(await read_texts(page, ".session .asked"))
-        order = "sessionList.outcome = ''; sessionList.order = '{}'; drawSessionRows()"
-        await page.run(order.format("seconds"))
-        assert (await read_texts(page, ".session .asked b"))[0] == "Water the garden"
-        await page.run(order.format("tokens"))
-        assert len(await read_texts(page, ".session")) == 2
-
-
-async def test_a_session_without_a_prompt_is_empty(page: Page, tmp_path: Path) -> None:
     builder = SessionBuilder(session="5e55a1d0-0000-4000-8000-000000000009", at=1_760_000_000.0)
     builder.open_session()
     builder.close_session()
     await write_session(tmp_path, builder)
     async with open_list(page, tmp_path, count=3):
-        badges = await read_texts(page, ".session .badge")
-        assert sorted(badges) == ["done", "empty", "failed"]
+        assert await read_texts(page, ".session .badge") == ["failed", "done", "empty"]
+        await page.press("/")
+        await page.send("Input.insertText", text="ROSES plant")
+        await page.wait_until("document.querySelectorAll('.session').length === 1")
+        assert await read_texts(page, "#list-title") == ["1 of 3 sessions"]
+        assert await page.run("document.activeElement.id") == "list-query"
+        await page.send("Input.insertText", text="nothing")
+        await page.wait_until("document.querySelector('#list-foot .empty')")
+        await page.run("sessionList.words = ''; sessionList.outcome = 'done'; drawSessionRows()")
+        assert "Plant roses" in await read_text(page, ".session .asked")
+        order = "sessionList.outcome = ''; sessionList.order = '{}'; drawSessionRows()"
+        await page.run(order.format("seconds"))
+        assert (await read_texts(page, ".session .asked b"))[0] == "Water the garden"
+        await page.run(order.format("tokens"))
+        assert len(await read_texts(page, ".session")) == 3
         await page.run("sessionList.outcome = 'empty'; drawSessionRows()")
         assert await read_texts(page, ".session .asked b") == ["no prompt yet"]
+        await page.run("sessionList.outcome = 'done'; drawSessionRows()")
+        await page.set_size(360, 700, phone=True)
+        shown = await page.run("document.querySelector('.session em').innerText")
+        assert ", 20" in shown and "$" in shown, "a narrow list shows date and cost"
+        await page.set_size(1440, 900)
+        shown = await page.run("document.querySelector('.session em').innerText")
+        assert "$" not in shown
 
 
 async def test_a_long_list_says_what_it_leaves_out_and_lists_it_on_request(
@@ -92,8 +84,7 @@ async def test_a_long_list_says_what_it_leaves_out_and_lists_it_on_request(
         builder.finish_run("1", builder.at + 2, "Done.")
         await write_session(tmp_path, builder)
         os.utime(tmp_path / "sessions" / f"{builder.session}.db", (number + 1, number + 1))
-    async with open_viewer(StoredSessions(SqliteStore(tmp_path)), port=0) as address:
-        await page.open(address.url)
+    async with open_home(page, tmp_path):
         await page.wait_until("document.querySelectorAll('.session').length === 5")
         assert await read_texts(page, "#list-title") == ["5 sessions"]
         assert await page.run("sessionList.limit") == 200
@@ -109,24 +100,12 @@ async def test_a_long_list_says_what_it_leaves_out_and_lists_it_on_request(
         assert await read_texts(page, ".asked b") == ["Plant a tree"]
         assert await read_texts(page, "#list-title") == ["1 of 5 sessions"]
         assert await read_texts(page, ".older") == []
-        assert page.errors == []
-        await page.send("Page.navigate", url="about:blank")
-
-
-async def test_a_narrow_list_shows_date_and_cost(page: Page, tmp_path: Path) -> None:
-    async with open_list(page, tmp_path):
-        await page.set_size(360, 700, phone=True)
-        shown = await page.run("document.querySelector('.session em').innerText")
-        assert ", 20" in shown and "$" in shown
-        await page.set_size(1440, 900)
-        shown = await page.run("document.querySelector('.session em').innerText")
-        assert "$" not in shown
 
 
 async def test_two_sessions_are_compared(page: Page, tmp_path: Path) -> None:
     async with open_list(page, tmp_path):
         await page.click(".session:nth-child(1) input")
-        assert "another session" in "".join(await read_texts(page, ".comparebar"))
+        assert "another session" in await read_text(page, ".comparebar")
         await page.click(".session:nth-child(2) input")
         await page.click(".comparebar a")
         await page.wait_until("document.querySelector('.versus-table')")
@@ -137,7 +116,7 @@ async def test_two_sessions_are_compared(page: Page, tmp_path: Path) -> None:
         assert rows["outcome"] == ["Failed", "Done", ""]
         assert rows["time"] == ["2.0s", "1.0s", "−50%"]
         assert rows["cost"] == ["$2.00", "$0.50", "−75%"]
-        reports = "".join(await read_texts(page, ".texts .prose"))
+        reports = await read_text(page, ".texts .prose")
         assert "Answer 2" in reports and "Answer 1" in reports
         await page.run("document.querySelector('.texts .more').click()")
         assert await page.run("document.querySelectorAll('.diff .went, .diff .came').length") > 1
@@ -148,8 +127,7 @@ async def test_two_sessions_are_compared(page: Page, tmp_path: Path) -> None:
         await page.wait_until(
             "comparison.sides[1].shown?.id === '1' && location.hash.includes('1')"
         )
-        assert "read" in "".join(await read_texts(page, ".tools tbody th"))
-        await page.save_picture(SCREENSHOTS / "comparison.png")
+        assert "read" in await read_text(page, ".tools tbody th")
         await page.run("history.back()")
         await page.wait_until("comparison.sides[1].shown?.id === '2'")
         await page.click("#brand")
@@ -169,14 +147,13 @@ async def test_two_runs_of_a_file_are_compared(page: Page, tmp_path: Path) -> No
     assert len(await read_texts(page, ".side select")) == 2
     await page.click(".side a.more")
     await page.wait_until("app.fold && app.selection.run === '1'")
-    assert page.errors == []
 
 
 async def test_an_unknown_session_is_an_error_not_an_empty_page(page: Page, tmp_path: Path) -> None:
     async with open_list(page, tmp_path):
         await page.run("location.hash = compareLink({ session: 'x' }, { session: 'y' })")
         await page.wait_until("!document.getElementById('trouble').hidden")
-        assert "unknown session 'x'" in "".join(await read_texts(page, "#trouble"))
+        assert "unknown session 'x'" in await read_text(page, "#trouble")
         page.errors.clear()  # the browser logs the answer 404
 
 
@@ -186,11 +163,9 @@ async def test_the_start_of_an_id_opens_the_session(page: Page, tmp_path: Path) 
     other = SessionBuilder(session="7e55a1d0-0000-4000-8000-000000000002")
     other.open_session()
     await write_session(tmp_path, other)
-    async with open_viewer(StoredSessions(SqliteStore(tmp_path)), port=0) as address:
-        await page.open(f"{address.url}#session={builder.session[:10]}&tab=ledger")
+    async with open_home(page, tmp_path, f"#session={builder.session[:10]}&tab=ledger"):
         await page.wait_until("app.isLoaded && app.fold.events > 0")
         assert await page.run("app.selection.session") == builder.session
         assert await page.run("app.selection.tab") == "ledger"
         assert not any("limit=" in url for url in page.requested), "all sessions are read for one"
         page.errors.clear()  # the browser logs the answer 404 to the incomplete id
-        await page.send("Page.navigate", url="about:blank")

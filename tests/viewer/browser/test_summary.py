@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.viewer.sessions import SessionBuilder, build_large_session
+from tests.viewer.sessions import SessionBuilder, build_busy_session, build_session
 
 from mudroom._core.messages import TextBlock, ToolCallBlock
 from mudroom._core.runs import Reason
@@ -22,11 +22,11 @@ from mudroom.events import (
 from mudroom.testing.event_builders import tool_call_started
 
 from .conftest import Page
-from .test_page import SCREENSHOTS, open_page, read_selection, read_texts
+from .test_page import open_page, read_selection, read_text, read_texts
 
 
 async def test_a_session_opens_on_a_summary_with_the_figures_of_the_terminal(page: Page) -> None:
-    script = build_large_session()
+    script = build_busy_session()
     async with open_page(page, script):
         assert (await read_selection(page))[3] == "summary"
         ledger = Ledger.from_events(script.events)
@@ -50,12 +50,16 @@ async def test_a_session_opens_on_a_summary_with_the_figures_of_the_terminal(pag
         assert tiles["errors"] == str(await page.run("app.fold.errors")) != "0"
         is_kept = await page.run("surveyItems(app.fold) === surveyItems(app.fold)")
         assert is_kept, "all items are read once, not once for each section"
-        await page.save_picture(SCREENSHOTS / "summary.png")
 
 
 async def test_each_line_of_the_summary_leads_to_its_place(page: Page) -> None:
-    script = build_large_session()
+    script = build_busy_session()
     async with open_page(page, script):
+        await page.click(".row:nth-child(3)")
+        assert (await read_selection(page))[3] == "transcript", "a row leaves the summary"
+        await page.press("1")
+        await page.press("ArrowDown")
+        assert (await read_selection(page))[3] == "transcript"
         lines = await page.run("findAttention(app.fold).map(line => line.words)")
         assert lines and any("failed" in line for line in lines)
         for number in range(len(lines)):
@@ -110,9 +114,7 @@ async def test_one_failure_has_one_line_of_what_to_look_at_first(page: Page) -> 
 
 
 async def test_each_of_several_prompts_has_the_share_that_its_children_saved(page: Page) -> None:
-    script = SessionBuilder()
-    script.open_session()
-    script.add_root("1", "What is promised?", 2, 3)
+    script = build_session(2, 3)
     script.at += 5
     script.start_run("2", "Nothing to delegate.", script.at, continues="1")
     script.add_turn("2", 1, script.at, 1.0, (TextBlock("No."),), 4_000)
@@ -144,11 +146,11 @@ async def test_a_long_session_lists_its_newest_prompts_and_all_on_request(page: 
     async with open_page(page, script):
         lines = await read_texts(page, ".prompts .line b")
         assert (len(lines), lines[0], lines[-1]) == (12, "Question 4?", "Question 15?")
-        assert "newest 12 of 15 prompts" in "".join(await read_texts(page, ".prompts .note"))
+        assert "newest 12 of 15 prompts" in await read_text(page, ".prompts .note")
         await page.run("document.querySelector('.prompts .more').click()")
         await page.wait_until("document.querySelectorAll('.prompts .line').length === 15")
         assert await read_texts(page, ".prompts .note") == []
-        assert "Answer 15." in "".join(await read_texts(page, ".prompts .prose"))
+        assert "Answer 15." in await read_text(page, ".prompts .prose")
 
 
 async def test_a_calm_session_says_that_nothing_failed(page: Page) -> None:
@@ -157,35 +159,19 @@ async def test_a_calm_session_says_that_nothing_failed(page: Page) -> None:
     script.start_run("1", "Why?", script.at)
     script.finish_run("1", script.at + 2, "Because.")
     async with open_page(page, script):
-        assert "Nothing failed" in "".join(await read_texts(page, ".attention"))
-        assert "No child ran" in "".join(await read_texts(page, ".saved"))
-        assert "Because." in "".join(await read_texts(page, ".prompts .prose"))
-
-
-async def test_a_row_of_the_tree_leaves_the_summary(page: Page) -> None:
-    script = build_large_session()
-    async with open_page(page, script):
-        await page.click(".row:nth-child(3)")
-        assert (await read_selection(page))[3] == "transcript"
-        await page.press("1")
-        await page.press("ArrowDown")
-        assert (await read_selection(page))[3] == "transcript"
-
-
-@pytest.mark.parametrize("width", [390, 1440])
-async def test_the_summary_fits_its_window(page: Page, width: int) -> None:
-    await page.set_size(width, 844, phone=width < 500)
-    script = build_large_session()
-    async with open_page(page, script):
-        body = "document.getElementById('body')"
-        assert await page.run(f"{body}.scrollWidth <= {body}.clientWidth")
-        assert await page.run("document.documentElement.scrollWidth <= window.innerWidth")
+        assert "Nothing failed" in await read_text(page, ".attention")
+        assert "No child ran" in await read_text(page, ".saved")
+        assert await page.run("document.querySelector('.team')") is None
+        assert "Because." in await read_text(page, ".prompts .prose")
 
 
 @pytest.mark.parametrize("width", [360, 800, 1600])
-async def test_legend_and_chart_are_readable_in_each_window(page: Page, width: int) -> None:
+async def test_summary_legend_and_chart_are_readable_in_each_window(page: Page, width: int) -> None:
     await page.set_size(width, 844, phone=width < 500)
-    async with open_page(page, build_large_session()):
+    async with open_page(page, build_busy_session()):
+        body = "document.getElementById('body')"
+        assert await page.run(f"{body}.scrollWidth <= {body}.clientWidth")
+        assert await page.run("document.documentElement.scrollWidth <= window.innerWidth")
         legend = await page.run(
             "[...document.querySelectorAll('.key i')].every(each => "
             "each.getBoundingClientRect().right <= document.querySelector('#runs')"
@@ -225,7 +211,7 @@ async def test_tabs_and_heads_of_cards_are_whole_in_each_window(page: Page, widt
         await page.wait_until(
             "document.querySelector('.arrival') && document.querySelector('.report')"
         )
-        assert "Context · 1" in "".join(await read_texts(page, "#tabs button"))
+        assert "Context · 1" in await read_text(page, "#tabs button")
         cut = await page.run(
             "[...document.querySelectorAll('#tabs, .report .callhead, .arrival .callhead')]"
             ".filter(each => each.scrollWidth > each.clientWidth).map(each => each.className)"
@@ -236,7 +222,7 @@ async def test_tabs_and_heads_of_cards_are_whole_in_each_window(page: Page, widt
 
 
 async def test_a_session_says_that_it_loads_until_its_events_are_here(page: Page) -> None:
-    script = build_large_session()
+    script = build_session()
     async with open_page(page, script):
         words = await page.run(
             "(app.openSession(app.selection.session), ['title', 'totals', 'count', 'body']"
@@ -245,5 +231,5 @@ async def test_a_session_says_that_it_loads_until_its_events_are_here(page: Page
         loading = f"Loading session {script.session[:8]}…"
         assert words == [loading, "", "", loading]
         await page.wait_until("app.isLoaded && app.fold.runs.size > 1 && !app.frame")
-        assert "runs" in "".join(await read_texts(page, "#totals"))
-        assert "Loading" not in "".join(await read_texts(page, "#title, #body"))
+        assert "runs" in await read_text(page, "#totals")
+        assert "Loading" not in await read_text(page, "#title, #body")

@@ -1,4 +1,4 @@
-"""The section "Team" of the viewer: states as the terminal shows them, messages that open."""
+"""Named children in the viewer: states as the terminal shows them, messages, a lane per name."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mudroom._core.events import TeamMessageSent
 from mudroom._projections.run_tree import RunTree, describe_state, list_teammates
 
 from .conftest import Page
-from .test_lanes import record_team
-from .test_page import open_page, read_texts
+from .test_complete_context import BLOCKS
+from .test_page import open_page, read_selection, read_texts
 
 TEXT = "The window is blue.\nIt is open."
 
 
-def answer(request: Request) -> Answer:
+def name_four(request: Request) -> Answer:
     """Name four children; one plans, one is stopped, one gets a message that it does not read."""
     if not request.prompt.startswith("PROMPT"):
         return "done"
@@ -53,7 +53,7 @@ async def record(folder: Path, *, is_rewound: bool = False, message: str = "") -
     folder.mkdir()
     journal = MemoryJournal()
     options: dict[str, Any] = {"cwd": str(folder), "home": str(folder.parent / "home")}
-    model = ScriptedModel(answer)
+    model = ScriptedModel(name_four)
     async with Session(**options, model=model, environ={}, journal=journal) as session:
         await session.run("PROMPT one")
         if message:
@@ -66,32 +66,32 @@ async def record(folder: Path, *, is_rewound: bool = False, message: str = "") -
     return SessionBuilder(session=session.id, events=list(journal.events))
 
 
-async def read_states(page: Page) -> list[list[str]]:
-    return await page.run(
-        "computeTeam(app.fold).map(mate => [mate.name, mate.first.id, describeMate(mate)])"
-    )
+async def check_states(page: Page, script: SessionBuilder) -> None:
+    tree = RunTree.from_events(script.events)
+    expected = [[mate.name, mate.first_run, describe_state(mate)] for mate in list_teammates(tree)]
+    assert len(expected) > 1
+    states = "computeTeam(app.fold).map(mate => [mate.name, mate.first.id, describeMate(mate)])"
+    assert await page.run(states) == expected
+    labels = "Object.fromEntries([...app.fold.runs].map(([id, run]) => [id, run.number]))"
+    assert await page.run(labels) == {run.run_id: run.number for run in tree.walk()}
 
 
-@pytest.mark.parametrize("session", ["two prompts", "a rewind", "messages"])
+@pytest.mark.parametrize("session", ["two prompts", "messages"])
 async def test_states_runs_and_unread_messages_are_those_of_python(
     page: Page, tmp_path: Path, session: str
 ) -> None:
     if session == "messages":
         script, _ = await record_team(tmp_path / "work")
     else:
-        script = await record(tmp_path / "work", is_rewound=session == "a rewind")
-    tree = RunTree.from_events(script.events)
-    expected = [[mate.name, mate.first_run, describe_state(mate)] for mate in list_teammates(tree)]
-    assert len(expected) > 1
+        script = await record(tmp_path / "work")
     async with open_page(page, script):
-        assert await read_states(page) == expected
-        labels = "Object.fromEntries([...app.fold.runs].map(([id, run]) => [id, run.number]))"
-        assert await page.run(labels) == {run.run_id: run.number for run in tree.walk()}
+        await check_states(page, script)
 
 
 async def test_the_team_is_listed_and_its_messages_open(page: Page, tmp_path: Path) -> None:
     script = await record(tmp_path / "work", is_rewound=True)
     async with open_page(page, script):
+        await check_states(page, script)
         names = await read_texts(page, ".team .line b")
         assert names == ["alice", "bob", "carol"]
         states = await read_texts(page, ".team .line span")
@@ -112,20 +112,70 @@ async def test_a_message_between_two_prompts_is_shown_as_unread(page: Page, tmp_
     script = await record(tmp_path / "work", message=TEXT)
     (sent,) = (event for event in script.events if isinstance(event, TeamMessageSent))
     assert sent.run == ""
-    tree = RunTree.from_events(script.events)
     async with open_page(page, script):
-        assert await read_states(page) == [
-            [mate.name, mate.first_run, describe_state(mate)] for mate in list_teammates(tree)
-        ]
+        await check_states(page, script)
         states = await read_texts(page, ".team .line span")
         assert states[0] == "general · idle, 1 run, 1 unread"
         summaries = await read_texts(page, ".team-message summary")
         assert any("→ alice 1.1.1: The window is blue. It is open." in text for text in summaries)
 
 
-async def test_a_session_without_names_has_no_section(page: Page) -> None:
-    script = SessionBuilder()
-    script.open_session()
-    script.add_root("1", "What is promised?", 2, 4)
-    async with open_page(page, script):
-        assert await page.run("document.querySelector('.team')") is None
+def name_two(request: Request) -> Answer:
+    """Name two children; one writes to the other, and works again after a message."""
+    if request.prompt.startswith("ALICE"):
+        if request.turn == 0:
+            return [call("send_message", to="bob", message="The door is green.")]
+        return "The door is green." if request.turn == 1 else "The window is blue."
+    if request.prompt.startswith("BOB"):
+        return "Noted."
+    if request.turn == 0:
+        names = ("alice", "bob")
+        return [call("task", prompt=f"{name.upper()} work", name=name) for name in names]
+    if request.turn == 1:
+        return [call("send_message", to="alice", message="And the window?")]
+    return "All is known."
+
+
+async def record_team(folder: Path) -> tuple[SessionBuilder, ScriptedModel]:
+    folder.mkdir()
+    journal = MemoryJournal()
+    model = ScriptedModel(name_two)
+    options: dict[str, Any] = {"cwd": str(folder), "home": str(folder.parent / "home")}
+    async with Session(**options, model=model, environ={}, journal=journal) as session:
+        await session.run("PARENT")
+    return SessionBuilder(session=session.id, events=list(journal.events)), model
+
+
+async def test_the_runs_of_a_name_are_one_lane_with_arrows_for_messages(
+    page: Page, tmp_path: Path
+) -> None:
+    script, model = await record_team(tmp_path / "work")
+    (request,) = [
+        request
+        for request in model.requests
+        if request.prompt.startswith("ALICE") and request.turn == 2
+    ]
+    expected = [text for message in request.messages for text in list_message_texts(message)]
+    async with open_page(page, script, "&run=1"):
+        lanes: list[str] = await page.run(
+            "app.waterfall.shown.map(row => row.run.lane.map(run => runName(run)).join(' '))"
+        )
+        assert sorted(lanes) in (["alice alice", "bob", "main"], ["alice alice", "bob bob", "main"])
+        names = await read_texts(page, ".row .first b")
+        assert sorted(names) == ["alice", "bob", "main"]
+        arrows = await page.run(
+            "app.fold.messages.map(({ from, to }) => [app.waterfall.rowsById.has(from),"
+            " runName(app.fold.runs.get(from)), runName(app.fold.runs.get(to))].slice(1))"
+        )
+        assert ["alice", "bob"] in arrows and ["main", "alice"] in arrows
+        last = await page.run(
+            "[...app.fold.runs.values()].findLast(run => run.name === 'alice').id"
+        )
+        assert await page.run(BLOCKS.format(run=last, turn=1)) == expected
+        await page.run(f"app.navigate({{ run: '{last}', turn: 0, call: '' }})")
+        await page.wait_until("document.querySelectorAll('.lane-links button').length === 2")
+        assert await page.run("document.querySelector('.row.chosen').dataset.run") == last
+        await page.click(".lane-links button")
+        assert (await read_selection(page))[0] == "1.1.1"
+        await page.press("ArrowLeft")
+        assert (await read_selection(page))[0] == "1"
