@@ -164,6 +164,13 @@ async def test_bound_to_all_addresses_it_accepts_ip_addresses_but_no_foreign_nam
         assert (await client.get("/api/sessions", own))[0] == 401
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "localhost", "127.0.0.1", "::1"])
+async def test_the_address_shown_for_a_host_can_be_opened(tmp_path: Path, host: str) -> None:
+    async with open_client(StoredSessions(SqliteStore(tmp_path)), host=host) as client:
+        client.base = client.address.url.partition("/?")[0]
+        assert (await client.get("/api/sessions"))[0] == 200
+
+
 async def test_every_response_has_the_security_headers(client: Client) -> None:
     for path in (*PATHS[:4], "/nothing"):
         _, _, headers = await client.get(path)

@@ -103,6 +103,6 @@ def _bind(host: str, port: int) -> list[socket.socket]:
 
 
 def _format_host(host: str) -> str:
-    if host in ("0.0.0.0", "::", "localhost"):
-        return "127.0.0.1"
+    # The socket for `::` takes no IPv4.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(host, host)
     return f"[{host}]" if ":" in host else host

@@ -18,6 +18,8 @@ from mudroom._core.messages import AssistantMessage, TextBlock
 from mudroom.driving import FairSlots
 from mudroom.errors import MudroomError
 from mudroom.testing import Request, call
+from mudroom.views import calculate_cost
+from mudroom_serve.state.sessions import Amounts, SpendingRecords
 from mudroom_serve.state.state_file import StateFile
 
 from ..gate import Gate
@@ -109,6 +111,24 @@ async def test_the_budget_of_a_day_ends_a_run(make_site: MakeSite) -> None:
         ended = await client.finish(session)
         assert ended["last"]["reason"] == "BUDGET"
         assert 2 <= len(site.model.requests) < 10
+
+
+async def test_an_answer_is_charged_at_the_price_of_the_model_that_gave_it(
+    make_site: MakeSite,
+) -> None:
+    answer = AssistantMessage(
+        (TextBlock("Done."),), usage=Usage(1_000, 1_000), answered_by="anthropic:claude-opus-4-5"
+    )
+
+    def give(_: Request) -> AssistantMessage:
+        return answer
+
+    site = make_site(give)
+    async with site.connect(usd_per_day=1.0) as client:
+        await client.finish((await client.create(prompt="Go."))["id"])
+        spent = await SpendingRecords(StateFile(site.home)).read_today("ada")
+    assert spent == Amounts(calculate_cost(answer.answered_by, answer.usage) or 0.0, 2_000)
+    assert spent.usd > 0
 
 
 async def test_too_many_waiting_prompts_are_refused(make_site: MakeSite) -> None:
