@@ -13,7 +13,7 @@ from mudroom import Children, Isolation, Session, SessionOptions
 from mudroom._core.messages import ToolResultBlock
 from mudroom._session.config import SETTING_NAMES, Settings, load_settings
 from mudroom._session.options import SharedOptions, list_places
-from mudroom.errors import UnknownName, UsageError
+from mudroom.errors import UsageError
 from mudroom.ports import CommandResult
 from mudroom.testing import ScriptedModel, call
 
@@ -75,11 +75,6 @@ def test_a_flat_name_changes_the_group_that_is_given() -> None:
 def test_a_group_of_another_type_is_refused(value: Any) -> None:
     with pytest.raises(UsageError, match="children of SessionOptions must be Children, not"):
         Session(children=value)
-
-
-def test_unknown_option_is_refused() -> None:
-    with pytest.raises(UnknownName, match="netwrk"):
-        Session(netwrk=True)  # pyright: ignore[reportCallIssue]
 
 
 class RecordingSandbox:

@@ -17,10 +17,8 @@ from mudroom import (
     Reason,
     Session,
     ToolCallBlock,
-    UsageError,
 )
 from mudroom._replay import replay
-from mudroom.errors import UnknownName
 from mudroom.events import (
     RunFinished,
     SessionClosed,
@@ -29,7 +27,6 @@ from mudroom.events import (
     ToolCallStarted,
 )
 from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
-from mudroom.testing.clock import run_virtual
 
 from .conftest import IsolatedOptions, list_texts
 
@@ -66,27 +63,6 @@ async def test_a_task_runs_beside_the_conversation_in_a_context_of_its_own(
     assert list_texts(model.requests[1]) == ["a task"]
     assert model.requests[1].tools == ("read", "glob", "grep", "todo")
     assert list_texts(model.requests[2]) == ["a secret", "answer to a secret", "go on"]
-
-
-def test_map_limits_parallel_tasks_and_keeps_the_order(isolated: IsolatedOptions) -> None:
-    running = 0
-    peak = 0
-
-    async def answer(request: Request) -> str:
-        nonlocal running, peak
-        running += 1
-        peak = max(peak, running)
-        await asyncio.sleep(10 - int(request.prompt))
-        running -= 1
-        return f"did {request.prompt}"
-
-    async def map_prompts() -> list[str]:
-        async with Session(model=ScriptedModel(answer), journal="memory", **isolated) as session:
-            reports = await session.map([str(n) for n in range(9)], parallel=4)
-            return [report.text for report in reports]
-
-    assert run_virtual(map_prompts()) == [f"did {n}" for n in range(9)]
-    assert peak == 4
 
 
 @dataclass
@@ -223,39 +199,6 @@ async def test_an_agent_of_the_caller_may_take_the_prompts(isolated: IsolatedOpt
     assert report.agent == "guide"
     assert model.requests[0].tools == ("read",)
     assert model.requests[0].system.startswith("You guide.")
-
-
-@pytest.mark.parametrize(
-    ("model", "kind", "message"),
-    [
-        ("antropic:claude", UnknownName, "Did you mean anthropic"),
-        ("anthropic:claude-sonnet-4-5", UsageError, "ANTHROPIC_API_KEY"),
-    ],
-)
-async def test_a_model_that_cannot_be_used_is_refused_with_a_remedy(
-    model: str, kind: type[UsageError], message: str, isolated: IsolatedOptions
-) -> None:
-    with pytest.raises(kind, match=message):
-        async with Session(model=model, journal="memory", **isolated):
-            pass
-
-
-async def test_a_folder_that_does_not_exist_is_refused(isolated: IsolatedOptions) -> None:
-    isolated["cwd"] = "/nowhere/at/all"
-    with pytest.raises(UsageError, match="no such directory"):
-        async with Session(model=ScriptedModel([]), journal="memory", **isolated):
-            pass
-
-
-async def test_mistakes_are_refused_with_a_remedy(isolated: IsolatedOptions) -> None:
-    session = Session(model=ScriptedModel([]), journal="memory", **isolated)
-    with pytest.raises(UsageError, match="async with"):
-        await session.run("hi")
-    async with session:
-        with pytest.raises(UsageError, match="empty"):
-            await session.run(" \n")
-        with pytest.raises(UnknownName, match="Did you mean explore"):
-            await session.task("x", agent="exploer")
 
 
 async def test_a_model_for_one_prompt_answers_this_prompt_only(tmp_path: Path) -> None:
