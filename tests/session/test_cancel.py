@@ -144,17 +144,6 @@ async def leave_unfinished_run(endless: EndlessModel, options: IsolatedOptions) 
     return session.id
 
 
-async def test_cancelling_map_cancels_its_tasks(isolated: IsolatedOptions) -> None:
-    endless = EndlessModel()
-    async with Session(model=endless.model, journal="memory", **isolated) as session:
-        mapping = asyncio.create_task(session.map(["one", "two"]))
-        await endless.wait_for(2)
-        mapping.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await mapping
-        assert not session.runs.cancel("1") and not session.runs.cancel("2")
-
-
 @pytest.mark.parametrize("worker", WORKERS)
 async def test_closing_a_session_cancels_runs_that_still_work(worker: str, tmp_path: Path) -> None:
     started = asyncio.Event()

@@ -15,7 +15,7 @@ from mudroom._core.events import RunStarted, StoredEvent, TurnFinished
 from mudroom._core.messages import ToolCallBlock
 from mudroom._replay import replay
 from mudroom._session.agent_catalog import parse_child_models
-from mudroom.errors import UnknownName, UsageError
+from mudroom.errors import UsageError
 from mudroom.scope import PromptConfig
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
@@ -190,14 +190,6 @@ async def test_a_rule_of_a_settings_file_for_an_unknown_agent_is_a_notice(tmp_pa
     ) as session:
         notices = " ".join(map(str, session.notices))
     assert "settings.toml:3: rule not used: unknown agent 'exlore'" in notices
-
-
-async def test_an_unknown_agent_keeps_its_error_type(tmp_path: Path) -> None:
-    with pytest.raises(UnknownName):
-        async with open_session(
-            tmp_path, "http://127.0.0.1:1", children=Children(model={"a": "offline"})
-        ):
-            pass
 
 
 def test_a_rule_may_name_several_models() -> None:

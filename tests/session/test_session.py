@@ -1,11 +1,12 @@
-"""Session: prompts, tasks, maps, typed outputs, watchers, and a journal that cannot be written."""
+"""Session: prompts, tasks, maps, typed outputs, watchers; sessions that do not open."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-from dataclasses import dataclass
+import os
 from pathlib import Path
+from threading import enumerate as list_threads
 
 import pytest
 
@@ -13,19 +14,16 @@ from mudroom import (
     Agent,
     AnyEvent,
     Budget,
+    Children,
     JournalError,
-    Reason,
     Session,
     ToolCallBlock,
+    ToolContext,
+    UsageError,
+    tool,
 )
 from mudroom._replay import replay
-from mudroom.events import (
-    RunFinished,
-    SessionClosed,
-    SessionOpened,
-    StoredEvent,
-    ToolCallStarted,
-)
+from mudroom.events import RunFinished, SessionClosed, SessionOpened, StoredEvent, ToolCallStarted
 from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 
 from .conftest import IsolatedOptions, list_texts
@@ -65,44 +63,12 @@ async def test_a_task_runs_beside_the_conversation_in_a_context_of_its_own(
     assert list_texts(model.requests[2]) == ["a secret", "answer to a secret", "go on"]
 
 
-@dataclass
-class Count:
-    lines: int
-    file: str
-
-
 def emit_values(**values: object) -> list[ToolCallBlock]:
     """Return the calls that emit these values."""
     return [
         call("self.emitvalue", emit_variable_name=name, emit_variable_value=value)
         for name, value in values.items()
     ]
-
-
-async def test_typed_outputs_come_back_as_their_type(isolated: IsolatedOptions) -> None:
-    model = ScriptedModel([emit_values(lines=2, file="notes.txt"), "unused"])
-    async with Session(model=model, journal="memory", **isolated) as session:
-        report = await session.task("count", outputs=Count)
-    assert report.outputs == Count(2, "notes.txt")
-    assert report.reason is Reason.GOAL
-    assert len(model.requests) == 1
-
-
-async def test_a_wrong_value_is_an_error_and_is_repaired(isolated: IsolatedOptions) -> None:
-    model = ScriptedModel([emit_values(lines="two", file="notes.txt"), emit_values(lines=2)])
-    async with Session(model=model, journal="memory", **isolated) as session:
-        report = await session.run("count", outputs=Count)
-    assert report.outputs == Count(2, "notes.txt")
-    assert report.failed == 1
-    assert "lines was not accepted" in model.requests[1].results[0].text
-
-
-async def test_too_many_wrong_values_end_the_run_with_error(isolated: IsolatedOptions) -> None:
-    model = ScriptedModel(lambda request: emit_values(lines="many " * (request.turn + 1)))
-    async with Session(model=model, journal="memory", **isolated) as session:
-        report = await session.task("count", outputs=Count)
-    assert report.reason is Reason.ERROR
-    assert "refused 4 times" in report.error
 
 
 async def test_missing_outputs_are_asked_for_by_name(isolated: IsolatedOptions) -> None:
@@ -209,3 +175,67 @@ async def test_a_model_for_one_prompt_answers_this_prompt_only(tmp_path: Path) -
     assert [name.partition(":")[0] for name in models] == ["scripted", "offline", "scripted"]
     assert len(model.requests) == 2
     assert await replay(journal.events) == journal.events
+
+
+NO_MODEL = "no model: no API key and no local server found"
+
+
+async def test_a_session_without_any_key_does_not_open_and_says_what_to_set(
+    isolated: IsolatedOptions,
+) -> None:
+    session = Session(**isolated)
+    with pytest.raises(UsageError, match=NO_MODEL) as raised:
+        await session.__aenter__()
+    for word in ("ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "OLLAMA_HOST", 'The model "offline"'):
+        assert word in raised.value.remedy
+    assert not os.path.exists(isolated["home"])
+    with pytest.raises(UsageError, match="not open"):
+        await session.run("hello")
+
+
+@pytest.mark.parametrize("choice", ["option", "variable", "agent"])
+async def test_the_offline_model_is_a_choice(isolated: IsolatedOptions, choice: str) -> None:
+    if choice == "variable":
+        isolated["environ"] = {"MUDROOM_MODEL": "offline"}
+    session = Session(
+        model="offline" if choice == "option" else "auto",
+        agent=Agent(name="demo", model="offline") if choice == "agent" else "",
+        **isolated,
+    )
+    async with session:
+        assert session.model == "offline:rules"
+    assert "offline" not in {notice.kind for notice in session.notices}
+
+
+async def test_a_resumed_session_goes_on_with_the_offline_model_that_it_chose(
+    isolated: IsolatedOptions,
+) -> None:
+    async with Session(model="offline", **isolated) as first:
+        await first.run("help")
+    async with Session(**isolated, resume=first.id) as resumed:
+        assert (await resumed.run("help")).model == "offline:rules"
+
+
+@tool
+def count_words(context: ToolContext, text: str) -> str:
+    """Count the words of a text."""
+    return f"{context.run_id} {len(text.split())}"
+
+
+async def test_a_session_that_fails_to_open_leaves_no_file_and_no_thread(tmp_path: Path) -> None:
+    for _ in range(2):
+        session = Session(
+            model=ScriptedModel(["Done."]),
+            cwd=str(tmp_path),
+            home=str(tmp_path / "home"),
+            children=Children(board=True),
+            worker="process",
+            tools=[count_words],  # a worker process cannot have it
+        )
+        with pytest.raises(UsageError, match="the tool count_words cannot be used"):
+            async with session:
+                pass
+    own = [thread.name for thread in list_threads() if thread.name.startswith("mudroom")]
+    assert own == []
+    folder = tmp_path / "home" / "sessions"
+    assert not folder.exists() or os.listdir(folder) == []
