@@ -58,10 +58,6 @@ def select(spans: Iterable[Span], name: str, run: str) -> list[Span]:
     ]
 
 
-def find_error(span: Span) -> object:
-    return span.attributes.get("error.type")
-
-
 def make_random_run(
     random: random.Random, run: str, parent: str, call_id: str, at: float
 ) -> list[StoredEvent]:
