@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 from tests.chaos.faults import find_late_effects
-from tests.workers.test_ray import get_worker, open_session
+from tests.workers.far_place import get_worker
+from tests.workers.test_ray import open_session
 
 from mudroom import AnyEvent, Reason
 from mudroom._adapters.journals.memory import MemoryJournal

@@ -25,7 +25,7 @@ from mudroom._core.events import TurnStarted
 from mudroom.testing import Request, ScriptedModel
 
 from ..worker_kinds import open_session
-from .test_process import list_worker_pids
+from .far_place import get_worker
 
 ANSWER = Usage(input_tokens=1_200, output_tokens=800)
 
@@ -54,7 +54,7 @@ async def test_processes_pass_a_limit_by_one_answer_at_most(budget: Budget, tmp_
     model = ScriptedModel(read_on)
     async with open_in_processes(tmp_path, model, budget=budget) as session:
         reports = await session.map(["read"] * 6)
-        assert len(list_worker_pids(session)) == 2
+        assert len(get_worker(session).pids) == 2
     assert {report.reason for report in reports} == {Reason.BUDGET}
     usage = sum((report.usage for report in reports), Usage())
     maximum = {
@@ -109,7 +109,7 @@ async def test_processes_start_exactly_the_children_that_a_limit_allows(
     async with open_in_processes(tmp_path, ScriptedModel(start), budget=budget) as session:
         session.watch(lambda event: runs.add(event.run) if "." in event.run else None)
         report = await session.run("PARENT")
-        assert len(list_worker_pids(session)) == 2
+        assert len(get_worker(session).pids) == 2
     assert report.ok and len(runs) == children
 
 
@@ -120,7 +120,7 @@ async def test_a_lost_process_releases_its_requests_and_turns(tmp_path: Path) ->
         nonlocal has_killed
         if not has_killed and request.turn == 1:
             has_killed = True
-            os.kill(list_worker_pids(session)[0], signal.SIGKILL)
+            os.kill(get_worker(session).pids[0], signal.SIGKILL)
             await asyncio.sleep(3600)
         return await read_on(request)
 

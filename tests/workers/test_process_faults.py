@@ -19,7 +19,7 @@ from mudroom.testing.invariants import find_violations
 from ..waiting import block_until
 
 PROGRAM = str(Path(__file__).with_name("crash_program.py"))
-ROUNDS = 60 if os.environ.get("MUDROOM_LONG") else 4
+ROUNDS = 60 if os.environ.get("MUDROOM_LONG") else 2
 DONE = " | ".join(f"child {number} is done" for number in range(CHILDREN))
 
 

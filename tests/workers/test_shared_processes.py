@@ -101,28 +101,6 @@ async def test_children_go_to_the_process_with_the_fewest_runs_of_all_sessions(
             await asyncio.gather(*tasks)
 
 
-async def test_children_of_all_sessions_continue_after_the_loss_of_a_process(
-    tmp_path: Path,
-) -> None:
-    folders = [tmp_path / name for name in "ab"]
-    journals = [MemoryJournal(), MemoryJournal()]
-    async with Workers("process:1") as workers:
-        async with (
-            open_shared(folders[0], workers, journal=journals[0]) as first,
-            open_shared(folders[1], workers, journal=journals[1]) as second,
-        ):
-            running = [asyncio.create_task(each.run("PARENT")) for each in (first, second)]
-            await wait_until(lambda: all(len(read_log(folder)) > 2 for folder in folders))
-            (lost,) = workers.pids
-            os.kill(lost, signal.SIGKILL)
-            reports = await asyncio.gather(*running)
-            assert workers.pids and lost not in workers.pids
-    for report, folder, journal in zip(reports, folders, journals, strict=True):
-        assert report.text == "child 0 is done | child 1 is done"
-        assert max(Counter(read_log(folder)).values()) == 1
-        assert not find_violations([event async for event in journal.read()])
-
-
 async def test_a_session_that_is_cancelled_or_closed_leaves_the_others_alone(
     tmp_path: Path,
 ) -> None:
@@ -175,23 +153,31 @@ async def test_a_session_whose_services_cannot_be_built_leaves_the_others_alone(
         assert process.load == (0, 0)
 
 
-async def test_a_message_that_cannot_be_read_is_the_loss_of_the_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["killed", "sends what is no message"])
+async def test_children_of_all_sessions_continue_after_the_loss_of_a_process(
+    tmp_path: Path, how: str
+) -> None:
+    journals = [MemoryJournal(), MemoryJournal()]
     async with Workers("process:1") as workers:
         async with (
-            open_shared(tmp_path / "a", workers) as first,
-            open_shared(tmp_path / "b", workers) as second,
+            open_shared(tmp_path / "a", workers, journal=journals[0]) as first,
+            open_shared(tmp_path / "b", workers, journal=journals[1]) as second,
         ):
             running = [asyncio.create_task(each.run("PARENT")) for each in (first, second)]
             await wait_until(lambda: all(len(read_log(tmp_path / name)) > 1 for name in "ab"))
             pids = workers.pids
-            (process,) = get_processes(workers)._processes
-            number, part = next(iter(process._parts.items()))
-            part.handle(PartBytes(number, b"\x00\x00\x00\x01\xc1"))
+            if how == "killed":
+                os.kill(pids[0], signal.SIGKILL)
+            else:
+                (process,) = get_processes(workers)._processes
+                number, part = next(iter(process._parts.items()))
+                part.handle(PartBytes(number, b"\x00\x00\x00\x01\xc1"))
             reports = await asyncio.gather(*running)
-            assert workers.pids != pids
+            assert workers.pids and workers.pids != pids
     assert {report.text for report in reports} == {"child 0 is done | child 1 is done"}
-    for name in "ab":
+    for name, journal in zip("ab", journals, strict=True):
         assert max(Counter(read_log(tmp_path / name)).values()) == 1
+        assert not find_violations(journal.events)
 
 
 async def test_many_sessions_leave_nothing_in_a_shared_process(tmp_path: Path) -> None:

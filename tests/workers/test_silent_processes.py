@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.workers.far_place import get_worker
 
 from mudroom import Budget, Reason, Session, Workers
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workers.process import ProcessConnection, ProcessTransport
-from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom._core.ports import AnswerLimits
 from mudroom._session.worker_setup.transports import RUN_PROGRAM, SHARE_PROGRAM, make_command
 from mudroom.testing.invariants import find_violations
@@ -89,12 +89,6 @@ class Stage:
             await self._workers.__aexit__()
         for journal in self.journals:
             assert find_violations(journal.events) == []
-
-
-def get_worker(session: Session) -> RemoteWorker:
-    worker = session._require_open().resources.worker
-    assert isinstance(worker, RemoteWorker)
-    return worker
 
 
 class Hanging:
@@ -264,7 +258,7 @@ async def test_a_process_that_works_long_is_not_killed(tmp_path: Path) -> None:
             assert isinstance(connection, ProcessConnection)
             await wait_until(lambda: connection.arrivals > 0)
             begin = connection.arrivals
-            await wait_until(lambda: connection.arrivals > begin + 6)  # three seconds of beats
+            await wait_until(lambda: connection.arrivals > begin + 4)  # two seconds of beats
             waits.set()
             assert (await running).text == "done"
             assert connection.loss == ""
