@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from mudroom import Session
+from mudroom._adapters.models.scripted import Script, ScriptedModel
 from mudroom._adapters.sandboxes import detect
 from mudroom._adapters.sandboxes.linux.bubblewrap import BubblewrapSandbox
 from mudroom._adapters.sandboxes.linux.daemon.protocol import ResourceLimits
@@ -29,6 +31,7 @@ from mudroom._adapters.tools import make_builtin_tools
 from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.ports import Sandbox
 from mudroom._core.tools import ToolResult
+from mudroom._platform.scratch_dirs import remove_tree
 from mudroom.errors import MudroomError
 
 KEY = f"sk-planted-{secrets.token_hex(8)}"
@@ -211,6 +214,39 @@ def arena(request: pytest.FixtureRequest, tmp_path: Path) -> Arena:
             pytest.mark.xfail(strict=True, raises=AssertionError, reason=gap.args[1])
         )
     return Arena(tmp_path, request.param)
+
+
+@pytest.fixture(params=["openat2", "steps"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Arena]:
+    """Return an arena for each way to open a file; no command runs."""
+    arena = Arena(tmp_path, "off")
+    records = str(tmp_path / "records")
+    arena.workspace = SharedWorkspace(
+        str(arena.root), [records], spill_folder=records, kernel=request.param == "openat2"
+    )
+    yield arena
+    remove_tree(tmp_path)
+
+
+@pytest.fixture(params=["full", "file"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Session]:
+    """Return a function that opens sessions in one tier, with a secret outside the project."""
+    if request.param not in list_tiers():
+        pytest.skip(f"no sandbox {request.param} here")
+    for name in ("proj", "outside"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "outside" / "key").write_text(SECRET)
+
+    def open_(script: Script, **more: Any) -> Session:
+        return Session(
+            model=ScriptedModel(script),
+            cwd=str(tmp_path / "proj"),
+            home=str(tmp_path / "home"),
+            sandbox=request.param,
+            **more,
+        )
+
+    return open_
 
 
 @pytest.fixture

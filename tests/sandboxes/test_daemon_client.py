@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.sandboxes.linux import daemon_client
 from mudroom._adapters.sandboxes.linux.daemon.protocol import DaemonSetup, ResourceLimits
 from mudroom._adapters.sandboxes.linux.daemon_client import DaemonClient
 from mudroom._core.ports import CommandResult
@@ -156,7 +157,7 @@ async def test_changes_by_the_user_right_after_a_command_are_kept(
     """Even if the watcher of one command has not ended when the next one starts."""
     (tmp_path / "proj").mkdir()
     launcher = make_client(tmp_path / "proj", str(tmp_path / "away"), restore_existing=True)
-    for n in range(100):
+    for n in range(50):
         assert await run(launcher, "true") == (CommandResult(0), "")
         (tmp_path / "proj/.envrc").write_text(str(n))
     assert not (tmp_path / "away").exists()
@@ -196,8 +197,11 @@ async def test_a_stopped_daemon_does_not_hold_the_next_commands(launcher: Daemon
     assert await run(launcher, "echo again") == (CommandResult(0), "again\n")
 
 
-async def test_a_stopped_daemon_is_noticed_while_its_command_runs(tmp_path: Path) -> None:
+async def test_a_stopped_daemon_is_noticed_while_its_command_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three at once, as each takes seconds: a command that is sent to it, one that runs, both."""
+    monkeypatch.setattr(daemon_client, "_LOOK_SECONDS", 0.2)
     begin = time.monotonic()
     outputs = await asyncio.gather(
         *(run_stopped(tmp_path, stopped) for stopped in ("daemon", "watcher", "both"))

