@@ -37,12 +37,10 @@ REFUSED = re.compile(
 
 
 def assert_refused(text: str) -> None:
-    """Assert that the text says that something was refused."""
     assert REFUSED.search(text), text
 
 
 def list_names(folder: Path) -> list[str]:
-    """Return the names in a folder."""
     return sorted(os.listdir(folder))
 
 

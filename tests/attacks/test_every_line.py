@@ -119,7 +119,6 @@ ETC = [
 
 
 def list_units(argv: list[str]) -> list[tuple[int, int]]:
-    """Return where each option with its values begins and ends."""
     starts = [n for n in range(1, argv.index("--")) if argv[n].startswith("--")]
     return list(zip(starts, [*starts[1:], argv.index("--")], strict=True))
 

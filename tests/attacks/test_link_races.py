@@ -203,7 +203,6 @@ def test_90b_link_race_of_trees_with_git(files: Arena, what: str) -> None:
 
 
 def read_all(folder: Path) -> list[str]:
-    """Return the texts of all files below a folder."""
     return [path.read_text() for path in folder.rglob("*") if path.is_file()]
 
 

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from mudroom import Session
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._adapters.sandboxes import detect
 from mudroom._adapters.sandboxes.choose import SandboxRequest, choose_sandbox
 from mudroom._core.events import AnyEvent, SessionOpened, ToolCallFinished
 from mudroom.errors import UsageError
+from mudroom.testing import Answer, MemoryJournal, Request, call
 
 from .conftest import FOUND, KEY
 

@@ -10,12 +10,11 @@ import pytest
 
 from mudroom import Budget, Children, Integrations, Reason, Session
 from mudroom._adapters.integrations.hook_programs.spec import HookSpec
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import PermissionDecided, ToolCallFinished
 from mudroom._projections.ledger import Ledger, describe_ledger
 from mudroom.errors import UnknownName, UsageError
 from mudroom.ports import HookCallback, Hooks
-from mudroom.testing import MemoryJournal
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 
 Output = dict[str, Any] | None
 

@@ -37,8 +37,6 @@ SCRIPT = [
 
 
 class Denier:
-    """An approver that denies."""
-
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
         return ApprovalDecision(False, "not today")
 
@@ -182,7 +180,6 @@ class HookServer:
         self.is_open = asyncio.Event()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer as the last part of the path says."""
         self.requests.append((dict(request.headers), json.loads(await request.read())))
         kind = request.path.rpartition("/")[2]
         if kind == "wait":

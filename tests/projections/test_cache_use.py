@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import AnyEvent, Ledger, Reason, Session, Usage
-from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models._http import HttpClient
 from mudroom._adapters.models.anthropic import AnthropicModel
 from mudroom._core.events import Compacted, ResultsCleared, RunFinished, StoredEvent
@@ -19,7 +18,7 @@ from mudroom._projections.cache_use import CacheUse, CacheUseFold, MissReason
 from mudroom._projections.ledger import describe_ledger
 from mudroom._projections.spans import SessionSpans
 from mudroom._projections.stream_json import StreamJson
-from mudroom.testing import Fault, ModelServer, PromptCache, ServerRequest
+from mudroom.testing import Fault, MemoryJournal, ModelServer, PromptCache, ServerRequest
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.event_builders import (
     run_finished,

@@ -105,7 +105,6 @@ def list_attributes(spans: Iterable[Span]) -> list[tuple[str, object]]:
 
 
 def check_attribute(name: str, value: object) -> None:
-    """Check an attribute against the list."""
     described = ATTRIBUTES[name]
     assert type(value) is TYPES[described["type"]], (name, value)
     if isinstance(value, tuple):

@@ -6,14 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import Budget, Session, TextBlock, ToolResultBlock, UserMessage
+from mudroom import AnyEvent, Budget, Ledger, Session, TextBlock, ToolResultBlock, UserMessage
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._core.events import AnyEvent, Delta, RunStarted, StoredEvent
 from mudroom._core.messages import AssistantMessage, Message, user_message
-from mudroom._projections.ledger import Ledger
 from mudroom._projections.run_tree import RunTree
 from mudroom._projections.transcript import build_transcript
-from mudroom.events import ModelCallRetried, NoteInjected, TurnFailed
+from mudroom.events import (
+    Delta,
+    ModelCallRetried,
+    NoteInjected,
+    RunStarted,
+    StoredEvent,
+    TurnFailed,
+)
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,

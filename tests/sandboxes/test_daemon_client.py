@@ -26,7 +26,6 @@ NOTICED_SECONDS = 20.0
 
 @pytest.fixture
 def launcher(tmp_path: Path) -> DaemonClient:
-    """Return a client without isolation."""
     return make_client(tmp_path, str(tmp_path / "away"))
 
 

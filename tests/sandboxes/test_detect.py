@@ -197,8 +197,6 @@ def test_seatbelt_is_an_error_on_linux(tmp_path: Path) -> None:
 
 
 def act_as_mac(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pretend to be macOS with sandbox-exec."""
-
     def is_accessible(path: str, mode: int) -> bool:
         return True
 

@@ -61,19 +61,16 @@ class Session:
         self.process.stdout.readline()
 
     def wait_for_start(self) -> None:
-        """Wait until the command runs."""
         block_until(self._began.exists)
         self._began.unlink()
 
     def kill(self) -> None:
-        """As kill -9."""
         self.process.kill()
         self.process.wait()
         assert self.process.stdout
         self.process.stdout.close()
 
     def list_survivors(self) -> list[int]:
-        """Return the processes of its command that still run."""
         return list_sleeping(self._name)
 
     def wait_for_clean_up(self) -> None:

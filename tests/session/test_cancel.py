@@ -56,7 +56,6 @@ class EndlessModel:
         return "done"
 
     async def wait_for(self, requests: int) -> None:
-        """Wait until the model has this many requests."""
         async with asyncio.timeout(SECONDS):
             while self.requests < requests:
                 self.changed.clear()
@@ -262,8 +261,6 @@ async def test_a_resumed_child_that_waits_for_a_slot_can_be_cancelled_unless_it_
 
 
 class StuckTransport(ProcessTransport):
-    """Starts worker processes that never get ready."""
-
     def connect(self) -> ProcessConnection:
         return StuckConnection(self._command)
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from mudroom import Agent, Children, Integrations, Session
+from mudroom import Agent, Children, Integrations, Session, ToolCallBlock
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.journals.sessions import open_store, read_events
 from mudroom._core.events import RunStarted, StoredEvent, TurnFinished
-from mudroom._core.messages import ToolCallBlock
 from mudroom._replay import replay
 from mudroom._session.agent_catalog import parse_child_models
 from mudroom.errors import UsageError

@@ -11,9 +11,7 @@ from tests.records import read_record
 from tests.waiting import wait_until
 
 from mudroom import JournalError, Reason, Session, UsageError
-from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.journals.sqlite.reader import open_reader
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._cli.interactive.plain_ui import PlainUI
 from mudroom._core.events import (
     ConversationRewound,
@@ -27,6 +25,7 @@ from mudroom._projections.run_tree import RunTree
 from mudroom._replay import replay
 from mudroom._session.config import Settings
 from mudroom.errors import ModelRefused
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 
 from ..shown_session import show
 from .conftest import IsolatedOptions, list_texts

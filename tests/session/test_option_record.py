@@ -12,11 +12,10 @@ from msgspec.structs import FieldInfo, fields
 from tests.records import read_record
 from tests.session.conftest import pause_during
 
-from mudroom import Agent, Budget, Children, Isolation, Session
+from mudroom import Agent, Budget, Children, Isolation, Session, ToolResultBlock
 from mudroom._adapters.journals.sqlite.folder import get_session_path
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import SessionOpened
-from mudroom._core.messages import ToolResultBlock
 from mudroom._session.config import SETTING_NAMES, Settings, load_settings
 from mudroom._session.options import SessionOptions, SharedOptions, gather_options, list_places
 from mudroom._session.recorded_options import OF_PROCESS, RESTORED, RESTORED_OTHERWISE
@@ -233,8 +232,6 @@ def test_a_group_of_another_type_is_refused(value: Any) -> None:
 
 
 class RecordingSandbox:
-    """Notes commands instead of running them."""
-
     tier = "off"
 
     def __init__(self) -> None:

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from mudroom import Integrations, Session
-from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom.errors import UnknownName
-from mudroom.testing import Request
+from mudroom.testing import Request, ScriptedModel, call
 
 from ..plugin_folder import write
 from .conftest import IsolatedOptions

@@ -14,8 +14,6 @@ from tests.records import read_record
 from tests.session.conftest import pause_during
 
 from mudroom import ApprovalDecision, ApprovalRequest, Integrations, Report, Session
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     MessageSent,
     RunFinished,
@@ -29,6 +27,7 @@ from mudroom.errors import SessionPaused, UsageError
 from mudroom.permissions import Permissions
 from mudroom.ports import Hooks
 from mudroom.scope import ModelConfig, PromptConfig, RunConfig
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 
 

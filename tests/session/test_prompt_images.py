@@ -52,7 +52,6 @@ WIRES = {
 
 
 def get_user_blocks(request: Request) -> Sequence[UserBlock]:
-    """Return the blocks of the first message of a request."""
     return request.messages[0].content  # pyright: ignore[reportReturnType]
 
 

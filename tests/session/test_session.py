@@ -64,7 +64,6 @@ async def test_a_task_runs_beside_the_conversation_in_a_context_of_its_own(
 
 
 def emit_values(**values: object) -> list[ToolCallBlock]:
-    """Return the calls that emit these values."""
     return [
         call("self.emitvalue", emit_variable_name=name, emit_variable_value=value)
         for name, value in values.items()

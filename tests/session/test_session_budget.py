@@ -20,16 +20,22 @@ from mudroom import (
     Session,
     TextBlock,
     ToolCallBlock,
+    Usage,
     tool,
 )
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, ScriptedModel, call
 from mudroom._core.budgets import Limit
-from mudroom._core.messages import Usage
 from mudroom._replay import replay
 from mudroom.errors import UsageError
 from mudroom.scope import PromptConfig, RunConfig, ToolConfig
-from mudroom.testing import MemoryStore, Request, run_virtual
+from mudroom.testing import (
+    Answer,
+    MemoryJournal,
+    MemoryStore,
+    Request,
+    ScriptedModel,
+    call,
+    run_virtual,
+)
 
 from ..worker_kinds import RAY
 from .conftest import IsolatedOptions

@@ -10,15 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Agent, Budget, Reason, Session, Usage, UsageError
-from mudroom._adapters.journals.memory import MemoryJournal, MemoryStore
 from mudroom._adapters.journals.sessions import read_events
-from mudroom._adapters.models.scripted import ScriptedModel
-from mudroom._core.events import StoredEvent
 from mudroom._core.ports import SessionStore
 from mudroom._projections.open_events import OpenEvents
 from mudroom.errors import UnknownName
-from mudroom.events import RunFinished
-from mudroom.testing import Answer, Request, call
+from mudroom.events import RunFinished, StoredEvent
+from mudroom.testing import Answer, MemoryJournal, MemoryStore, Request, ScriptedModel, call
 from mudroom.testing.event_builders import run_finished, run_started
 from mudroom_postgres.store import PostgresStore
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from mudroom import AnyEvent, JournalError, Reason, Session, UsageError
+from mudroom import AnyEvent, JournalError, Reason, RunStream, Session, UsageError
 from mudroom._engine.run_context import RunContext
-from mudroom._session.run_stream import RunStream
 from mudroom.errors import UnknownName
 from mudroom.events import Delta, RunFinished, RunStarted
 from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from mudroom import Reason, Session
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, ScriptedModel, call
 from mudroom._core.events import CheckFinished, CheckStarted, RunFinished, StoredEvent
 from mudroom._replay import replay
 from mudroom.errors import UsageError
 from mudroom.permissions.rules import Permissions
+from mudroom.testing import Answer, MemoryJournal, ScriptedModel, call
 
 CHECK = "cat code.txt; touch trace.txt; ! grep -q bad code.txt"
 
@@ -44,7 +43,6 @@ async def run_task(
 
 
 def write(text: str) -> list[Answer]:
-    """Return the answers of a run that writes a file."""
     return [[call("write", file_path="code.txt", content=text)], "written"]
 
 

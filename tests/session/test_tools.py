@@ -205,7 +205,6 @@ class FolderSource:
 
 
 async def wait_until_removed(session: Session, name: str) -> None:
-    """Wait until the session has followed the removal of a tool."""
     await wait_until(lambda: name not in session.tools)
 
 

@@ -16,8 +16,7 @@ import pytest
 from tests.reliability.test_cancel import find_processes
 
 from mudroom import Reason
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 
 from ..worker_kinds import RAY, open_session

@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from mudroom import AnyEvent, Reason, Report, Session, ToolCallBlock, UsageError
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workers.process import ProcessConnection
 from mudroom._adapters.workers.remote import tree_transfer
 from mudroom._adapters.workers.remote.tree_transfer import FilesNotReadyError, TravellingFiles
 from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent, ToolCallFinished
 from mudroom._core.ports import WorkerConnection
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 
 from ..waiting import wait_until
@@ -199,8 +198,6 @@ async def test_a_child_goes_to_the_process_that_replaces_that_of_its_machine(pla
 
 
 class StuckTransport(ListedTransport):
-    """Starts two worker processes; later ones never get ready."""
-
     def connect(self) -> ProcessConnection:
         connection = super().connect()
         return StuckConnection(self._command) if self._count > 2 else connection
@@ -290,8 +287,6 @@ async def test_a_process_that_is_killed_while_it_sends_work_sends_it_again(
 
 
 class CancellingJournal(MemoryJournal):
-    """Journal that cancels a child whose end it gets."""
-
     session: Session
     cancels: tuple[bool, ...] = ()
 

@@ -59,8 +59,6 @@ from ..worker_kinds import open_session
 
 
 def make_family(child: Callable[[Request], Answer], tasks: int = 1) -> ScriptedModel:
-    """Return a model whose parent starts children and then reports their results."""
-
     def answer(request: Request) -> Answer:
         if request.prompt != "PARENT":
             return child(request)
@@ -293,8 +291,6 @@ async def test_named_children_in_other_processes_write_to_each_other(tmp_path: P
 
 
 class BlockedConnection(ProcessConnection):
-    """Connection to a process that does not start."""
-
     def __init__(self) -> None:
         super().__init__(())
         self.is_opening = False
@@ -309,8 +305,6 @@ class BlockedConnection(ProcessConnection):
 
 
 class BlockedTransport(ProcessTransport):
-    """Transport whose processes do not start."""
-
     def __init__(self) -> None:
         super().__init__(())
         self.connections: list[BlockedConnection] = []
@@ -321,7 +315,6 @@ class BlockedTransport(ProcessTransport):
 
 
 def block_starts(session: Session) -> tuple[RemoteWorker, BlockedTransport]:
-    """Have the session's worker processes not start."""
     worker = get_worker(session)
     worker._transport = transport = BlockedTransport()
     worker._pool.processes = [worker._make_process(1)]
@@ -493,15 +486,12 @@ async def test_a_process_that_was_lost_and_replaced_ends_before_its_session(
 
 
 def answer(request: Request) -> Answer:
-    """Answer as a parent, or as its child."""
     if request.prompt == "PARENT":
         return request.results[0].text if request.turn else call("task", prompt="CHILD")
     return "child done" if request.turn else call("bash", command="echo 1 >> log")
 
 
 class PickyModel(ScriptedModel):
-    """Model whose second conversation cannot start."""
-
     starts = 0
 
     def start_conversation(self, config: RequestConfig) -> ScriptedConversation:
@@ -512,15 +502,11 @@ class PickyModel(ScriptedModel):
 
 
 class PickyConversation(ScriptedConversation):
-    """Conversation that takes no message."""
-
     def append(self, message: Message) -> None:
         raise ValueError("this model takes no images")
 
 
 class DeafModel(PickyModel):
-    """Model whose second conversation takes no message."""
-
     def start_conversation(self, config: RequestConfig) -> ScriptedConversation:
         self.starts += 1
         return (

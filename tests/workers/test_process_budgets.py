@@ -20,9 +20,8 @@ from mudroom import (
     ToolCallBlock,
     Usage,
 )
-from mudroom._adapters.models.scripted import Answer, call
 from mudroom._core.events import TurnStarted
-from mudroom.testing import Request, ScriptedModel
+from mudroom.testing import Answer, Request, ScriptedModel, call
 
 from ..worker_kinds import open_session
 from .far_place import get_worker

@@ -21,10 +21,9 @@ from tests.workers.far_place import get_worker
 from tests.workers.test_process_faults import DONE, check_log, check_record, start, wait_for_log
 
 from mudroom import AnyEvent, Reason, Report, Session, UsageError
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom._core.events import RunResumed, StoredEvent
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 from mudroom_fleet.ray_transport import RayTransport
 
@@ -53,7 +52,6 @@ def get_transport(worker: RemoteWorker) -> RayTransport:
 
 
 def answer(request: Request) -> Answer:
-    """Answer as a parent of two children, or as a child that appends to a log."""
     if request.prompt == "PARENT":
         if not request.turn:
             return [call("task", prompt=f"CHILD {number}") for number in range(2)]

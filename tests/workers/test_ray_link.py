@@ -341,8 +341,6 @@ def test_an_actor_that_may_go_on_counts_as_stopped_after_its_lease() -> None:
 
 
 class BrokenRay(NoRay):
-    """Ray that cannot end an actor."""
-
     def kill(self, handle: ActorHandle) -> None:
         raise ConnectionError("the cluster is out of reach")
 

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from mudroom import Session, UsageError, Workers
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workers.process import ProcessTransport
 from mudroom._adapters.workers.remote.worker import MAX_STARTS
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 from mudroom_fleet.messages import PartBytes
 from mudroom_fleet.shared_processes import SharedProcesses
@@ -40,19 +39,16 @@ def answer(request: Request) -> Answer:
 
 
 def open_shared(folder: Path, workers: Workers, **options: Any) -> Session:
-    """Return a session in a folder of its own."""
     folder.mkdir(exist_ok=True)
     return open_session(folder, ScriptedModel(answer), worker=workers, **options)
 
 
 def read_log(folder: Path) -> list[str]:
-    """Return the lines that the children have appended."""
     log = folder / "log"
     return log.read_text().split() if log.exists() else []
 
 
 def get_processes(workers: Workers) -> Any:
-    """Return the processes."""
     assert workers._processes is not None
     return workers._processes
 

@@ -18,11 +18,10 @@ import pytest
 from tests.workers.far_place import get_worker
 
 from mudroom import Budget, Reason, Session, Workers
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workers.process import ProcessConnection, ProcessTransport
 from mudroom._core.ports import AnswerLimits
 from mudroom._session.worker_setup.transports import RUN_PROGRAM, SHARE_PROGRAM, make_command
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 
 from ..waiting import SECONDS, is_alive, wait_until
@@ -101,7 +100,6 @@ class Hanging:
         self.has_begun = asyncio.Event()
 
     def answer(self, request: Request) -> Answer:
-        """Answer the child whose process hangs."""
         if self.pid and request.prompt == "HANG":
             return request.results[-1].text if request.results else "continued"
         return self._hang(request)

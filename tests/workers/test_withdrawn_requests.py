@@ -29,8 +29,6 @@ Wait = Callable[[], Awaitable[Any]]
 
 
 class WaitingApprover:
-    """Approver whose user does not answer."""
-
     def __init__(self, wait: Wait) -> None:
         self._wait = wait
 
@@ -39,8 +37,6 @@ class WaitingApprover:
 
 
 class WaitingHooks(Hooks):
-    """A hook that does not come to an end."""
-
     def __init__(self, wait: Wait) -> None:
         self._wait = wait
 

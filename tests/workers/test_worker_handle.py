@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mudroom import Reason, Usage
+from mudroom import Reason, Report, Usage
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models._rate_limit import AdaptiveRateLimiter
 from mudroom._adapters.workers.remote.assigned_run import AssignedRun
@@ -45,7 +45,6 @@ from mudroom._core.agents import WorkspaceKind, WorkspaceSpec
 from mudroom._core.budgets import Budget, Grant, Limit
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent, TurnStarted
 from mudroom._core.ports import RunHandle
-from mudroom._core.runs import Report
 from mudroom._engine.meters.account import Admission, Permit, RequestPlan
 from mudroom._engine.meters.meter import Meter
 from mudroom._engine.meters.request_gate import RequestGate
@@ -122,11 +121,9 @@ class ScriptedConnection:
         """Do nothing: it has stopped."""
 
     async def close(self) -> None:
-        """End the connection."""
         self.arrive()
 
     def list_replies(self) -> dict[int, CallReply]:
-        """Return the replies by the id of their message."""
         return {reply.id: reply for reply in self.sent if isinstance(reply, CallReply)}
 
 
@@ -334,8 +331,6 @@ async def open_slot(services: SessionServices) -> AsyncGenerator[OneSlot]:
 
 
 class BrokenPast(PastEvents):
-    """Past events that cannot be read."""
-
     def walk_below(self, run_id: str) -> Iterator[str]:
         raise ValueError("the record is damaged")
 

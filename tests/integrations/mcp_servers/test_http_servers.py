@@ -30,7 +30,6 @@ from .old_http_server import OldHttpServer, serve_old
 
 @contextmanager
 def serve() -> Generator[tuple[str, subprocess.Popen[bytes]]]:
-    """Run the server; yield its address and its process."""
     command = [sys.executable, str(Path(__file__).with_name("http_server.py"))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout

@@ -39,8 +39,6 @@ ADD = ListedTool("add", "", {})
 
 
 class Guarded:
-    """The running server."""
-
     def __init__(self, port: int, folder: Path) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self.folder = folder
@@ -376,7 +374,6 @@ def test_a_login_to_a_server_that_does_not_run_names_the_cause_and_the_remedy(
 
 
 def guarded_file(guarded: Guarded) -> LoginFile:
-    """Return the login of the command line."""
     return LoginFile(str(guarded.folder / "state" / "mcp" / "logins"), guarded.spec.url)
 
 

@@ -8,10 +8,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mudroom import Agent, ApprovalDecision, ModelOptions, ServerSpec
+from mudroom import Agent, ApprovalDecision, Effect, ModelOptions, ServerSpec
 from mudroom._adapters.integrations.mcp_servers.listing import ListedTool, make_tool
 from mudroom._adapters.models.scripted import Answer, Request, call
-from mudroom._core.tools import Effect
 
 from ...tools.test_read_images import make_png
 from .servers import make_quick, make_small, read_log

@@ -62,7 +62,6 @@ async def _read(request: web.Request) -> bytes:
 
 @asynccontextmanager
 async def receive_otlp() -> AsyncGenerator[OtlpReceiver]:
-    """Serve a receiver on a free port."""
     receiver = OtlpReceiver()
     app = web.Application(client_max_size=1 << 30)
     app.router.add_post("/v1/traces", receiver.receive_traces)

@@ -21,12 +21,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from mudroom import Integrations, Permissions, Session
 from mudroom._adapters.integrations.tracing.writers import send_spans
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._projections.spans import ContentCapture, SessionSpans, Span
 from mudroom.errors import UsageError
 from mudroom.events import StoredEvent
 from mudroom.permissions.rules import Rule, Verdict
-from mudroom.testing import MemoryStore
+from mudroom.testing import Answer, MemoryStore, Request, ScriptedModel, call
 from mudroom.tracing import Tracing
 
 from ...waiting import wait_until
