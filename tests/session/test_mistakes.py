@@ -171,6 +171,8 @@ def test_the_nearest_name_is_suggested() -> None:
         with pytest.raises(UnknownName) as raised:
             kind(**fields)
         assert raised.value.remedy == f"Did you mean {nearest}?", kind
+    with pytest.raises(TypeError, match="Missing required argument"):
+        Tool()  # pyright: ignore[reportCallIssue]
     with pytest.raises(UnknownName, match=r"unknown option 'nosuch' \(Session\)\. Known: agent, "):
         Session(nosuch=1)  # pyright: ignore[reportCallIssue]
 
@@ -334,7 +336,18 @@ def test_a_long_error_keeps_its_ends_and_its_remedy() -> None:
     assert str(error).endswith("Do it.")
 
 
-async def test_a_folder_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(UsageError, match="no such directory"):
-        async with Session(model=ScriptedModel([]), journal="memory", cwd="/nowhere/at/all"):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cwd": "/nowhere/at/all"}, "no such directory"),
+        ({"model": "antropic:claude"}, "Did you mean anthropic"),
+        ({"model": "anthropic:claude-sonnet-4-5"}, "ANTHROPIC_API_KEY"),
+    ],
+)
+async def test_a_session_that_cannot_work_does_not_open(
+    options: dict[str, Any], message: str, isolated: IsolatedOptions
+) -> None:
+    values: dict[str, Any] = {**isolated, "model": ScriptedModel([]), "journal": "memory"}
+    with pytest.raises(UsageError, match=message):
+        async with Session(**(values | options)):
             pass
