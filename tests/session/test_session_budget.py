@@ -388,19 +388,6 @@ async def test_a_resumed_session_counts_what_it_spent(isolated: IsolatedOptions)
     )
 
 
-async def test_a_task_in_a_worker_process_spends_from_the_session(
-    isolated: IsolatedOptions,
-) -> None:
-    model = ScriptedModel(read_on)
-    options: dict[str, Any] = {"worker": "process:1", "budget": Budget(turns=3)}
-    async with open_session(isolated, model, **options) as session:
-        first = await session.task("read", budget=Budget(turns=2))
-        second, third = await session.map(["read", "read"])
-    assert (first.reason, first.turns) == (Reason.MAX_TURNS, 3)
-    assert {second.reason, third.reason} == {Reason.MAX_TURNS}
-    assert len([request for request in model.requests if request.tools]) == 3
-
-
 @pytest.mark.parametrize("limit", ["task", "agent", "scope"])
 async def test_a_budget_in_dollars_holds_where_the_session_has_none(
     limit: str, isolated: IsolatedOptions

@@ -52,16 +52,6 @@ async def test_the_text_of_a_stream_is_that_of_its_own_run(isolated: IsolatedOpt
         assert stream.report.text == "done"
 
 
-async def test_stream_leaves_out_events_of_other_tasks(isolated: IsolatedOptions) -> None:
-    async with Session(
-        model=ScriptedModel(lambda request: request.prompt), journal="memory", **isolated
-    ) as session:
-        task = asyncio.create_task(session.task("beside", agent="explore"))
-        streamed = [event async for event in session.stream("prompt")]
-        await task
-    assert len({event.run for event in streamed}) == 1
-
-
 @dataclass
 class Count:
     lines: int
