@@ -1,10 +1,11 @@
-"""Event loops, what wakes their tasks, the ends of pools, and the garbage collector."""
+"""Event loops and clocks, what wakes their tasks, the ends of pools, the garbage collector."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import sys
+import time
 from itertools import pairwise
 
 import pytest
@@ -13,7 +14,9 @@ from tests.waiting import wait_until
 
 from mudroom._platform.event_loop import run_event_loop
 from mudroom._platform.own_process import collect_garbage_less_often
+from mudroom._platform.time_limits import SystemClock
 from mudroom._platform.wake_queue import WakeQueue
+from mudroom.testing.clock import run_virtual
 
 
 async def get_loop_module() -> str:
@@ -95,3 +98,51 @@ def test_the_first_collection_comes_later_than_the_others() -> None:
     finally:
         gc.callbacks[:] = callbacks
         gc.set_threshold(*thresholds)
+
+
+class StepClock:
+    """The machine's clock, set to another time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.step = 0.0
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() + self.step)
+
+
+@pytest.mark.parametrize("step", [0.75, -0.75, 30.0, -3_600.0])
+async def test_a_step_of_the_machines_clock_changes_no_duration(
+    step: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine, clock = StepClock(monkeypatch), SystemClock()
+    first, began = clock.now(), clock.monotonic()
+    machine.step = step
+    await asyncio.sleep(0.01)
+    assert clock.now() - first == pytest.approx(clock.monotonic() - began, abs=0.3)
+
+
+async def test_a_process_of_this_machine_has_the_time_of_its_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine, clock = StepClock(monkeypatch), SystemClock()
+    clock.now()
+    machine.step = -0.75
+    assert SystemClock(clock.start).now() == pytest.approx(clock.now(), abs=0.3)
+
+
+async def test_after_a_suspend_the_time_is_that_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine, clock = StepClock(monkeypatch), SystemClock()
+    clock.now()
+    machine.step = 28_800.0
+    assert clock.now() == pytest.approx(time.time(), abs=0.3)
+
+
+def test_virtual_time_passes_in_the_times_of_events() -> None:
+    async def wait() -> float:
+        clock = SystemClock()
+        began = clock.now()
+        await asyncio.sleep(90)
+        return clock.now() - began
+
+    assert run_virtual(wait()) == pytest.approx(90)
