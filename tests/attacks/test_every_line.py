@@ -19,11 +19,7 @@ from typing import Any
 
 import pytest
 
-from mudroom._adapters.sandboxes.linux.seccomp import (
-    AUDIT_ARCH,
-    HIDDEN_CALLS,
-    REFUSED_CALLS,
-)
+from mudroom._adapters.sandboxes.linux.seccomp import AUDIT_ARCH, HIDDEN_CALLS, REFUSED_CALLS
 from mudroom._platform.orphan_cleanup import remove_orphans
 from mudroom.errors import WorkspaceError
 

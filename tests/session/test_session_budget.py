@@ -422,24 +422,3 @@ async def test_a_task_gets_the_depth_of_the_session(isolated: IsolatedOptions) -
         await session.task("a")
     has_task = ["task" in request.tools for request in model.requests]
     assert has_task == [True, True, False, False, False]
-
-
-@pytest.mark.parametrize(
-    "budget",
-    [
-        Budget(turns=3),
-        Budget(total_tokens=7_000),
-        Budget(output_tokens=2_600),
-        Budget(usd=0.06),
-    ],
-)
-async def test_a_record_with_limits_of_the_session_replays(
-    budget: Budget, isolated: IsolatedOptions
-) -> None:
-    journal = MemoryJournal()
-    model = ScriptedModel(read_on, MODEL)
-    async with open_session(isolated, model, journal=journal, budget=budget) as session:
-        reports = [await session.run("read"), await session.task("read"), await session.run("a")]
-        events = [event async for event in journal.read()]
-    assert Reason.GOAL not in {report.reason for report in reports}
-    await replay(events)

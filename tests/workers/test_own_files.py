@@ -16,14 +16,7 @@ from mudroom.permissions.rules import Permissions, Verdict, parse_rules
 from mudroom.testing.invariants import find_violations
 
 from ..workspaces.git_projects import run_git, write_files
-from .far_place import (
-    FarTransport,
-    MixedTransport,
-    Place,
-    hide_files,
-    join_results,
-    make_family,
-)
+from .far_place import FarTransport, MixedTransport, Place, hide_files, join_results, make_family
 
 
 async def test_a_child_that_reads_works_on_a_snapshot(

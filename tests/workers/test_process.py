@@ -44,12 +44,7 @@ from mudroom._core.events import (
     TurnFinished,
 )
 from mudroom._core.messages import NO_USAGE, Message
-from mudroom._core.ports import (
-    Hooks,
-    RequestConfig,
-    ToolHookDecision,
-    WorkerConnection,
-)
+from mudroom._core.ports import Hooks, RequestConfig, ToolHookDecision, WorkerConnection
 from mudroom._core.runs import Brief
 from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations

@@ -74,21 +74,6 @@ async def test_processes_take_no_turn_too_many(tmp_path: Path) -> None:
     assert len([request for request in model.requests if request.tools]) == 7
 
 
-async def test_a_limit_of_a_parent_holds_for_children_in_processes(tmp_path: Path) -> None:
-    async def answer(request: Request) -> AssistantMessage:
-        if not request.prompt.startswith("PARENT") or request.turn:
-            return await read_on(request)
-        calls = [ToolCallBlock(f"t{n}", "task", {"prompt": f"read {n}"}) for n in range(5)]
-        return AssistantMessage(tuple(calls), usage=ANSWER)
-
-    model = ScriptedModel(answer)
-    budget = Budget(total_tokens=15_000)
-    async with open_in_processes(tmp_path, model, prompt_budget=budget) as session:
-        report = await session.run("PARENT")
-    assert report.reason is Reason.BUDGET
-    assert 13_000 <= report.usage.total_tokens <= 17_000
-
-
 @pytest.mark.parametrize("children", [2, 3, 5, 9])
 async def test_processes_start_exactly_the_children_that_a_limit_allows(
     children: int, tmp_path: Path
