@@ -16,6 +16,7 @@ from mudroom._adapters.workers.process import ProcessTransport
 from mudroom._adapters.workers.remote.worker import MAX_STARTS
 from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
+from mudroom_fleet import shared_processes
 from mudroom_fleet.messages import PartBytes
 from mudroom_fleet.shared_processes import SharedProcesses
 from mudroom_fleet.shared_program import _CLOSED_PER_COLLECTION
@@ -326,8 +327,9 @@ def test_a_machine_is_asked_for_once_however_many_children_need_it() -> None:
 
 
 async def test_a_process_that_is_slow_to_close_a_session_goes_on_for_the_others(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(shared_processes, "_CLOSE_SECONDS", 0.3)
     async with Workers("process:1") as workers:
         async with open_shared(tmp_path / "a", workers) as first:
             await first.task("CHILD 0")

@@ -19,6 +19,7 @@ from tests.workers.far_place import get_worker
 
 from mudroom import Budget, Reason, Session, Workers
 from mudroom._adapters.workers.process import ProcessConnection, ProcessTransport
+from mudroom._adapters.workers.remote import worker as remote_worker
 from mudroom._core.ports import AnswerLimits
 from mudroom._session.worker_setup.transports import RUN_PROGRAM, SHARE_PROGRAM, make_command
 from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
@@ -155,9 +156,10 @@ async def test_a_silent_process_is_killed_when_its_run_must_end(
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_run_that_always_hangs_does_not_take_the_others_with_it(
-    tmp_path: Path, kind: str
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run with the open call is the suspect; the other one only waits for its model."""
+    monkeypatch.setattr(remote_worker, "MAX_STARTS", 2)  # each takes as long as the limit
     ended = asyncio.Event()
 
     async def answer(request: Request) -> Answer:
