@@ -34,7 +34,6 @@ class HalfOpen:
         return self._reader.at_eof() or self._reader.exception() is not None
 
     def close(self) -> None:
-        """Close the connection."""
         self._writer.close()
 
 

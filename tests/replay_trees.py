@@ -92,7 +92,6 @@ class Tree(Struct, frozen=True):
         return random.Random(f"{self.seed} {place}")
 
     def make_budget(self) -> Budget:
-        """Return the limits of the session."""
         draw = self.make_random("budget")
         limits: dict[str, Any] = {
             "usd": draw.choice((0.02, 0.05, 0.2)),
@@ -178,7 +177,6 @@ class Tree(Struct, frozen=True):
         return ApprovalDecision(draw.random() < 0.5, "the user said so")
 
     def open(self, folder: Path, journal: MemoryJournal, **options: Any) -> Session:
-        """Return a session for the tree."""
         draw = self.make_random("options")
         return Session(
             model=ScriptedModel(self.answer, MODEL),
@@ -215,7 +213,6 @@ class Tree(Struct, frozen=True):
             draw.choice(acts)()
 
     def record(self) -> list[StoredEvent]:
-        """Run the tree and return its record."""
         return _run_in_folder(self._record)
 
     async def _record(self, folder: Path) -> list[StoredEvent]:
@@ -377,7 +374,6 @@ class WideTree(Tree, frozen=True):
         return [act, replace(look, run=read), ask, replace(act, name="work", run=begin)]
 
     def open(self, folder: Path, journal: MemoryJournal, **options: Any) -> Session:
-        """Return a session for the tree."""
         window = self.make_random("window").choice((None, 9_000, 12_000, 20_000))
         compaction = Compaction(context_window=window)
         return super().open(folder, journal, compaction=compaction, **options)

@@ -61,7 +61,6 @@ class Stranger:
         return {path.name for path in self.markers.iterdir()}
 
     def write(self) -> None:
-        """Write all files, as this version has them."""
         self.prompts.clear()
         self.enabled.clear()
         self._write_servers()

@@ -15,7 +15,6 @@ _POLL_SECONDS = 0.01
 
 
 async def wait_until(is_true: Callable[[], object]) -> None:
-    """Wait until a condition is true."""
     async with asyncio.timeout(SECONDS):
         while not is_true():  # noqa: ASYNC110  files and other processes send no notice
             await asyncio.sleep(_POLL_SECONDS)

@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from mudroom import Session, ToolResult
+from mudroom._adapters.models.scripted import Script, ScriptedModel
 from mudroom._adapters.sandboxes import detect
 from mudroom._adapters.sandboxes.linux.bubblewrap import BubblewrapSandbox
 from mudroom._adapters.sandboxes.linux.daemon.protocol import ResourceLimits
@@ -28,7 +30,7 @@ from mudroom._adapters.sandboxes.unsandboxed import Unsandboxed
 from mudroom._adapters.tools import make_builtin_tools
 from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.ports import Sandbox
-from mudroom._core.tools import ToolResult
+from mudroom._platform.scratch_dirs import remove_tree
 from mudroom.errors import MudroomError
 
 KEY = f"sk-planted-{secrets.token_hex(8)}"
@@ -104,7 +106,6 @@ class Arena:
         hidden_dirs: tuple[str, ...] = (),
         keep_root_uid: bool = bool(FOUND.no_other_user_reason),
     ) -> Sandbox:
-        """Return a new sandbox of the arena's tier."""
         quarantine = str(self.base / "records" / "away")
         if self.tier == "off":
             return Unsandboxed(str(self.root), self.environ)
@@ -129,7 +130,6 @@ class Arena:
 
     @property
     def bubblewrap(self) -> BubblewrapSandbox:
-        """The sandbox of tier full."""
         assert isinstance(self.sandbox, BubblewrapSandbox)
         return self.sandbox
 
@@ -171,7 +171,6 @@ class Arena:
         return await self.bash("python3 -I attack.py", seconds)
 
     def assert_untouched(self) -> None:
-        """Assert that nothing outside has changed."""
         assert (self.outside / "file").read_text() == "untouched"
         assert sorted(os.listdir(self.outside)) == ["file", "key"]
 
@@ -195,7 +194,6 @@ def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["full", "file"])
 def arena(request: pytest.FixtureRequest, tmp_path: Path) -> Arena:
-    """Return an arena for each tier."""
     if request.param not in list_tiers():
         pytest.skip(f"no sandbox {request.param} here")
     gap = next(
@@ -213,9 +211,41 @@ def arena(request: pytest.FixtureRequest, tmp_path: Path) -> Arena:
     return Arena(tmp_path, request.param)
 
 
+@pytest.fixture(params=["openat2", "steps"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Arena]:
+    """Return an arena for each way to open a file; no command runs."""
+    arena = Arena(tmp_path, "off")
+    records = str(tmp_path / "records")
+    arena.workspace = SharedWorkspace(
+        str(arena.root), [records], spill_folder=records, kernel=request.param == "openat2"
+    )
+    yield arena
+    remove_tree(tmp_path)
+
+
+@pytest.fixture(params=["full", "file"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Session]:
+    """Return a function that opens sessions in one tier, with a secret outside the project."""
+    if request.param not in list_tiers():
+        pytest.skip(f"no sandbox {request.param} here")
+    for name in ("proj", "outside"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "outside" / "key").write_text(SECRET)
+
+    def open_(script: Script, **more: Any) -> Session:
+        return Session(
+            model=ScriptedModel(script),
+            cwd=str(tmp_path / "proj"),
+            home=str(tmp_path / "home"),
+            sandbox=request.param,
+            **more,
+        )
+
+    return open_
+
+
 @pytest.fixture
 def listening(arena: Arena) -> Generator[Callable[..., socket.socket]]:
-    """Return a function that makes listening sockets on the host."""
     made: list[socket.socket] = []
 
     def listen(family: int, kind: int, address: Any) -> socket.socket:
@@ -233,7 +263,6 @@ def listening(arena: Arena) -> Generator[Callable[..., socket.socket]]:
 
 
 def get_user_kind() -> str:
-    """Return "root" or "user"."""
     return "root" if os.geteuid() == 0 else "user"
 
 

@@ -21,9 +21,10 @@ from typing import Any
 
 import pytest
 
+from mudroom._adapters.sandboxes.linux.bubblewrap import BubblewrapSandbox
 from mudroom.errors import WorkspaceError
 
-from ..waiting import wait_until
+from ..waiting import find_processes, wait_until
 from .conftest import KEY, LIMITS, Arena
 
 Listen = Callable[..., socket.socket]
@@ -36,12 +37,10 @@ REFUSED = re.compile(
 
 
 def assert_refused(text: str) -> None:
-    """Assert that the text says that something was refused."""
     assert REFUSED.search(text), text
 
 
 def list_names(folder: Path) -> list[str]:
-    """Return the names in a folder."""
     return sorted(os.listdir(folder))
 
 
@@ -91,10 +90,12 @@ async def test_04_hardlink_out(arena: Arena) -> None:
 
 
 async def test_05_ssh_key(arena: Arena) -> None:
-    searched = arena.home if arena.tier == "off" else "/"  # all files of the machine take long
+    searched = arena.home if arena.tier == "off" else "/"
+    # The key is below none of these, and to search them takes long.
+    without = r"\( -path /usr -o -path /proc -o -path /opt \) -prune -o"
     text = await arena.bash(
-        f"cat {arena.home}/.ssh/id_ed25519; cat ~/.ssh/*; find {searched} -name id_ed25519 "
-        f"-exec cat {{}} + 2>/dev/null"
+        f"cat {arena.home}/.ssh/id_ed25519; cat ~/.ssh/*; find {searched} "
+        f"{without} -name id_ed25519 -exec cat {{}} + 2>/dev/null"
     )
     assert "PRIVATE-KEY" not in text
     assert_refused(text)
@@ -316,25 +317,17 @@ async def test_18_agent_settings(arena: Arena) -> None:
     assert (arena.root / ".vscode" / "tasks.json").read_text() == "{}"
 
 
-MISSING = [
-    ".envrc",
-    ".mcp.json",
-    ".claude/settings.json",
-    ".agents/a.md",
-    ".idea/x",
-    ".bashrc",
-    ".mudroom/agents/a.md",
-    ".gitmodules",
-    ".husky/x",
-]
-
-
-@pytest.mark.parametrize("name", MISSING)
-async def test_19_missing_config(arena: Arena, name: str) -> None:
-    text = await arena.bash(f"mkdir -p $(dirname {name}); echo evil > {name}")
-    assert_refused(text)
-    assert "Ask the user" in text
-    assert not os.path.lexists(arena.root / name.split("/")[0])
+async def test_19_missing_config(arena: Arena) -> None:
+    names = (
+        *(".envrc", ".mcp.json", ".claude/settings.json", ".agents/a.md", ".idea/x", ".bashrc"),
+        *(".mudroom/agents/a.md", ".gitmodules", ".husky/x"),
+    )
+    before = list_names(arena.root)
+    for name in names:
+        text = await arena.bash(f"mkdir -p $(dirname {name}); echo evil > {name}")
+        assert_refused(text)
+        assert "Ask the user" in text
+        assert list_names(arena.root) == before, name
 
 
 @pytest.mark.parametrize(
@@ -446,27 +439,18 @@ async def test_24_userns_remount(arena: Arena) -> None:
     assert not Path("/usr/x").exists()
 
 
-NAMESPACES = {
-    "user": 0x10000000,
-    "mount": 0x20000,
-    "pid": 0x20000000,
-    "net": 0x40000000,
-    "uts": 0x4000000,
-    "ipc": 0x8000000,
-    "cgroup": 0x2000000,
-}
-
-
-@pytest.mark.parametrize("kind", NAMESPACES)
-async def test_25_userns_any(arena: Arena, kind: str) -> None:
+async def test_25_userns_any(arena: Arena) -> None:
+    """Namespaces of users, mounts, processes, networks, names, messages and control groups."""
     text = await arena.python(
         "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
-        f"print('unshare', libc.unshare({NAMESPACES[kind]}), os.strerror(ctypes.get_errno()))\n"
-        f"print('clone', libc.syscall(56 if os.uname().machine == 'x86_64' else 220, "
-        f"{NAMESPACES[kind]} | 17, 0, 0, 0, 0), os.strerror(ctypes.get_errno()))\n"
+        "for kind in (0x10000000, 0x20000, 0x20000000, 0x40000000, 0x4000000, 0x8000000, "
+        "0x2000000):\n"
+        "    print('unshare', libc.unshare(kind), os.strerror(ctypes.get_errno()))\n"
+        "    print('clone', libc.syscall(56 if os.uname().machine == 'x86_64' else 220, "
+        "kind | 17, 0, 0, 0, 0), os.strerror(ctypes.get_errno()))\n"
         "print('clone3', libc.syscall(435, 0, 0), os.strerror(ctypes.get_errno()))\n"
     )
-    assert text.count("-1 Operation not permitted") == 2, text
+    assert text.count("-1 Operation not permitted") == 14, text
     assert "clone3 -1 Function not implemented" in text
 
 
@@ -481,27 +465,22 @@ async def test_26_mknod(arena: Arena) -> None:
 SYSCTL = "/proc/sys/kernel/core_pattern"
 
 
-async def test_27_sysctl(arena: Arena) -> None:
-    """Opened for writing only; nothing is written."""
-    text = await arena.python(f"import os\nos.open('{SYSCTL}', os.O_WRONLY)\nprint('OPENED')\n")
-    assert_refused(text)
-    assert "OPENED" not in text
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "/proc/sysrq-trigger",
-        "/proc/irq/default_smp_affinity",
-        "/proc/sys/kernel/modprobe",
-        "/sys/kernel/uevent_helper",
-    ],
-)
-async def test_27b_other_switches_of_the_kernel(arena: Arena, name: str) -> None:
+@pytest.mark.parametrize("name", [SYSCTL])
+async def test_27_sysctl(arena: Arena, name: str) -> None:
     """Opened for writing only; nothing is written."""
     text = await arena.python(f"import os\nos.open('{name}', os.O_WRONLY)\nprint('OPENED')\n")
     assert_refused(text)
     assert "OPENED" not in text
+
+
+async def test_27b_other_switches_of_the_kernel(arena: Arena) -> None:
+    for name in (
+        "/proc/sysrq-trigger",
+        "/proc/irq/default_smp_affinity",
+        "/proc/sys/kernel/modprobe",
+        "/sys/kernel/uevent_helper",
+    ):
+        await test_27_sysctl(arena, name)
 
 
 async def test_28_setuid(arena: Arena) -> None:
@@ -530,19 +509,6 @@ async def test_28b_root_keeps_no_capability(arena: Arena) -> None:
 # --- processes -------------------------------------------------------------
 
 
-def list_survivors(mark: str) -> list[str]:
-    """Return the ids of processes whose arguments contain `mark`."""
-    found: list[str] = []
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            line = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if mark.encode() in line:
-            found.append(pid)
-    return found
-
-
 @pytest.fixture
 def seconds() -> str:
     """Return seconds to sleep that no other test uses, so that its processes can be found."""
@@ -561,20 +527,20 @@ DETACHED = [
 @pytest.mark.parametrize("how", DETACHED)
 async def test_29_daemonise(arena: Arena, how: str, seconds: str) -> None:
     await arena.bash(how.replace("NAP", f"sleep {seconds}"))
-    assert list_survivors(seconds) == []
+    assert find_processes(seconds) == []
 
 
 async def test_29b_a_timeout_and_a_cancel_end_everything(arena: Arena, seconds: str) -> None:
     text = await arena.bash(f"setsid sleep {seconds} & sleep {seconds} | cat", seconds=1)
     assert "timed out after 1 s" in text
-    assert list_survivors(seconds) == []
+    assert find_processes(seconds) == []
     task = asyncio.create_task(
         arena.call("bash", command=f"setsid sleep {seconds} & sleep {seconds}")
     )
-    await wait_until(lambda: list_survivors(seconds))
+    await wait_until(lambda: find_processes(seconds))
     task.cancel()
     await asyncio.wait([task])
-    assert list_survivors(seconds) == []
+    assert find_processes(seconds) == []
 
 
 KILLED = """
@@ -599,11 +565,11 @@ async def test_30_kill_harness(arena: Arena, seconds: str) -> None:
     run = [sys.executable, "-c", KILLED, *words]
     process = subprocess.Popen(run, stdout=subprocess.PIPE)
     assert process.stdout and process.stdout.readline() == b"here\n"
-    assert list_survivors(seconds)
+    assert find_processes(seconds)
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    await wait_until(lambda: not list_survivors(seconds) and not (arena.root / ".envrc").exists())
+    await wait_until(lambda: not find_processes(seconds) and not (arena.root / ".envrc").exists())
     await arena.bash("true")
 
 
@@ -634,15 +600,13 @@ SOCKETS = {
 }
 
 
-@pytest.mark.parametrize("family", SOCKETS)
-async def test_32_33_vsock_and_odd_families(arena: Arena, family: str) -> None:
-    domain, kind = SOCKETS[family]
+async def test_32_33_vsock_and_odd_families(arena: Arena) -> None:
     text = await arena.python(
-        f"import ctypes, os\nlibc = ctypes.CDLL(None, "
-        f"use_errno=True)\nprint(libc.socket({domain}, {kind}, 0), "
-        f"os.strerror(ctypes.get_errno()))\n"
+        "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        f"for name, (domain, kind) in {SOCKETS!r}.items():\n"
+        "    print(name, libc.socket(domain, kind, 0), os.strerror(ctypes.get_errno()))\n"
     )
-    assert text.startswith("-1 Operation not permitted"), text
+    assert text.splitlines() == [f"{name} -1 Operation not permitted" for name in SOCKETS]
 
 
 CALLS = {
@@ -839,7 +803,7 @@ async def test_42_background_wait(arena: Arena, how: str, seconds: str) -> None:
     text = await arena.bash(how.replace("NAP", f"sleep {seconds}"))
     assert text.split("\n")[0] == "started"
     assert time.monotonic() - began < 50
-    assert list_survivors(seconds) == []
+    assert find_processes(seconds) == []
 
 
 # --- the sandbox itself ----------------------------------------------------
@@ -853,7 +817,6 @@ async def test_77_a_refusal_is_explained(arena: Arena) -> None:
 
 async def test_78_without_a_sandbox_nothing_runs(arena: Arena, tmp_path: Path) -> None:
     """A sandbox that cannot be built is an error for the model; no command runs without it."""
-    from mudroom._adapters.sandboxes.linux.bubblewrap import BubblewrapSandbox
 
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: No permissions' >&2\nexit 1\n")
@@ -874,7 +837,6 @@ async def test_79_the_self_test_finds_a_broken_sandbox(arena: Arena, tmp_path: P
     """A bubblewrap that does not isolate is found by the self-test, and no command runs."""
     if os.geteuid() == 0:
         pytest.skip("root's commands are another user's, who reaches nothing even so")
-    from mudroom._adapters.sandboxes.linux.bubblewrap import BubblewrapSandbox
 
     place = tempfile.TemporaryDirectory(dir="/var/tmp")
     os.chmod(place.name, 0o755)
@@ -896,7 +858,7 @@ async def test_79_the_self_test_finds_a_broken_sandbox(arena: Arena, tmp_path: P
 
 OPTIONS = {
     "network": (["--unshare-net"], "10_tcp_loopback", ()),
-    "filter": (["--seccomp", "5"], "32_33_vsock_and_odd_families", ("netlink",)),
+    "filter": (["--seccomp", "5"], "32_33_vsock_and_odd_families", ()),
     "hooks": (["--ro-bind", "ROOT/.git/hooks", "ROOT/.git/hooks"], "15_git_hook", ()),
     "config": (["--ro-bind", "ROOT/.git/config", "ROOT/.git/config"], "16_git_config", ()),
     "git folder": (["--bind", "ROOT/.git", "ROOT/.git"], "17_git_rename", ()),
@@ -961,14 +923,9 @@ VACUOUS = [
 
 
 @pytest.mark.parametrize("name", VACUOUS)
-async def test_the_attack_succeeds_without_a_sandbox(
-    tmp_path: Path, name: str, request: pytest.FixtureRequest
-) -> None:
+async def test_the_attack_succeeds_without_a_sandbox(tmp_path: Path, name: str) -> None:
     """The same attack succeeds on a plain shell, so the sandbox is what stops it."""
-    arena_type: Any = request.config.pluginmanager.get_plugin(
-        str(Path(__file__).parent / "conftest.py")
-    )
-    place = arena_type.Arena(tmp_path, "off")
+    place = Arena(tmp_path, "off")
     listeners: list[socket.socket] = []
 
     def listen(family: int, kind: int, address: Any) -> socket.socket:

@@ -12,7 +12,6 @@ import json
 import os
 import secrets
 import signal
-import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,26 +19,18 @@ from typing import Any
 
 import pytest
 
-from mudroom._adapters.sandboxes.linux.seccomp import (
-    AUDIT_ARCH,
-    HIDDEN_CALLS,
-    REFUSED_CALLS,
-    build_filter,
-)
+from mudroom._adapters.sandboxes.linux.seccomp import AUDIT_ARCH, HIDDEN_CALLS, REFUSED_CALLS
 from mudroom._platform.orphan_cleanup import remove_orphans
 from mudroom.errors import WorkspaceError
 
-from .conftest import Arena
+from ..sandboxes.test_orphans import list_sleeping
+from ..sandboxes.test_seccomp import NAMES, Code, build_steps, run_filter
+from .conftest import Arena, get_user_kind
 
 LONG = bool(os.environ.get("MUDROOM_LONG") or os.environ.get("ATTACKS_RECORD"))
 STEP = 1 if LONG else 8
 PIDFD_GETFD = 438
 """Number of the system call, the same on every processor."""
-
-
-def get_user_kind() -> str:
-    """ "root" or "user"."""
-    return "root" if os.geteuid() == 0 else "user"
 
 
 SURVEY = r"""
@@ -124,7 +115,6 @@ ETC = [
 
 
 def list_units(argv: list[str]) -> list[tuple[int, int]]:
-    """Return where each option with its values begins and ends."""
     starts = [n for n in range(1, argv.index("--")) if argv[n].startswith("--")]
     return list(zip(starts, [*starts[1:], argv.index("--")], strict=True))
 
@@ -228,10 +218,6 @@ async def test_85b_every_line_of_the_profile_is_needed(full: Arena) -> None:
     assert await list_unnoticed(full, left, lambda _: []) == []
 
 
-def ignore(chunk: bytes) -> None:
-    """Ignore output."""
-
-
 async def test_85c_every_read_only_mount_is_needed(full: Arena) -> None:
     argv = full.bubblewrap.build_argv("true")
     lines = [
@@ -253,7 +239,9 @@ async def test_85d_commands_die_with_the_daemon(full: Arena, whole: bool) -> Non
         return [word for word in build(command) if whole or word != "--die-with-parent"]
 
     full.bubblewrap.build_argv = built
-    running = asyncio.create_task(full.sandbox.run(f"sleep {name}", timeout=60, sink=ignore))
+    running = asyncio.create_task(
+        full.sandbox.run(f"sleep {name}", timeout=60, sink=lambda _: None)
+    )
     while not (matches := list_sleeping(name)):
         await asyncio.sleep(0.02)
     lock = copy_scratch_lock(full.bubblewrap.daemon_pid)
@@ -297,71 +285,27 @@ def are_still_sleeping(name: str, seconds: float) -> bool:
     return bool(list_sleeping(name))
 
 
-def list_sleeping(name: str) -> list[int]:
-    """Return the ids of the processes that run this sleep."""
-    matches: list[int] = []
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if words[:2] == [b"sleep", name.encode()]:
-            matches.append(int(pid))
-    return matches
-
-
 # --- the filter ---------------------------------------------------------------------------
 
-Code = list[tuple[int, ...]]
-JUDGED = {
-    "socket": (41, 198),
-    "socketpair": (53, 199),
-    "clone": (56, 220),
-    "unshare": (272, 97),
-    "ioctl": (16, 29),
-    "read": (0, 63),
-}
 X86 = {"iopl": 172, "ioperm": 173, "modify_ldt": 154}
-
-
-def run_filter(code: Code, number: int, arch: int, first: int = 0, second: int = 0) -> int:
-    """Return the result of a filter for a call; -1 if the kernel would refuse the filter."""
-    data = struct.pack("=IIQ6Q", number, arch, 0, first, second, 0, 0, 0, 0)
-    at = register = 0
-    while at < len(code):
-        operation, true, false, value = code[at]
-        at += 1
-        if operation == 0x06:
-            return value
-        if operation == 0x20:
-            register = struct.unpack_from("=I", data, value)[0]
-        else:
-            at += (
-                true
-                if {0x15: register == value, 0x35: register >= value, 0x45: bool(register & value)}[
-                    operation
-                ]
-                else false
-            )
-    return -1
 
 
 def list_results(code: Code, machine: str) -> list[int]:
     """Return the results for every call that the filter knows, and some others."""
     column, arch = (0, AUDIT_ARCH[machine]) if machine == "x86_64" else (1, AUDIT_ARCH[machine])
     numbers = [
-        pair[column] for pair in (*REFUSED_CALLS.values(), *HIDDEN_CALLS.values(), *JUDGED.values())
+        pair[column] for pair in (*REFUSED_CALLS.values(), *HIDDEN_CALLS.values(), *NAMES.values())
     ] + ([*X86.values()] if column == 0 else [])
     calls = [(number, arch, 0, 0) for number in numbers] + [
         (0, 0x40000003, 0, 0),
         (0x40000000 | 41, arch, 2, 0),
     ]
     for name in ("socket", "socketpair"):
-        calls += [(JUDGED[name][column], arch, family, 0) for family in range(46)]
+        calls += [(NAMES[name][column], arch, family, 0) for family in range(46)]
     for name in ("clone", "unshare"):
-        calls += [(JUDGED[name][column], arch, 1 << bit, 0) for bit in range(32)]
+        calls += [(NAMES[name][column], arch, 1 << bit, 0) for bit in range(32)]
     calls += [
-        (JUDGED[name][column], arch, 16, request)
+        (NAMES[name][column], arch, 16, request)
         for name in ("ioctl", "read", "unshare")
         for request in (0x5401, 0x5412, 0x541C)
     ]
@@ -372,12 +316,7 @@ def list_results(code: Code, machine: str) -> list[int]:
 @pytest.mark.parametrize("machine", AUDIT_ARCH)
 def test_85e_every_line_of_the_filter_is_needed(machine: str, internet: bool) -> None:
     """Without a step, or with a jump that never jumps, the result of some call changes."""
-    code: Code = [
-        tuple(step)
-        for step in struct.iter_unpack(
-            "=HBBI", build_filter(allow_internet=internet, machine=machine)
-        )
-    ]
+    code = build_steps(machine, allow_internet=internet)
     whole: Any = list_results(code, machine)
     useless: list[int] = []
     for n, (operation, true, false, value) in enumerate(code):

@@ -48,17 +48,6 @@ def bounded(seconds: float = 20) -> Generator[None]:
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before < MEMORY
 
 
-@pytest.fixture(params=["openat2", "steps"])
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Arena]:
-    """Return an arena for each way to open a file; no command runs."""
-    arena = Arena(tmp_path, "off")
-    arena.workspace = SharedWorkspace(
-        str(arena.root), spill_folder=str(tmp_path / "records"), kernel=request.param == "openat2"
-    )
-    yield arena
-    remove_tree(tmp_path)
-
-
 async def test_102_deep_paths_and_long_names(files: Arena) -> None:
     paths = ["a/" * 1_500 + "x", "b/" * 6_000 + "x", "n" * 256, "n" * 5_000, "é" * 200 + "/x"]
     with bounded():
@@ -161,10 +150,9 @@ async def test_105_endless_output(arena: Arena, monkeypatch: pytest.MonkeyPatch)
     with bounded():
         for command in ("yes", "cat /dev/zero", "tr '\\0' x < /dev/zero"):
             result = await arena.call(
-                "bash", command=f"{command} | head -c 50000000", timeout=9_000
+                "bash", command=f"{command} | head -c 20000000", timeout=9_000
             )
             assert len(result.text) <= bash.MAX_CHARACTERS
-            sizes = [path.stat().st_size for path in (arena.base / "records").glob("*.txt*")]
             spilled = [path for path in (arena.base / "records").iterdir() if path.is_file()]
             sizes = [path.stat().st_size for path in spilled]
             assert max(sizes, default=0) <= limit + 100

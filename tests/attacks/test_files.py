@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
 import pytest
 
-from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.tools import ToolResult
 
-from .conftest import Arena
-
-SECRET = "PRIVATE-KEY-MATERIAL"
-
-
-@pytest.fixture(params=[True, False], ids=["openat2", "steps"])
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> Arena:
-    """Return an arena for each way to open a file; no command runs."""
-    arena = Arena(tmp_path, "off")
-    arena.workspace = SharedWorkspace(
-        str(arena.root), [str(tmp_path / "records")], kernel=request.param
-    )
-    return arena
+from .conftest import SECRET, Arena
 
 
 async def assert_all_refused(files: Arena, path: str) -> list[ToolResult]:

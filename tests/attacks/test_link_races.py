@@ -24,7 +24,6 @@ from mudroom._adapters.workspaces.copy import make_temporary_copy
 from mudroom._adapters.workspaces.isolated.checkout import copy_included
 from mudroom._adapters.workspaces.isolated.git_store import GitStore
 from mudroom._adapters.workspaces.isolated.store import WorkingFiles
-from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.ports import FileChangedError
 from mudroom.errors import WorkspaceError
 
@@ -32,7 +31,7 @@ from ..long_form import count_examples
 from .conftest import SECRET, Arena
 
 ROUNDS = count_examples(150, 5_000)
-FEW_ROUNDS = count_examples(40, 1_000)
+FEW_ROUNDS = count_examples(20, 1_000)
 """Rounds of what takes milliseconds."""
 
 SWAPPER = """
@@ -85,18 +84,6 @@ def plant(root: Path, outside: Path, what: str, *names: str) -> tuple[Path, Path
     (outside.parent / "beside" / "data").symlink_to(outside)
     (root / "link").symlink_to(outside.parent / "beside")
     return root / "top", root / "link"
-
-
-@pytest.fixture(params=["openat2", "steps"])
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> Arena:
-    """Return an arena for each way to open a file; no command runs."""
-    arena = Arena(tmp_path, "off")
-    arena.workspace = SharedWorkspace(
-        str(arena.root),
-        spill_folder=str(tmp_path / "records"),
-        kernel=request.param == "openat2",
-    )
-    return arena
 
 
 WHATS = pytest.mark.parametrize("what", ["file", "folder", "parent"])
@@ -216,7 +203,6 @@ def test_90b_link_race_of_trees_with_git(files: Arena, what: str) -> None:
 
 
 def read_all(folder: Path) -> list[str]:
-    """Return the texts of all files below a folder."""
     return [path.read_text() for path in folder.rglob("*") if path.is_file()]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,42 +10,13 @@ from typing import Any
 import pytest
 
 from mudroom import Session
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, Script, ScriptedModel, call
 from mudroom._adapters.sandboxes import detect
 from mudroom._adapters.sandboxes.choose import SandboxRequest, choose_sandbox
 from mudroom._core.events import AnyEvent, SessionOpened, ToolCallFinished
 from mudroom.errors import UsageError
+from mudroom.testing import Answer, MemoryJournal, Request, call
 
-KEY = "sk-planted-0123456789"
-FOUND = detect.run_probes(
-    "" if os.environ.get("ATTACKS_HIDDEN") else detect.find_bwrap(os.environ, "/nonexistent"),
-    tempfile.gettempdir(),
-)
-TIERS = [
-    tier
-    for tier, lack in (("full", FOUND.no_full_reason), ("file", FOUND.no_file_reason))
-    if not lack
-]
-
-
-@pytest.fixture(params=TIERS)
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Session]:
-    """Return a function that opens sessions in one tier, with a secret outside the project."""
-    for name in ("proj", "outside"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "outside" / "key").write_text("PRIVATE-KEY-MATERIAL")
-
-    def open_(script: Script, **more: Any) -> Session:
-        return Session(
-            model=ScriptedModel(script),
-            cwd=str(tmp_path / "proj"),
-            home=str(tmp_path / "home"),
-            sandbox=request.param,
-            **more,
-        )
-
-    return open_
+from .conftest import FOUND, KEY
 
 
 async def test_71_file_inject(opened: Callable[..., Session], tmp_path: Path) -> None:

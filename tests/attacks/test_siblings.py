@@ -9,19 +9,18 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mudroom import Session
-from mudroom._adapters.models.scripted import Answer, Request, Script, ScriptedModel, call
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import AnyEvent, ToolCallFinished
 
 from ..waiting import wait_until
-from .conftest import Arena, list_tiers
+from .conftest import Arena
 
 MARK = "SIBLING-WORD"
 
@@ -126,31 +125,6 @@ async def test_95_sibling_temporary_files(arena: Arena) -> None:
 # --- through a session: what the tools and commands of one child show of another one ---------
 
 
-@pytest.fixture(params=["full", "file"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Session]:
-    """Return a function that opens sessions in one tier."""
-    if request.param not in list_tiers():
-        pytest.skip(f"no sandbox {request.param} here")
-    (tmp_path / "proj").mkdir()
-
-    def open_(script: Script, **more: Any) -> Session:
-        return Session(
-            model=ScriptedModel(script),
-            cwd=str(tmp_path / "proj"),
-            home=str(tmp_path / "home"),
-            sandbox=request.param,
-            **more,
-        )
-
-    return open_
-
-
-@pytest.fixture
-def long_word(tmp_path: Path) -> Generator[str]:
-    """Return a command whose output is long enough for a spill file."""
-    yield f"for n in $(seq 20000); do echo {MARK} $n; done"
-
-
 def list_guesses(home: Path, session: str) -> list[str]:
     """Return paths that a child could think of: all names without their random digits."""
     folder = home / "spills" / session
@@ -161,10 +135,9 @@ def list_guesses(home: Path, session: str) -> list[str]:
     return [*guesses, *transcripts, str(folder), str(folder.parent), str(home)]
 
 
-async def test_96_sibling_spill_files(
-    opened: Callable[..., Session], tmp_path: Path, long_word: str
-) -> None:
+async def test_96_sibling_spill_files(opened: Callable[..., Session], tmp_path: Path) -> None:
     """A child reads neither the long output of another one, nor its record or transcript."""
+    long_word = f"for n in $(seq 20000); do echo {MARK} $n; done"
     looked: list[str] = []
 
     def script(request: Request) -> Answer:

@@ -11,7 +11,6 @@ from mudroom._adapters.integrations.hook_programs.spec import HookSpec
 
 
 def make_spec(event: str, command: str, **fields: Any) -> HookSpec:
-    """Return a hook with a shell line."""
     defaults: dict[str, Any] = {
         "kind": "command",
         "origin": "settings.json",
@@ -22,7 +21,6 @@ def make_spec(event: str, command: str, **fields: Any) -> HookSpec:
 
 
 def make_set(folder: Path, *specs: HookSpec, environ: dict[str, str] | None = None) -> HookSet:
-    """Return the hooks of a session."""
     return HookSet(
         specs,
         {},

@@ -38,7 +38,6 @@ class Count:
         self.functions = 0
 
     def notice(self, frame: FrameType, event: str, _: object) -> None:
-        """Count the entry of a function."""
         if event == "call":
             self.programs += frame.f_code is START
             self.functions += frame.f_code.co_filename.startswith(HOOKS)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.plugin_folder import write as write_file
 
 from mudroom._adapters.integrations.hook_programs import events
 from mudroom._adapters.integrations.hook_programs.load import LoadedHooks, load_hooks
 
 
 def write(folder: Path, path: str, content: Any) -> Path:
-    file = folder / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content if isinstance(content, str) else json.dumps(content))
-    return file
+    return write_file(folder / path, content)
 
 
 def make_settings(event: str, *handlers: Any, matcher: str | None = None) -> dict[str, Any]:

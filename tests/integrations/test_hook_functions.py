@@ -10,12 +10,11 @@ import pytest
 
 from mudroom import Budget, Children, Integrations, Reason, Session
 from mudroom._adapters.integrations.hook_programs.spec import HookSpec
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import PermissionDecided, ToolCallFinished
 from mudroom._projections.ledger import Ledger, describe_ledger
 from mudroom.errors import UnknownName, UsageError
 from mudroom.ports import HookCallback, Hooks
-from mudroom.testing import MemoryJournal
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 
 Output = dict[str, Any] | None
 
@@ -147,8 +146,9 @@ async def test_a_prompt_that_a_hook_refuses_costs_no_request(tmp_path: Path) -> 
     assert "secret" not in str(request.messages)
 
 
-async def test_a_function_that_fails_or_waits_is_a_failed_hook_and_the_run_continues(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("blocks", [False, True])
+async def test_a_function_that_fails_or_waits_blocks_if_it_must_succeed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, blocks: bool
 ) -> None:
     async def fail(hook_input: dict[str, Any]) -> Output:
         raise ValueError("no such file")
@@ -156,22 +156,12 @@ async def test_a_function_that_fails_or_waits_is_a_failed_hook_and_the_run_conti
     async def wait(hook_input: dict[str, Any]) -> Output:
         await asyncio.Event().wait()
 
-    hooks = {"PreToolUse": [fail, HookCallback(wait, timeout=0.01)]}
+    hooks = {"PreToolUse": [fail, HookCallback(wait, timeout=0.01, blocks_on_failure=blocks)]}
     async with Session(**make_options(tmp_path, integrations=Integrations(hooks=hooks))) as session:
         await session.run("D2")
-    assert (tmp_path / "made").exists()
+    assert (tmp_path / "made").exists() is not blocks
     assert "ValueError: no such file" in caplog.text
     assert "did not end within 0.01 s" in caplog.text
-
-
-async def test_a_function_that_must_succeed_blocks_if_it_fails(tmp_path: Path) -> None:
-    async def wait(hook_input: dict[str, Any]) -> Output:
-        await asyncio.Event().wait()
-
-    hooks = {"PreToolUse": [HookCallback(wait, timeout=0.01, blocks_on_failure=True)]}
-    async with Session(**make_options(tmp_path, integrations=Integrations(hooks=hooks))) as session:
-        await session.run("D2")
-    assert not (tmp_path / "made").exists()
 
 
 async def test_a_changed_input_and_a_changed_output_are_used(tmp_path: Path) -> None:

@@ -10,11 +10,10 @@ import pytest
 from tests.integrations.test_hook_functions import Recorder, make_options
 
 from mudroom import Integrations, Reason, Session
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import Delta, MessageDelivered, MessageSent, NoteInjected, StoredEvent
 from mudroom._engine.inbox import REFUSED_MESSAGE
 from mudroom._replay import replay
-from mudroom.testing import MemoryJournal
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 
 
 def judge(hook_input: dict[str, Any]) -> dict[str, Any] | None:

@@ -61,8 +61,6 @@ class Tree:
 
 
 class Pairs:
-    """Hooks that count the beginnings and ends of children."""
-
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
 
@@ -70,7 +68,6 @@ class Pairs:
         self.counts[hook_input["hook_event_name"], hook_input["agent_id"]] += 1
 
     def check(self) -> int:
-        """Check the pairs and return their number."""
         agents = {agent for _, agent in self.counts}
         for agent in agents:
             assert self.counts["SubagentStart", agent] == 1, agent

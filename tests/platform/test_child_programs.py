@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -11,14 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.signals import send_signal
 from tests.waiting import block_until, is_alive
 
-from mudroom._platform.child_programs import (
-    StoppedError,
-    find_program,
-    run_program,
-    stop_programs,
-)
+from mudroom._platform.child_programs import StoppedError, find_program, run_program, stop_programs
 
 ENVIRON = {"PATH": os.defpath}
 STARTS = """
@@ -111,3 +108,11 @@ def test_programs_in_the_ignored_folder_and_in_relative_ones_are_not_found(tmp_p
     assert find_program("tool", path, work) == ""
     assert find_program("tool", f"{path}:{tmp_path}/outside", work) == f"{tmp_path}/outside/tool"
     assert find_program("tool", path) == f"{work}/bin/tool"
+
+
+async def test_a_signal_to_a_process_that_just_ended_keeps_its_exit_code() -> None:
+    process = await asyncio.create_subprocess_exec("sh", "-c", "exit 7")
+    while process.returncode is None:
+        send_signal(process, signal.SIGURG)
+        await asyncio.sleep(0)
+    assert process.returncode == 7

@@ -69,7 +69,6 @@ class Server:
             yield self.port
 
     async def ask(self, path: str = "/") -> str:
-        """Return the answer to a new client."""
         async with aiohttp.ClientSession() as http:
             async with http.get(f"http://127.0.0.1:{self.port}{path}") as response:
                 return await response.text()

@@ -17,6 +17,7 @@ PIECES = [
     *("é", "[", "]", "\r\n", "\\q"),
 ]
 
+
 SECTIONS = ["[core]", '[remote "O\\"r"]', "[ Core ]", "[core.Sub]", "[core] x=1"]
 
 
@@ -43,9 +44,7 @@ def test_a_configuration_is_read_as_git_reads_it(tmp_path: Path, seed: int) -> N
     compared = 0
     for _ in range(60):
         values = ["".join(draw.choices(PIECES, k=draw.randrange(6))) for _ in range(2)]
-        section = draw.choice(
-            ["[core]", '[remote "O\\"r"]', "[ Core ]", "[core.Sub]", "[core] x=1"]
-        )
+        section = draw.choice(SECTIONS)
         text = f"; first\n{section}\n\tworkTree = {values[0]}\n Bare\n [a-b]y ={values[1]} \n"
         expected = read_with_git(tmp_path, text)
         if expected is not None:

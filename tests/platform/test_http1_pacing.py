@@ -51,8 +51,6 @@ def set_interval(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 
 class Stream:
-    """A stream that counts the ends of its waits."""
-
     def __init__(self) -> None:
         self.count = 0
 
@@ -170,7 +168,6 @@ async def test_paced_reads_give_the_same_wherever_bytes_are_cut(
 
 
 async def start_reading(pool: ConnectionPool, url: str) -> asyncio.Task[bytes]:
-    """Start to read a stream."""
     response = await pool.get(url, {})
 
     async def read() -> bytes:
@@ -254,8 +251,6 @@ async def test_the_rest_of_an_answer_is_read_at_once_for_the_next_request(
 
 
 class SilentTransport(asyncio.Transport):
-    """A transport that sends nothing."""
-
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Drop the data."""
 

@@ -12,12 +12,12 @@ from .test_http1 import HELLO, OK, RawServer, open_pool, post
 
 RAISED = """
 import resource, sys
-from {module} import {function}
+from mudroom._cli.main import main
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
 sys.argv = ["mudroom", "help"]
 try:
-    {function}()
+    main()
 finally:
     print("limit", *resource.getrlimit(resource.RLIMIT_NOFILE))
 """
@@ -61,15 +61,8 @@ def run_python(code: str) -> str:
     return ended.stdout
 
 
-@pytest.mark.parametrize(
-    ("module", "function"),
-    [
-        ("mudroom._cli.main", "main"),
-        ("mudroom._platform.own_process", "raise_open_file_limit"),
-    ],
-)
-def test_the_program_raises_its_limit_of_open_files(module: str, function: str) -> None:
-    output = run_python(RAISED.format(module=module, function=function))
+def test_the_program_raises_its_limit_of_open_files() -> None:
+    output = run_python(RAISED)
     soft, hard = map(int, output.rpartition("limit ")[2].split())
     assert soft == (16_384 if hard == -1 else min(hard, 16_384))
 

@@ -62,12 +62,6 @@ def test_a_folder_that_a_clean_up_removes_before_it_is_locked_is_made_again(
         assert [path] == made[1:] == [str(one) for one in tmp_path.iterdir()]
 
 
-def test_an_abandoned_folder_is_removed(tmp_path: Path) -> None:
-    make_abandoned(tmp_path)
-    remove_orphans(str(tmp_path))
-    assert not list(tmp_path.iterdir())
-
-
 def test_any_number_of_abandoned_folders_is_removed(tmp_path: Path) -> None:
     path = make_abandoned(tmp_path)
     for number in range(150):

@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import AnyEvent, Ledger, Reason, Session, Usage
-from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models._http import HttpClient
 from mudroom._adapters.models.anthropic import AnthropicModel
 from mudroom._core.events import Compacted, ResultsCleared, RunFinished, StoredEvent
@@ -19,7 +18,7 @@ from mudroom._projections.cache_use import CacheUse, CacheUseFold, MissReason
 from mudroom._projections.ledger import describe_ledger
 from mudroom._projections.spans import SessionSpans
 from mudroom._projections.stream_json import StreamJson
-from mudroom.testing import Fault, ModelServer, PromptCache, ServerRequest
+from mudroom.testing import Fault, MemoryJournal, ModelServer, PromptCache, ServerRequest
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.event_builders import (
     run_finished,
@@ -89,42 +88,32 @@ def test_what_is_new_in_a_request_is_no_miss() -> None:
     )
 
 
+NO_TOOLS = replace(turn_started("1"), summary_reason=Reason.TIMEOUT)
+
+
 @pytest.mark.parametrize(
-    ("events", "reason"),
+    ("wire", "events", "reason"),
     [
-        ([answer(0, at=302.0)], "expired"),
-        ([answer(0, at=300.0)], "not kept"),
-        ([answer(0, at=302.0, wire="openai-responses")], "expired"),
-        ([ResultsCleared(at=2.0, run="1", texts={}), answer(0)], "shortened"),
-        ([Compacted(at=2.0, run="1", messages=()), answer(0)], "shortened"),
-        ([answer(0, model="claude-opus-5-5")], "other model"),
-        ([replace(turn_started("1"), summary_reason=Reason.TIMEOUT), answer(0)], "no tools"),
+        ("anthropic", [answer(0, at=302.0)], "expired"),
+        ("anthropic", [answer(0, at=300.0)], "not kept"),
+        ("anthropic", [answer(0, at=302.0, wire="openai-responses")], "expired"),
+        ("anthropic", [ResultsCleared(at=2.0, run="1", texts={}), answer(0)], "shortened"),
+        ("anthropic", [Compacted(at=2.0, run="1", messages=()), answer(0)], "shortened"),
+        ("anthropic", [answer(0, model="claude-opus-5-5")], "other model"),
+        ("anthropic", [NO_TOOLS, answer(0)], "no tools"),
+        ("anthropic, an hour", [answer(0, at=3_000.0)], "not kept"),
+        ("anthropic, an hour", [answer(0, at=4_000.0)], "expired"),
+        # OpenAI keeps entries longer, and reads them without tools.
+        ("openai-responses", [answer(0, wire="openai-responses", at=1_700.0)], "not kept"),
+        ("openai-responses", [NO_TOOLS, answer(0, wire="openai-responses")], "not kept"),
+        ("openai-responses", [answer(0, wire="openai-responses", at=1_900.0)], "expired"),
+        ("openai:openrouter.ai", [answer(0, wire="openai:openrouter.ai", at=400.0)], "expired"),
     ],
 )
-def test_each_miss_has_its_reason(events: list[AnyEvent], reason: str) -> None:
-    use = measure(answer(0, written=10_000), *events)
-    assert use.misses == {reason: 10_000}
-
-
-def test_openai_keeps_entries_longer_and_reads_them_without_tools() -> None:
-    first = answer(0, wire="openai-responses", written=10_000)
-    late = answer(0, wire="openai-responses", at=1_700.0)
-    no_tools = replace(turn_started("1"), summary_reason=Reason.TIMEOUT)
-    assert measure(first, late).misses == {"not kept": 10_000}
-    assert measure(first, no_tools, late).misses == {"not kept": 10_000}
-    assert measure(first, replace(late, at=1_900.0)).misses == {"expired": 10_000}
-
-
-def test_other_servers_with_the_protocol_of_openai_keep_entries_for_minutes() -> None:
-    first = answer(0, wire="openai:openrouter.ai", written=10_000)
-    late = answer(0, wire="openai:openrouter.ai", at=400.0)
-    assert measure(first, late).misses == {"expired": 10_000}
-
-
-def test_entries_written_for_an_hour_expire_after_it() -> None:
-    first = answer(0, written=10_000, hour=10_000)
-    assert measure(first, answer(0, at=3_000.0)).misses == {"not kept": 10_000}
-    assert measure(first, answer(0, at=4_000.0)).misses == {"expired": 10_000}
+def test_each_miss_has_its_reason(wire: str, events: list[AnyEvent], reason: str) -> None:
+    wire, _, lifetime = wire.partition(", ")
+    first = answer(0, written=10_000, wire=wire, hour=10_000 if lifetime else 0)
+    assert measure(first, *events).misses == {reason: 10_000}
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import Session
+from mudroom import AssistantMessage, Reason, Session, TextBlock, ToolCallBlock, Usage
 from mudroom._adapters.models.scripted import ScriptedModel
-from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
-from mudroom._core.runs import Reason
 from mudroom._projections.context_size import ContextShares
 from mudroom._projections.transcript import ConversationContext
 from mudroom._session.config import Settings

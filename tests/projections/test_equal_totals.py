@@ -12,15 +12,13 @@ from pathlib import Path
 
 from tests.servers.acp.trees import act, make_tree
 
-from mudroom import Budget, Session
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import ScriptedModel
+from mudroom import Budget, Ledger, Session
 from mudroom._core.events import StoredEvent
-from mudroom._projections.ledger import Ledger
 from mudroom._projections.run_tree import RunTree
 from mudroom._projections.session_summary import SummaryState
 from mudroom._projections.spans import SessionSpans
 from mudroom._projections.stream_json import StreamJson
+from mudroom.testing import MemoryJournal, ScriptedModel
 
 TREES = 500 if os.environ.get("MUDROOM_LONG") else 20
 
@@ -29,7 +27,6 @@ Totals = tuple[int, int, int]
 
 
 async def record_tree(seed: int, folder: Path) -> list[StoredEvent]:
-    """Run a random tree and return its events."""
     node = make_tree(random.Random(seed)) | {"end": "answer"}
     journal = MemoryJournal()
     session = Session(

@@ -126,27 +126,38 @@ def test_reports_to_a_program_count_as_returned() -> None:
     ) == (1, 9, 2, 0, 50)
 
 
-def test_no_events_give_an_empty_ledger() -> None:
-    assert Ledger.from_events([]) == Ledger()
-
-
-def test_description_of_a_ledger() -> None:
-    got = Ledger(
-        children=5,
-        read_lines=7412,
-        read_bytes=268_000,
-        read_tokens=76_571,
-        returned_lines=41,
-        returned_bytes=2100,
-        returned_tokens=600,
-        parent_tokens=3100,
-        without_children_tokens=79_071,
-    )
-    assert describe_ledger(got) == (
-        "5 children read 7,412 lines (268 kB, ~76,600 tokens); 41 lines (2.1 kB, "
-        "~600 tokens) came back. "
-        "Parent context: 3,100 tokens, 96% less than without children (about 79,100)."
-    )
+@pytest.mark.parametrize(
+    ("ledger", "words"),
+    [
+        (
+            Ledger(
+                children=5,
+                read_lines=7412,
+                read_bytes=268_000,
+                read_tokens=76_571,
+                returned_lines=41,
+                returned_bytes=2100,
+                returned_tokens=600,
+                parent_tokens=3100,
+                without_children_tokens=79_071,
+            ),
+            "5 children read 7,412 lines (268 kB, ~76,600 tokens); 41 lines (2.1 kB, "
+            "~600 tokens) came back. "
+            "Parent context: 3,100 tokens, 96% less than without children (about 79,100).",
+        ),
+        (
+            Ledger(children=1, read_lines=1, read_bytes=900, read_tokens=257),
+            "1 child read 1 line (900 B, ~257 tokens); 0 lines (0 B, ~0 tokens) came back.",
+        ),
+        (
+            Ledger(children=2, read_lines=4321, read_bytes=12_345_678),
+            "2 children read 4,321 lines (12 MB, ~0 tokens); 0 lines (0 B, ~0 tokens) came back.",
+        ),
+        (Ledger(parent_tokens=1234), "No children ran. Parent context: 1,234 tokens."),
+    ],
+)
+def test_description_of_a_ledger(ledger: Ledger, words: str) -> None:
+    assert describe_ledger(ledger) == words
 
 
 def test_a_ledger_says_in_words_that_children_saved_nothing() -> None:
@@ -174,21 +185,3 @@ def test_a_prompt_has_a_ledger_of_its_own() -> None:
         ledgers.apply(run_started(number))
         ledgers.apply(run_started(f"{number}.1.1", number))
     assert (ledgers.session.children, ledgers.prompt.children) == (2, 1)
-
-
-def test_description_of_one_child_none_and_unknown_tokens() -> None:
-    one = Ledger(children=1, read_lines=1, read_bytes=900, read_tokens=257, returned_lines=0)
-    assert (
-        describe_ledger(one)
-        == "1 child read 1 line (900 B, ~257 tokens); 0 lines (0 B, ~0 tokens) came back."
-    )
-    assert (
-        describe_ledger(Ledger(parent_tokens=1234))
-        == "No children ran. Parent context: 1,234 tokens."
-    )
-    assert "4,321 lines (12.3" not in describe_ledger(
-        Ledger(children=2, read_lines=4321, read_bytes=12_345_678)
-    )
-    assert "4,321 lines (12 MB" in describe_ledger(
-        Ledger(children=2, read_lines=4321, read_bytes=12_345_678)
-    )

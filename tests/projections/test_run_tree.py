@@ -1,14 +1,34 @@
-"""The run tree and text for screens."""
+"""The run tree, and text for screens: reasons, the work of children, runs below a run."""
 
 from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
 
 import pytest
 
 from mudroom import AnyEvent, Reason, ToolCallBlock
+from mudroom._cli.output.tree_lines import describe_outcome
+from mudroom._core.runs import Report, Work
+from mudroom._engine.recorded_conversations import PastEvents
+from mudroom._projections.reason_words import REASON_WORDS, describe_reason
 from mudroom._projections.run_tree import TAIL_LENGTH, RunTree
-from mudroom._projections.run_view import RunState
+from mudroom._projections.run_view import RunState, RunView, describe_merge
 from mudroom._projections.safe_text import describe_call, sanitize, sanitize_line
-from mudroom.events import Delta, ModelCallRetried, RunWaiting, SessionOpened, TurnFailed
+from mudroom._viewer.export import load_page_files
+from mudroom.events import (
+    CheckFinished,
+    CheckStarted,
+    Delta,
+    ModelCallRetried,
+    RunFinished,
+    RunWaiting,
+    SessionOpened,
+    TurnFailed,
+    WorkMerged,
+)
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,
@@ -16,7 +36,6 @@ from mudroom.testing.event_builders import (
     tool_call_finished,
     tool_call_started,
     turn_events,
-    turn_finished,
     turn_started,
 )
 
@@ -80,27 +99,6 @@ def test_view_has_turn_tool_calls_and_last_action() -> None:
         "explore",
         "offline",
     )
-
-
-def test_tokens_count_for_the_run_and_every_ancestor() -> None:
-    tree = build_tree(
-        run_started("1"),
-        run_started("1.1.1", "1"),
-        run_started("1.1.1.1.1", "1.1.1"),
-        turn_finished("1"),
-        turn_finished("1.1.1"),
-        turn_finished("1.1.1.1.1"),
-    )
-    assert [tree.runs[run].usage.total_tokens for run in ("1", "1.1.1", "1.1.1.1.1")] == [
-        110,
-        110,
-        110,
-    ]
-    assert [tree.runs[run].total_usage.total_tokens for run in ("1", "1.1.1", "1.1.1.1.1")] == [
-        330,
-        220,
-        110,
-    ]
 
 
 @pytest.mark.parametrize(
@@ -220,3 +218,121 @@ def test_call_is_described_by_the_title_argument_of_its_tool(
 def test_call_of_an_older_record_is_described_by_its_first_text() -> None:
     call = tool_call("1", "bash", timeout=3, command="ls -la", description="List files")
     assert describe_call(call) == "bash ls -la"
+
+
+WORK = Work("base", "tree", ("a.py", "b.py"))
+NO_CHANGES = Work("base", "base")
+
+
+def finish_child(
+    work: Work | None, merge: WorkMerged | None = None, reason: Reason = Reason.GOAL
+) -> RunView:
+    report = Report(
+        text="Done.", reason=reason, run_id="1.1.1", work=work, outputs=dict[str, object]()
+    )
+    finished = RunFinished(at=2, run="1.1.1", report=report)
+    events = [run_started("1"), run_started("1.1.1", "1"), finished, *filter(None, [merge])]
+    return RunTree.from_events(events).runs["1.1.1"]
+
+
+def make_merge(
+    state: str, files: tuple[str, ...] = (), conflicts: tuple[str, ...] = ()
+) -> WorkMerged:
+    kinds = tuple((path, "both-modified") for path in conflicts)
+    return WorkMerged(at=3, run="1", child="1.1.1", state=state, files=files, conflicts=kinds)
+
+
+@pytest.mark.parametrize(
+    ("work", "merge", "words"),
+    [
+        (None, None, ""),
+        (WORK, None, ""),
+        (WORK, make_merge("merged", ("a.py", "b.py")), "merged 2 files"),
+        (NO_CHANGES, make_merge("merged"), "no changes"),
+        (WORK, make_merge("conflict", conflicts=("a.py",)), "conflict in 1 file"),
+        (WORK, make_merge("refused"), "2 files not merged"),
+        (WORK, make_merge("red"), "check failed"),
+    ],
+)
+def test_the_state_of_the_work_of_a_child_is_told_in_words(
+    work: Work | None, merge: WorkMerged | None, words: str
+) -> None:
+    assert describe_merge(finish_child(work, merge)) == words
+
+
+def test_work_is_shown_as_checking_until_the_check_or_the_merge_ends() -> None:
+    tree = RunTree()
+    tree.runs["1.1.1"] = finish_child(WORK)
+    tree.runs["1"] = RunTree.from_events([run_started("1")]).runs["1"]
+    check = CheckStarted(at=3, run="1", command="make", tree="4b1f", children=("1.1.1", "1.1.2"))
+    ended = CheckFinished(at=4, run="1", command="make", tree="4b1f", children=check.children)
+    for end in (ended, make_merge("merged", ("a.py",))):
+        tree.apply(check)
+        assert describe_merge(tree.runs["1.1.1"]) == "checking"
+        tree.apply(end)
+        assert describe_merge(tree.runs["1.1.1"]) != "checking"
+
+
+def test_a_run_that_works_has_no_state_of_its_work() -> None:
+    tree = RunTree.from_events([run_started("1"), run_started("1.1.1", "1")])
+    assert describe_merge(tree.runs["1.1.1"]) == ""
+
+
+def test_the_outcome_of_a_child_names_what_became_of_its_work() -> None:
+    assert describe_outcome(finish_child(WORK, make_merge("merged", ("a.py",)))) == (
+        "Done, merged 1 file"
+    )
+    stopped = finish_child(WORK, make_merge("conflict", conflicts=("a.py",)), Reason.MAX_TURNS)
+    assert describe_outcome(stopped) == "Turn limit, conflict in 1 file"
+
+
+RUNS = ("1", "1.1.1", "1.1.1.2.1", "1.1.1~2", "1.1.10", "1.0.alice~1", "10", "10.1.1")
+
+
+def test_the_runs_below_a_run_are_those_of_its_children_and_of_their_children() -> None:
+    past = PastEvents({run: [run_started(run)] for run in RUNS})
+    assert list(past.walk_below("1")) == [
+        "1.1.1",
+        "1.1.1.2.1",
+        "1.1.1~2",
+        "1.1.10",
+        "1.0.alice~1",
+    ]
+    assert list(past.walk_below("1.1.1")) == ["1.1.1.2.1"]
+    assert list(past.walk_below("10")) == ["10.1.1"]
+    assert list(past.walk_below("1.1.10")) == []
+    del past["1.1.1"]
+    past.pop("10.1.1")
+    assert "1.1.1" not in past and len(past) == len(RUNS) - 2
+    assert list(past.walk_below("1")) == ["1.1.1~2", "1.1.10", "1.0.alice~1"]
+    assert list(past.walk_below("10")) == []
+    past.clear()
+    assert not past and list(past.walk_below("1")) == []
+
+
+def test_many_runs_are_removed_at_once() -> None:
+    """The sequence of single removals took 10 s for so many, on the event loop."""
+    past = PastEvents({f"1.{number}.1": [] for number in range(100_000)})
+    start = time.thread_time()
+    past.clear()
+    assert time.thread_time() - start < 1
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "tasks-and-reports.md"
+
+
+def test_each_reason_has_words_and_an_unknown_one_its_name():
+    assert set(REASON_WORDS) == set(Reason)
+    assert describe_reason("MAX_TURNS") == "turn limit"
+    assert describe_reason("OF_A_NEWER_VERSION") == "OF_A_NEWER_VERSION"
+
+
+def test_the_viewer_has_the_words_of_the_terminal():
+    script = load_page_files()["reason_words.js"].decode()
+    table = json.loads(script.removeprefix("const REASON_WORDS = ").removesuffix(";\n"))
+    assert table == {reason.value: list(words) for reason, words in REASON_WORDS.items()}
+
+
+def test_the_documentation_lists_the_words():
+    rows = re.findall(r"^\| `([A-Z_]+)` \| ([a-z ]+) \|", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert rows == [(reason.value, words.outcome) for reason, words in REASON_WORDS.items()]

@@ -42,16 +42,6 @@ def test_the_topic_is_the_words_of_the_user() -> None:
     assert summarize().topic == ""
 
 
-def test_usage_of_a_run_counts_once_with_its_children() -> None:
-    summary = summarize(
-        run_started("1"),
-        run_started("1.1.1", "1"),
-        run_finished("1.1.1", usage=Usage(20, 1)),
-        run_finished("1", usage=Usage(100, 10)),
-    )
-    assert (summary.children, summary.tokens) == (1, 110)
-
-
 def test_usage_of_children_counts_while_their_root_has_not_finished() -> None:
     summary = summarize(
         run_started("1"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from mudroom import TextBlock, Usage
+from mudroom import Reason, TextBlock, Usage
 from mudroom._adapters.output_filters import Redactor
 from mudroom._core.events import (
     Compacted,
@@ -20,7 +20,6 @@ from mudroom._core.events import (
     StoredEvent,
     TurnFailed,
 )
-from mudroom._core.runs import Reason
 from mudroom._projections.run_tree import RunTree
 from mudroom._projections.spans import MAX_BYTES, ContentCapture, SessionSpans, Span
 from mudroom._projections.trace_ids import SpanContext, TraceIds, parse_traceparent
@@ -56,10 +55,6 @@ def select(spans: Iterable[Span], name: str, run: str) -> list[Span]:
         for span in spans
         if span.name.startswith(name) and span.attributes["mudroom.run.id"] == run
     ]
-
-
-def find_error(span: Span) -> object:
-    return span.attributes.get("error.type")
 
 
 def make_random_run(

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.sandboxes.linux import daemon_client
 from mudroom._adapters.sandboxes.linux.daemon.protocol import DaemonSetup, ResourceLimits
 from mudroom._adapters.sandboxes.linux.daemon_client import DaemonClient
 from mudroom._core.ports import CommandResult
@@ -25,7 +29,6 @@ NOTICED_SECONDS = 20.0
 
 @pytest.fixture
 def launcher(tmp_path: Path) -> DaemonClient:
-    """Return a client without isolation."""
     return make_client(tmp_path, str(tmp_path / "away"))
 
 
@@ -156,7 +159,7 @@ async def test_changes_by_the_user_right_after_a_command_are_kept(
     """Even if the watcher of one command has not ended when the next one starts."""
     (tmp_path / "proj").mkdir()
     launcher = make_client(tmp_path / "proj", str(tmp_path / "away"), restore_existing=True)
-    for n in range(100):
+    for n in range(50):
         assert await run(launcher, "true") == (CommandResult(0), "")
         (tmp_path / "proj/.envrc").write_text(str(n))
     assert not (tmp_path / "away").exists()
@@ -196,8 +199,11 @@ async def test_a_stopped_daemon_does_not_hold_the_next_commands(launcher: Daemon
     assert await run(launcher, "echo again") == (CommandResult(0), "again\n")
 
 
-async def test_a_stopped_daemon_is_noticed_while_its_command_runs(tmp_path: Path) -> None:
+async def test_a_stopped_daemon_is_noticed_while_its_command_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three at once, as each takes seconds: a command that is sent to it, one that runs, both."""
+    monkeypatch.setattr(daemon_client, "_LOOK_SECONDS", 0.2)
     begin = time.monotonic()
     outputs = await asyncio.gather(
         *(run_stopped(tmp_path, stopped) for stopped in ("daemon", "watcher", "both"))
@@ -239,3 +245,41 @@ async def test_an_idle_daemon_that_was_stopped_does_not_hold_the_end(
     os.kill(daemon, signal.SIGSTOP)
     launcher.close()
     assert not is_alive(daemon)
+
+
+SOURCE = Path(__file__).parents[2] / "src"
+PROGRAM = """
+import json, sys
+sys.path.append(sys.argv[1])
+import mudroom._adapters.sandboxes.linux.daemon.main
+own = {name for name in sys.modules if name.partition(".")[0] == "mudroom"}
+other = sorted({name.partition(".")[0] for name in sys.modules.keys() - own})
+print(json.dumps([{name: sys.modules[name].__doc__ for name in own}, other]))
+"""
+PACKAGES = {
+    "mudroom",
+    "mudroom._version",
+    "mudroom._platform",
+    "mudroom._adapters.sandboxes",
+    "mudroom._adapters.sandboxes.linux",
+    "mudroom._adapters.sandboxes.linux.daemon",
+}
+"""Packages above the daemon's modules, and the version that the first one imports."""
+
+
+def test_the_daemon_imports_only_the_standard_library() -> None:
+    argv = [sys.executable, "-I", "-S", "-c", PROGRAM, str(SOURCE)]
+    output = subprocess.run(argv, env={}, capture_output=True, text=True, check=True).stdout
+    docs: dict[str, str]
+    other: list[str]
+    docs, other = json.loads(output)
+    assert set(other) - sys.stdlib_module_names <= {"__main__"}
+    for name in docs.keys() - PACKAGES:
+        assert "standard library only" in docs[name].lower(), name
+    assert {name for name in docs if name.startswith("mudroom._platform.")} == {
+        "mudroom._platform.imports",
+        "mudroom._platform.patterns",
+        "mudroom._platform.processes",
+        "mudroom._platform.protected_names",
+        "mudroom._platform.scratch_dirs",
+    }

@@ -16,7 +16,7 @@ from mudroom._adapters.sandboxes.choose import (
     SandboxRequest,
     choose_sandbox,
 )
-from mudroom._adapters.sandboxes.detect import Detected, detect, find_bwrap, run_probes
+from mudroom._adapters.sandboxes.detect import Detected, detect, run_probes
 from mudroom._adapters.sandboxes.seatbelt import SeatbeltSandbox
 from mudroom._adapters.sandboxes.unsandboxed import Unsandboxed
 from mudroom.errors import UsageError, WorkspaceError
@@ -77,21 +77,6 @@ def test_missing_bubblewrap_is_reported() -> None:
     assert run_probes("").no_full_reason == "bubblewrap (bwrap) is not installed"
 
 
-def test_bubblewrap_is_never_taken_from_the_workspace(tmp_path: Path) -> None:
-    ours, theirs = (
-        write_program(tmp_path / "bin", "exit 1"),
-        write_program(tmp_path / "proj" / "bin", "exit 1"),
-    )
-    assert (
-        find_bwrap({"PATH": f"{tmp_path}/proj/bin:{tmp_path}/bin"}, str(tmp_path / "proj")) == ours
-    )
-    assert (
-        find_bwrap({"PATH": f"{tmp_path}/proj/bin:{tmp_path}/bin"}, str(tmp_path / "other"))
-        == theirs
-    )
-    assert find_bwrap({"PATH": "bin:."}, str(tmp_path / "other")) == ""
-
-
 @pytest.mark.parametrize("workspace", ["/", "proj"])
 def test_bubblewrap_in_the_workspace_is_reported_as_not_used(
     tmp_path: Path, workspace: str
@@ -149,25 +134,9 @@ def test_an_unwritable_state_folder_is_no_error(tmp_path: Path) -> None:
     ).no_full_reason
 
 
-def test_mode_full_without_bubblewrap_is_an_error_with_a_remedy(tmp_path: Path) -> None:
-    with pytest.raises(
-        UsageError,
-        match=r"no sandbox full here: bubblewrap .* is not installed\. Install .* --sandbox",
-    ):
-        choose_sandbox(make_request(tmp_path, "full"))
-
-
 def test_an_unknown_mode_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown sandbox 'none'"):
         choose_sandbox(make_request(tmp_path, "none"))
-
-
-def test_mode_off_gives_a_notice(tmp_path: Path) -> None:
-    sandbox, notice = choose_sandbox(make_request(tmp_path, "off"))
-    assert (sandbox.tier, notice) == (
-        "off",
-        "sandbox off: commands run with all your rights, on all your files and the network",
-    )
 
 
 def write_empty_cache(base: Path) -> None:
@@ -228,8 +197,6 @@ def test_seatbelt_is_an_error_on_linux(tmp_path: Path) -> None:
 
 
 def act_as_mac(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pretend to be macOS with sandbox-exec."""
-
     def is_accessible(path: str, mode: int) -> bool:
         return True
 

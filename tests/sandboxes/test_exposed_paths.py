@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.sandboxes import detect
+from mudroom._adapters.sandboxes.linux.bubblewrap import BubblewrapSandbox
 from mudroom._adapters.sandboxes.linux.exposed_paths import (
     find_linked_git,
     find_protected,
     find_secret_dirs,
     make_git_config,
 )
+from mudroom._adapters.sandboxes.linux.landlock import LandlockSandbox
+from mudroom._core.ports import CommandResult, Sandbox
+from mudroom.errors import WorkspaceError
 
 
 def run_git(folder: Path, *arguments: str) -> None:
@@ -130,3 +138,31 @@ def test_a_linked_worktree_exposes_its_common_git_folder_only_if_both_agree(
     assert find_linked_git(str(thief)) == [], "the git folder does not point back"
     (project / ".git/worktrees/linked/commondir").write_text(str(tmp_path))
     assert find_linked_git(str(linked)) == [], "the folder is not below the common one"
+
+
+FOUND = detect.run_probes(detect.find_bwrap(os.environ, "/nonexistent"), tempfile.gettempdir())
+
+
+@pytest.fixture(params=["full", "file"])
+def box(request: pytest.FixtureRequest, tmp_path: Path) -> Sandbox:
+    (tmp_path / "proj").mkdir()
+    root, away = str(tmp_path / "proj"), str(tmp_path / "away")
+    if FOUND.no_full_reason if request.param == "full" else FOUND.no_file_reason:
+        pytest.skip("this sandbox is not available here")
+    if request.param == "full":
+        return BubblewrapSandbox(
+            root,
+            FOUND.bwrap,
+            quarantine=away,
+            environ={"PATH": os.defpath},
+            keep_root_uid=bool(FOUND.no_other_user_reason),
+        )
+    return LandlockSandbox(root, quarantine=away, environ={"PATH": os.defpath})
+
+
+async def test_a_missing_workspace_is_an_error(box: Sandbox, tmp_path: Path) -> None:
+    assert (await box.run("true", timeout=60, sink=lambda _: None)) == CommandResult(0)
+    shutil.rmtree(tmp_path / "proj")
+    for _ in range(2):
+        with pytest.raises(WorkspaceError, match=r"was not run|cannot be read"):
+            await box.run("echo x > file", timeout=60, sink=lambda _: None)

@@ -61,19 +61,16 @@ class Session:
         self.process.stdout.readline()
 
     def wait_for_start(self) -> None:
-        """Wait until the command runs."""
         block_until(self._began.exists)
         self._began.unlink()
 
     def kill(self) -> None:
-        """As kill -9."""
         self.process.kill()
         self.process.wait()
         assert self.process.stdout
         self.process.stdout.close()
 
     def list_survivors(self) -> list[int]:
-        """Return the processes of its command that still run."""
         return list_sleeping(self._name)
 
     def wait_for_clean_up(self) -> None:
@@ -112,13 +109,6 @@ def name_sleep() -> str:
 
 def list_sleeping(name: str) -> list[int]:
     return [pid for pid in list_pids() if f"sleep\0{name}\0" in read_arguments(pid)]
-
-
-def test_a_session_killed_during_a_command_leaves_no_process(tier: str, tmp_path: Path) -> None:
-    session = Session(tier, tmp_path, "touch began; NAP & setsid NAP & NAP")
-    session.wait_for_start()
-    session.kill()
-    session.wait_for_clean_up()
 
 
 def test_a_session_killed_at_any_moment_leaves_no_process(tier: str, tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from mudroom._adapters.sandboxes.environ import remove_secrets
-from mudroom._adapters.sandboxes.unsandboxed import Unsandboxed
+from mudroom._adapters.sandboxes.unsandboxed import Unsandboxed, select_members
 from mudroom._core.ports import CommandResult
+from mudroom._platform.processes import Process
 from mudroom.errors import WorkspaceError
 
 from ..slow_program import needs_slow_program, write_slow_program
-from ..waiting import SECONDS, wait_until
+from ..waiting import SECONDS, find_processes, wait_until
 
 
 class Sandboxed:
@@ -39,17 +40,6 @@ class Sandboxed:
 
     def _take(self, chunk: bytes) -> None:
         self.output += chunk
-
-    def list_survivors(self) -> list[str]:
-        found: list[str] = []
-        for pid in filter(str.isdecimal, os.listdir("/proc")):
-            try:
-                line = Path(f"/proc/{pid}/cmdline").read_bytes()
-            except OSError:
-                continue
-            if self.name.encode() in line:
-                found.append(pid)
-        return found
 
 
 @pytest.fixture
@@ -100,7 +90,7 @@ async def test_a_command_ends_while_a_grandchild_holds_its_output(
     assert (await box.run(command)).code == 0
     assert time.monotonic() - began < SECONDS
     assert box.output == b"started\n"
-    assert box.list_survivors() == []
+    assert find_processes(box.name) == []
 
 
 DETACHED = {
@@ -117,7 +107,7 @@ DETACHED = {
 async def test_detached_descendants_are_killed(box: Sandboxed, how: str) -> None:
     nap = f'bash -c "sleep 300; : {box.name}"'
     await box.run(DETACHED[how].replace("NAP", nap))
-    assert box.list_survivors() == []
+    assert find_processes(box.name) == []
 
 
 @needs_slow_program
@@ -130,7 +120,7 @@ async def test_a_detached_program_that_just_starts_is_killed(
         pause = f"read -t 0.00{n % 4} _ <> <(:)"
         await box.run(f"setsid ./slow {box.name} & {pause}")
     await box.run("sleep 0.1")  # until all that were missed show their arguments
-    assert box.list_survivors() == []
+    assert find_processes(box.name) == []
 
 
 async def test_a_timeout_kills_the_whole_process_tree(box: Sandboxed) -> None:
@@ -139,7 +129,7 @@ async def test_a_timeout_kills_the_whole_process_tree(box: Sandboxed) -> None:
     assert finished.timed_out
     assert 2 <= time.monotonic() - began < SECONDS
     assert box.output == b"before\n"
-    assert box.list_survivors() == []
+    assert find_processes(box.name) == []
 
 
 async def test_a_command_that_ignores_signals_is_killed(box: Sandboxed) -> None:
@@ -155,19 +145,19 @@ async def test_a_cancel_kills_the_whole_process_tree(box: Sandboxed) -> None:
         task.cancel()
     assert task.cancelled()
     assert time.monotonic() - began < SECONDS
-    assert box.list_survivors() == []
+    assert find_processes(box.name) == []
 
 
 async def test_a_second_cancel_does_not_interrupt_the_kill(box: Sandboxed) -> None:
     task = asyncio.create_task(box.run("echo $$; NAP & NAP & wait"))
-    await wait_until(lambda: box.output and len(box.list_survivors()) >= 2)
+    await wait_until(lambda: box.output and len(find_processes(box.name)) >= 2)
     pid = int(box.output)
     task.cancel()
     while not task.done():
         await asyncio.sleep(0)
         task.cancel()
     assert task.cancelled()
-    assert box.list_survivors() == []
+    assert find_processes(box.name) == []
     assert not os.path.exists(f"/proc/{pid}")
 
 
@@ -175,7 +165,7 @@ async def test_a_process_that_keeps_forking_is_killed(box: Sandboxed) -> None:
     await box.run(
         f"while :; do (bash -c 'sleep 1; : {box.name}' &) ; sleep 0.01; done", timeout=0.4
     )
-    assert box.list_survivors() == []
+    assert find_processes(box.name) == []
 
 
 async def test_other_commands_are_not_killed(box: Sandboxed, tmp_path: Path) -> None:
@@ -246,7 +236,7 @@ async def test_a_sink_that_raises_ends_the_command(box: Sandboxed) -> None:
 
     with pytest.raises(OSError, match="disk full"):
         await box.run("echo x; NAP", sink=raise_error)
-    assert box.list_survivors() == []
+    assert find_processes(box.name) == []
 
 
 SECRETS = [
@@ -312,5 +302,24 @@ async def test_commands_get_no_secret_no_pager_no_colours(tmp_path: Path) -> Non
     )
 
 
-def test_its_tier_is_off(tmp_path: Path) -> None:
-    assert Unsandboxed(str(tmp_path)).tier == "off"
+def make_process(pid: int, parent: int, session: int) -> Process:
+    return Process(pid, "S", parent, session, 1, 500)  # all started in the same tick
+
+
+def test_a_child_with_a_lower_id_than_its_parent_is_found() -> None:
+    """Ids begin again after the last one, so a child may have a lower id."""
+    processes = [
+        make_process(40, 32_700, 32_700),
+        make_process(41, 40, 32_700),
+        make_process(90, 1, 90),
+        make_process(32_700, 32_600, 32_700),
+    ]
+    marked = {32_700}
+    found = select_members(processes, {32_500}, 32_500, marked.__contains__)
+    assert [process.pid for process in found] == [32_700, 40, 41]
+
+
+def test_processes_of_the_session_and_known_ones_are_found_without_a_parent() -> None:
+    processes = [make_process(7, 1, 5), make_process(8, 1, 8), make_process(9, 8, 9)]
+    found = select_members(processes, {8}, 5, lambda _: False)
+    assert {process.pid for process in found} == {7, 8, 9}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import pytest
 
-from mudroom import TextBlock, ToolResultBlock
+from mudroom import Session, TextBlock, ToolResultBlock
+from mudroom.errors import SessionPaused
 from mudroom.testing import Request
 
 
@@ -35,3 +38,14 @@ def list_texts(request: Request) -> list[str]:
         for block in message.content
         if isinstance(block, TextBlock | ToolResultBlock)
     ]
+
+
+async def pause_during(
+    session: Session, work: Coroutine[Any, Any, object], waiting: asyncio.Event
+) -> None:
+    """Start work, and pause the session when its model waits."""
+    running = asyncio.create_task(work)
+    await waiting.wait()
+    assert session.pause()
+    with pytest.raises(SessionPaused):
+        await running

@@ -1,4 +1,4 @@
-"""Rules for the models of children: one model by agent, another for all other agents."""
+"""Models of children by agent, and the longest single answer, sent with every request."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from mudroom import Agent, Children, Integrations, Session
+from mudroom import Agent, Children, Integrations, ModelOptions, Session, TextBlock, ToolCallBlock
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.journals.sessions import open_store, read_events
 from mudroom._core.events import RunStarted, StoredEvent, TurnFinished
-from mudroom._core.messages import ToolCallBlock
+from mudroom._core.messages import StopReason
 from mudroom._replay import replay
 from mudroom._session.agent_catalog import parse_child_models
-from mudroom.errors import UnknownName, UsageError
-from mudroom.scope import PromptConfig
-from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
+from mudroom.errors import UsageError
+from mudroom.scope import ModelConfig, PromptConfig
+from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 from ..worker_kinds import WORKERS
 
@@ -192,17 +192,83 @@ async def test_a_rule_of_a_settings_file_for_an_unknown_agent_is_a_notice(tmp_pa
     assert "settings.toml:3: rule not used: unknown agent 'exlore'" in notices
 
 
-async def test_an_unknown_agent_keeps_its_error_type(tmp_path: Path) -> None:
-    with pytest.raises(UnknownName):
-        async with open_session(
-            tmp_path, "http://127.0.0.1:1", children=Children(model={"a": "offline"})
-        ):
-            pass
-
-
 def test_a_rule_may_name_several_models() -> None:
     assert parse_child_models("explore = haiku,openai:gpt-6.1-sol ;*=sonnet;") == {
         "explore": "haiku,openai:gpt-6.1-sol",
         "*": "sonnet",
     }
     assert parse_child_models("haiku,offline") == {"*": "haiku,offline"}
+
+
+AGENT_FILE = """---
+name: brief
+description: Answers in brief.
+max-output-tokens: 300
+---
+Be brief.
+"""
+
+
+def delegate_in_brief(request: ServerRequest) -> ServerAnswer:
+    """Give one task to the agents `brief` and `general`, then end."""
+    if "task" in request.tools and request.turn == 0:
+        tasks = [{"prompt": "Do it.", "agent": agent} for agent in ("brief", "general")]
+        return [ToolCallBlock(f"c{number}", "task", task) for number, task in enumerate(tasks)]
+    return (TextBlock("Done."),)
+
+
+def list_limits(server: ModelServer) -> list[int]:
+    return sorted(request.json["max_tokens"] for request in server.requests)
+
+
+@pytest.mark.parametrize("worker", WORKERS)
+async def test_session_and_agents_set_the_longest_answer(worker: str, tmp_path: Path) -> None:
+    brief = Agent(name="brief", description="Brief.", instructions="B.", max_output_tokens=300)
+    async with ModelServer(delegate_in_brief) as server:
+        async with open_session(
+            tmp_path,
+            server.url,
+            model="anthropic:m",
+            agents=[brief],
+            model_options=ModelOptions(max_output_tokens=20_000),
+            worker=worker,
+        ) as session:
+            await session.run("Delegate.")
+    assert list_limits(server) == [300, 20_000, 20_000, 20_000]
+
+
+async def test_an_agent_file_sets_the_longest_answer(tmp_path: Path) -> None:
+    path = tmp_path / ".agents" / "agents" / "brief.md"
+    path.parent.mkdir(parents=True)
+    path.write_text(AGENT_FILE)
+    async with ModelServer(delegate_in_brief) as server:
+        async with open_session(
+            tmp_path, server.url, model="anthropic:m", integrations=Integrations(agent_files=True)
+        ) as session:
+            await session.run("Delegate.")
+    assert list_limits(server) == [300, 8_000, 8_192, 8_192]
+
+
+async def test_a_scope_sets_the_longest_answer(tmp_path: Path) -> None:
+    async with ModelServer(delegate_in_brief) as server:
+        async with open_session(tmp_path, server.url, model="anthropic:m") as session:
+            await session.scope(
+                "short", PromptConfig(system_prompt="Go."), ModelConfig(max_output_tokens=70)
+            )
+    assert list_limits(server) == [70]
+
+
+async def test_the_error_of_a_cut_answer_names_the_setting(tmp_path: Path) -> None:
+    def cut(request: ServerRequest) -> ServerAnswer:
+        return Fault("So f", stop_reason=StopReason.LENGTH)
+
+    async with ModelServer(cut) as server:
+        async with open_session(
+            tmp_path,
+            server.url,
+            model="anthropic:m",
+            model_options=ModelOptions(max_output_tokens=50),
+        ) as session:
+            report = await session.run("Write.")
+    assert list_limits(server) == [50]
+    assert "--max-output-tokens" in report.error

@@ -9,18 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.records import read_record
+from tests.session.conftest import list_texts, pause_during
 
 from mudroom import Isolation, Session, UsageError
-from mudroom._adapters.journals.sqlite.folder import get_session_path
-from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workspaces.isolated.kept_work import list_kept
-from mudroom._core.events import SessionOpened, StoredEvent
-from mudroom._core.messages import TextBlock, UserMessage
-from mudroom._projections.session_summary import find_folder
 from mudroom._replay import replay
-from mudroom.errors import SessionPaused
 from mudroom.permissions import Permissions, Rule, Verdict
 
 
@@ -34,20 +30,6 @@ def make_project(tmp_path: Path) -> Path:
     project.mkdir()
     (project / "a.txt").write_text("old\n")
     return project
-
-
-def read(project: Path, session: str) -> list[StoredEvent]:
-    return list(open_reader(get_session_path(project.parent / "home", session)).read())
-
-
-def list_texts(request: Request) -> list[str]:
-    return [
-        block.text
-        for message in request.messages
-        if isinstance(message, UserMessage)
-        for block in message.content
-        if isinstance(block, TextBlock)
-    ]
 
 
 def count_told(request: Request, old: Path, new: Path) -> int:
@@ -103,7 +85,7 @@ async def test_the_conversation_goes_on_in_the_new_folder(
         assert not any("before" in each for each in map(str, again.notices))
         await again.run("FOUR")
     assert count_told(model.requests[-1], project, new) == 1
-    await replay(read(new, session.id))
+    await replay(read_record(tmp_path / "home", session.id))
 
 
 async def test_without_a_new_folder_a_session_whose_folder_is_gone_says_what_to_do(
@@ -127,11 +109,7 @@ async def move_while_it_waits(
 ) -> tuple[Path, str]:
     """Pause a session whose child waits, move its project and resume it; return folder and id."""
     async with open_session(project, ScriptedModel(answer), **options) as first:
-        running = asyncio.create_task(first.run("ROOT"))
-        await waiting.wait()
-        first.pause()
-        with pytest.raises(SessionPaused):
-            await running
+        await pause_during(first, first.run("ROOT"), waiting)
     new = move(project, "moved")
     async with open_session(new, ScriptedModel(answer), resume=first.id) as session:
         report = await session.resume_unfinished()
@@ -164,7 +142,7 @@ async def test_children_that_were_running_go_on_in_the_new_folder(
     new, session = await move_while_it_waits(project, answer, waiting, worker=worker)
     assert (new / "b.txt").read_text() == "by the child\n" and not project.exists()
     assert told == {"ROOT": 1, "CHILD": 1}
-    await replay(read(new, session))
+    await replay(read_record(tmp_path / "home", session))
 
 
 async def test_isolated_work_of_a_moved_project_is_merged_into_the_new_folder(
@@ -204,9 +182,3 @@ async def test_rules_about_the_old_folder_hold_for_the_new_one(tmp_path: Path) -
     async with open_session(new, model, resume=first.id) as session:
         await session.run("TWO")
     assert not (new / "b.txt").exists()
-
-
-def test_the_saved_summary_names_the_last_folder() -> None:
-    opened = SessionOpened(at=0, session="s", cwd="/old", version="0")
-    assert find_folder(opened, "") == "/old"
-    assert find_folder(None, "") == ""

@@ -53,7 +53,6 @@ class Spending:
             self.answers.append((event.run, event.message.usage))
 
     def check(self, session: Budget) -> None:
-        """Check the limits of the session and of each run."""
         roots = [run for run in self.limits if "." not in run]
         if session.turns is not None:
             assert sum(self.turns[run] for run in roots) <= session.turns

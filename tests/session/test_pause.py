@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.records import read_record
+from tests.session.conftest import pause_during
 
 from mudroom import ApprovalDecision, ApprovalRequest, Integrations, Report, Session
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.journals.sqlite.folder import get_session_path
-from mudroom._adapters.journals.sqlite.reader import open_reader
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     MessageSent,
     RunFinished,
@@ -29,6 +27,7 @@ from mudroom.errors import SessionPaused, UsageError
 from mudroom.permissions import Permissions
 from mudroom.ports import Hooks
 from mudroom.scope import ModelConfig, PromptConfig, RunConfig
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 
 
@@ -56,10 +55,6 @@ def open_session(tmp_path: Path, model: ScriptedModel, **options: Any) -> Sessio
     return Session(model=model, cwd=str(tmp_path), home=home, sandbox="off", **options)
 
 
-def read(tmp_path: Path, session: str) -> list[StoredEvent]:
-    return list(open_reader(get_session_path(tmp_path / "home", session)).read())
-
-
 async def start_scope(session: Session) -> object:
     prompt = PromptConfig(system_prompt="SCOPE")
     return await session.scope("scope", prompt, ModelConfig(), RunConfig())
@@ -80,22 +75,18 @@ async def test_a_pause_ends_each_kind_of_call_and_records_no_end(tmp_path: Path,
     async with open_session(tmp_path, model.make()) as session:
         assert not session.pause(), "nothing works"
     async with open_session(tmp_path, model.make()) as session:
-        running = asyncio.create_task(CALLS[kind](session))
-        await model.waiting.wait()
-        assert session.pause()
-        with pytest.raises(SessionPaused):
-            await running
+        await pause_during(session, CALLS[kind](session), model.waiting)
         with pytest.raises(SessionPaused):
             await session.run("later")
         assert not session.pause()
-    events = read(tmp_path, session.id)
+    events = read_record(tmp_path / "home", session.id)
     assert not [event for event in events if isinstance(event, RunFinished)]
     model.is_held = False
     async with open_session(tmp_path, model.make(), resume=session.id) as resumed:
         assert resumed.unfinished_runs
         report = await resumed.resume_unfinished()
     assert report and report.text.endswith("is done")
-    events = read(tmp_path, session.id)
+    events = read_record(tmp_path / "home", session.id)
     assert not find_violations(events)
     assert await replay(events) == events
 
@@ -103,11 +94,7 @@ async def test_a_pause_ends_each_kind_of_call_and_records_no_end(tmp_path: Path,
 async def test_a_wrong_prompt_is_refused_before_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     model = Model()
     async with open_session(tmp_path, model.make()) as session:
-        running = asyncio.create_task(session.run("P"))
-        await model.waiting.wait()
-        session.pause()
-        with pytest.raises(SessionPaused):
-            await running
+        await pause_during(session, session.run("P"), model.waiting)
     model.is_held = False
     async with open_session(tmp_path, model.make(), resume=session.id) as resumed:
         with pytest.raises(UsageError, match="the prompt is empty"):
@@ -179,11 +166,7 @@ async def test_a_call_that_waits_for_approval_is_asked_about_again(tmp_path: Pat
         "permissions": Permissions.of(ask=["Bash"]),
     }
     async with open_session(tmp_path, ScriptedModel(answer), **options) as session:
-        running = asyncio.create_task(session.run("P"))
-        await asked.wait()
-        session.pause()
-        with pytest.raises(SessionPaused):
-            await running
+        await pause_during(session, session.run("P"), asked)
     assert not (tmp_path / "effects.txt").exists()
     async with open_session(
         tmp_path, ScriptedModel(answer), resume=session.id, **options
@@ -191,7 +174,7 @@ async def test_a_call_that_waits_for_approval_is_asked_about_again(tmp_path: Pat
         report = await resumed.resume_unfinished()
     assert report and report.ok and questions == 2
     assert (tmp_path / "effects.txt").read_text() == "x\n"
-    events = read(tmp_path, session.id)
+    events = read_record(tmp_path / "home", session.id)
     assert await replay(events) == events
 
 
@@ -208,7 +191,9 @@ async def test_what_was_accepted_before_a_pause_is_recorded(tmp_path: Path) -> N
         with pytest.raises(SessionPaused):
             await running
     sent = [
-        each.message.text for each in read(tmp_path, session.id) if isinstance(each, MessageSent)
+        each.message.text
+        for each in read_record(tmp_path / "home", session.id)
+        if isinstance(each, MessageSent)
     ]
     assert sent == ["a message of the user"]
     async with open_session(tmp_path, model.make(), resume=session.id) as resumed:
@@ -235,9 +220,5 @@ async def test_hooks_hear_of_no_end_of_a_run_that_is_paused(tmp_path: Path) -> N
     async with open_session(
         tmp_path, model.make(), integrations=Integrations(hooks=Ends())
     ) as session:
-        running = asyncio.create_task(session.run("P"))
-        await model.waiting.wait()
-        session.pause()
-        with pytest.raises(SessionPaused):
-            await running
+        await pause_during(session, session.run("P"), model.waiting)
     assert ended == ["session"]

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import Isolation, Session
+from mudroom import Isolation, Mode, Session
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._core.agents import Mode
 from mudroom.permissions.rules import Permissions
 
 TEXTS = (

@@ -52,7 +52,6 @@ WIRES = {
 
 
 def get_user_blocks(request: Request) -> Sequence[UserBlock]:
-    """Return the blocks of the first message of a request."""
     return request.messages[0].content  # pyright: ignore[reportReturnType]
 
 
@@ -73,7 +72,7 @@ async def test_blocks_of_a_prompt_reach_the_model_in_their_order(
     assert (TextBlock("no image"),) in prompts
 
 
-async def test_the_brief_has_the_text_with_placeholders_and_the_blocks(
+async def test_the_image_is_in_the_record_and_in_all_that_is_made_of_it(
     isolated: IsolatedOptions,
 ) -> None:
     journal = MemoryJournal()
@@ -83,36 +82,7 @@ async def test_the_brief_has_the_text_with_placeholders_and_the_blocks(
     assert started.brief.prompt == TEXT
     assert started.brief.content == BLOCKS
     assert build_transcript(journal.events, "1")[0].content == BLOCKS
-
-
-async def test_a_resumed_conversation_still_has_the_image(isolated: IsolatedOptions) -> None:
-    async with Session(model=ScriptedModel(["red"]), **isolated) as session:
-        await session.run(PROMPT)
-    model = ScriptedModel(["as I said"])
-    async with Session(model=model, resume=session.id, **isolated) as resumed:
-        await resumed.run("Are you sure?")
-    assert get_user_blocks(model.requests[0]) == BLOCKS
-
-
-async def test_an_interrupted_run_with_an_image_is_resumed_and_replays(
-    isolated: IsolatedOptions,
-) -> None:
-    journal = MemoryJournal()
-    async with Session(model=ScriptedModel(["red"]), journal=journal, **isolated) as session:
-        await session.run(PROMPT)
     await replay(journal.events)
-    interrupted = MemoryJournal()
-    await interrupted.append(*journal.events[:2])
-    model = ScriptedModel(["red"])
-    async with Session(model=model, journal=interrupted, resume=session.id, **isolated) as resumed:
-        await resumed.resume_unfinished()
-    assert get_user_blocks(model.requests[0]) == BLOCKS
-
-
-async def test_an_exported_transcript_has_the_image(isolated: IsolatedOptions) -> None:
-    journal = MemoryJournal()
-    async with Session(model=ScriptedModel(["red"]), journal=journal, **isolated) as session:
-        await session.run(PROMPT)
     transcripts = ClaudeTranscripts(session.id)
     for event in journal.events:
         transcripts.apply(event)
@@ -120,6 +90,13 @@ async def test_an_exported_transcript_has_the_image(isolated: IsolatedOptions) -
     content = json.loads(lines[0])["message"]["content"]
     assert [block["type"] for block in content] == ["text", "image", "text"]
     assert base64.b64decode(content[1]["source"]["data"]) == PNG
+    interrupted = MemoryJournal()
+    await interrupted.append(*journal.events[:2])
+    model = ScriptedModel(["red", "as I said"])
+    async with Session(model=model, journal=interrupted, resume=session.id, **isolated) as resumed:
+        await resumed.resume_unfinished()
+        await resumed.run("Are you sure?")
+    assert [get_user_blocks(request) for request in model.requests] == [BLOCKS, BLOCKS]
 
 
 @pytest.mark.parametrize("model", WIRES)

@@ -9,16 +9,14 @@ from tests.session.conftest import IsolatedOptions
 from tests.session.test_cancel import EndlessModel, leave_unfinished_run
 
 from mudroom import Integrations, Session, Tool, ToolCallBlock, ToolResult
-from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.journals.sessions import read_events
 from mudroom._adapters.journals.sqlite.store import SqliteStore
-from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._adapters.output_filters import Redactor
 from mudroom._cli.actions.export import redact_events
-from mudroom._core.events import decode_event, encode_event
 from mudroom._engine.session_context import RequestHeads
-from mudroom.events import RunResumed, RunStarted, StoredEvent
+from mudroom.events import RunResumed, RunStarted, StoredEvent, decode_event, encode_event
 from mudroom.ports import RequestConfig
+from mudroom.testing import MemoryJournal, ScriptedModel
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 SECRET = "sk-planted-key-of-some-length-0123456789"

@@ -1,11 +1,14 @@
-"""Session: prompts, tasks, maps, typed outputs, watchers, and a journal that cannot be written."""
+"""Session: prompts, tasks, maps, typed outputs, checks, watchers; sessions that do not open."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-from dataclasses import dataclass
+import os
+import shutil
 from pathlib import Path
+from threading import enumerate as list_threads
+from typing import Any
 
 import pytest
 
@@ -13,23 +16,20 @@ from mudroom import (
     Agent,
     AnyEvent,
     Budget,
+    Children,
     JournalError,
     Reason,
     Session,
     ToolCallBlock,
+    ToolContext,
     UsageError,
+    tool,
 )
+from mudroom._core.events import CheckFinished, CheckStarted
 from mudroom._replay import replay
-from mudroom.errors import UnknownName
-from mudroom.events import (
-    RunFinished,
-    SessionClosed,
-    SessionOpened,
-    StoredEvent,
-    ToolCallStarted,
-)
+from mudroom.events import RunFinished, SessionClosed, SessionOpened, StoredEvent, ToolCallStarted
+from mudroom.permissions.rules import Permissions
 from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
-from mudroom.testing.clock import run_virtual
 
 from .conftest import IsolatedOptions, list_texts
 
@@ -68,65 +68,11 @@ async def test_a_task_runs_beside_the_conversation_in_a_context_of_its_own(
     assert list_texts(model.requests[2]) == ["a secret", "answer to a secret", "go on"]
 
 
-def test_map_limits_parallel_tasks_and_keeps_the_order(isolated: IsolatedOptions) -> None:
-    running = 0
-    peak = 0
-
-    async def answer(request: Request) -> str:
-        nonlocal running, peak
-        running += 1
-        peak = max(peak, running)
-        await asyncio.sleep(10 - int(request.prompt))
-        running -= 1
-        return f"did {request.prompt}"
-
-    async def map_prompts() -> list[str]:
-        async with Session(model=ScriptedModel(answer), journal="memory", **isolated) as session:
-            reports = await session.map([str(n) for n in range(9)], parallel=4)
-            return [report.text for report in reports]
-
-    assert run_virtual(map_prompts()) == [f"did {n}" for n in range(9)]
-    assert peak == 4
-
-
-@dataclass
-class Count:
-    lines: int
-    file: str
-
-
 def emit_values(**values: object) -> list[ToolCallBlock]:
-    """Return the calls that emit these values."""
     return [
         call("self.emitvalue", emit_variable_name=name, emit_variable_value=value)
         for name, value in values.items()
     ]
-
-
-async def test_typed_outputs_come_back_as_their_type(isolated: IsolatedOptions) -> None:
-    model = ScriptedModel([emit_values(lines=2, file="notes.txt"), "unused"])
-    async with Session(model=model, journal="memory", **isolated) as session:
-        report = await session.task("count", outputs=Count)
-    assert report.outputs == Count(2, "notes.txt")
-    assert report.reason is Reason.GOAL
-    assert len(model.requests) == 1
-
-
-async def test_a_wrong_value_is_an_error_and_is_repaired(isolated: IsolatedOptions) -> None:
-    model = ScriptedModel([emit_values(lines="two", file="notes.txt"), emit_values(lines=2)])
-    async with Session(model=model, journal="memory", **isolated) as session:
-        report = await session.run("count", outputs=Count)
-    assert report.outputs == Count(2, "notes.txt")
-    assert report.failed == 1
-    assert "lines was not accepted" in model.requests[1].results[0].text
-
-
-async def test_too_many_wrong_values_end_the_run_with_error(isolated: IsolatedOptions) -> None:
-    model = ScriptedModel(lambda request: emit_values(lines="many " * (request.turn + 1)))
-    async with Session(model=model, journal="memory", **isolated) as session:
-        report = await session.task("count", outputs=Count)
-    assert report.reason is Reason.ERROR
-    assert "refused 4 times" in report.error
 
 
 async def test_missing_outputs_are_asked_for_by_name(isolated: IsolatedOptions) -> None:
@@ -225,39 +171,6 @@ async def test_an_agent_of_the_caller_may_take_the_prompts(isolated: IsolatedOpt
     assert model.requests[0].system.startswith("You guide.")
 
 
-@pytest.mark.parametrize(
-    ("model", "kind", "message"),
-    [
-        ("antropic:claude", UnknownName, "Did you mean anthropic"),
-        ("anthropic:claude-sonnet-4-5", UsageError, "ANTHROPIC_API_KEY"),
-    ],
-)
-async def test_a_model_that_cannot_be_used_is_refused_with_a_remedy(
-    model: str, kind: type[UsageError], message: str, isolated: IsolatedOptions
-) -> None:
-    with pytest.raises(kind, match=message):
-        async with Session(model=model, journal="memory", **isolated):
-            pass
-
-
-async def test_a_folder_that_does_not_exist_is_refused(isolated: IsolatedOptions) -> None:
-    isolated["cwd"] = "/nowhere/at/all"
-    with pytest.raises(UsageError, match="no such directory"):
-        async with Session(model=ScriptedModel([]), journal="memory", **isolated):
-            pass
-
-
-async def test_mistakes_are_refused_with_a_remedy(isolated: IsolatedOptions) -> None:
-    session = Session(model=ScriptedModel([]), journal="memory", **isolated)
-    with pytest.raises(UsageError, match="async with"):
-        await session.run("hi")
-    async with session:
-        with pytest.raises(UsageError, match="empty"):
-            await session.run(" \n")
-        with pytest.raises(UnknownName, match="Did you mean explore"):
-            await session.task("x", agent="exploer")
-
-
 async def test_a_model_for_one_prompt_answers_this_prompt_only(tmp_path: Path) -> None:
     journal = MemoryJournal()
     model = ScriptedModel(lambda request: "scripted")
@@ -266,3 +179,141 @@ async def test_a_model_for_one_prompt_answers_this_prompt_only(tmp_path: Path) -
     assert [name.partition(":")[0] for name in models] == ["scripted", "offline", "scripted"]
     assert len(model.requests) == 2
     assert await replay(journal.events) == journal.events
+
+
+NO_MODEL = "no model: no API key and no local server found"
+
+
+async def test_a_session_without_any_key_does_not_open_and_says_what_to_set(
+    isolated: IsolatedOptions,
+) -> None:
+    session = Session(**isolated)
+    with pytest.raises(UsageError, match=NO_MODEL) as raised:
+        await session.__aenter__()
+    for word in ("ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "OLLAMA_HOST", 'The model "offline"'):
+        assert word in raised.value.remedy
+    assert not os.path.exists(isolated["home"])
+    with pytest.raises(UsageError, match="not open"):
+        await session.run("hello")
+
+
+@pytest.mark.parametrize("choice", ["option", "variable", "agent"])
+async def test_the_offline_model_is_a_choice(isolated: IsolatedOptions, choice: str) -> None:
+    if choice == "variable":
+        isolated["environ"] = {"MUDROOM_MODEL": "offline"}
+    session = Session(
+        model="offline" if choice == "option" else "auto",
+        agent=Agent(name="demo", model="offline") if choice == "agent" else "",
+        **isolated,
+    )
+    async with session:
+        assert session.model == "offline:rules"
+    assert "offline" not in {notice.kind for notice in session.notices}
+
+
+async def test_a_resumed_session_goes_on_with_the_offline_model_that_it_chose(
+    isolated: IsolatedOptions,
+) -> None:
+    async with Session(model="offline", **isolated) as first:
+        await first.run("help")
+    async with Session(**isolated, resume=first.id) as resumed:
+        assert (await resumed.run("help")).model == "offline:rules"
+
+
+@tool
+def count_words(context: ToolContext, text: str) -> str:
+    """Count the words of a text."""
+    return f"{context.run_id} {len(text.split())}"
+
+
+async def test_a_session_that_fails_to_open_leaves_no_file_and_no_thread(tmp_path: Path) -> None:
+    for _ in range(2):
+        session = Session(
+            model=ScriptedModel(["Done."]),
+            cwd=str(tmp_path),
+            home=str(tmp_path / "home"),
+            children=Children(board=True),
+            worker="process",
+            tools=[count_words],  # a worker process cannot have it
+        )
+        with pytest.raises(UsageError, match="the tool count_words cannot be used"):
+            async with session:
+                pass
+    own = [thread.name for thread in list_threads() if thread.name.startswith("mudroom")]
+    assert own == []
+    folder = tmp_path / "home" / "sessions"
+    assert not folder.exists() or os.listdir(folder) == []
+
+
+CHECK = "cat code.txt; touch trace.txt; ! grep -q bad code.txt"
+
+
+async def run_task(
+    folder: Path, answers: list[Answer], *, permissions: Permissions | None = None, **options: Any
+) -> tuple[Any, list[StoredEvent]]:
+    """Run a task with a check; return its report and the events, which replay."""
+    journal = MemoryJournal()
+    project = folder / "project"
+    project.mkdir()
+    model = ScriptedModel(answers)
+    arguments: dict[str, Any] = {"check": CHECK, **options}
+    async with Session(
+        model=model,
+        cwd=str(project),
+        home=str(folder / "home"),
+        environ={},
+        journal=journal,
+        permissions=permissions or Permissions(),
+        sandbox="auto",
+    ) as session:
+        report = await session.task("Write code.txt.", **arguments)
+    events = [event async for event in journal.read()]
+    assert await replay(events) == events
+    return report, events
+
+
+def write(text: str) -> list[Answer]:
+    return [[call("write", file_path="code.txt", content=text)], "written"]
+
+
+async def test_a_task_reaches_its_goal_if_its_check_succeeds(tmp_path: Path) -> None:
+    report, events = await run_task(tmp_path, write("good"))
+    assert (report.reason, report.text) == (Reason.GOAL, "written")
+    types = [type(event) for event in events]
+    assert types.index(CheckStarted) < types.index(CheckFinished) < types.index(RunFinished)
+    (check,) = [event for event in events if isinstance(event, CheckFinished)]
+    assert (check.run, check.command, check.exit_code, check.output) == ("1", CHECK, 0, "good")
+    assert not (tmp_path / "project/trace.txt").exists()
+
+
+async def test_a_task_fails_with_the_output_of_its_check(tmp_path: Path) -> None:
+    report, _ = await run_task(tmp_path, write("bad"))
+    assert (report.reason, report.text) == (Reason.ERROR, "written")
+    assert report.error.startswith(f"a check failed: {CHECK} (exit code 1, ")
+    assert report.error.endswith(" s):\nbad")
+    assert (tmp_path / "project/code.txt").read_text() == "bad"
+
+
+async def test_a_check_that_needs_a_confirmation_does_not_run_without_one(tmp_path: Path) -> None:
+    command = "touch trace.txt"
+    rules = Permissions.of(ask=["Bash(touch *)"])
+    report, _ = await run_task(tmp_path, ["done"], check=command, permissions=rules)
+    assert report.ok
+    shutil.rmtree(tmp_path / "project")
+    report, events = await run_task(
+        tmp_path, ["done"], check=command, confirm_check=True, permissions=rules
+    )
+    assert report.reason is Reason.ERROR
+    assert report.error.startswith(f"the check {command!r} may not run: ")
+    assert not [event for event in events if isinstance(event, CheckStarted)]
+
+
+async def test_a_task_that_does_not_reach_its_goal_is_not_checked(tmp_path: Path) -> None:
+    report, events = await run_task(tmp_path, ["", ""])
+    assert report.error == "the model gave an empty answer twice"
+    assert not [event for event in events if isinstance(event, CheckStarted)]
+
+
+async def test_a_check_is_a_text(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="check"):
+        await run_task(tmp_path, write("good"), check=3)

@@ -1,16 +1,22 @@
-"""`Session.stream`: events while the prompt runs, the report at the end, cancellation."""
+"""Streams: of a prompt, of a task, of the prompts and reports of `Session.map`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+import gc
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from mudroom import AnyEvent, JournalError, Reason, Session, UsageError
-from mudroom.events import Delta, RunFinished, RunStarted, StoredEvent
+from mudroom import AnyEvent, JournalError, Reason, RunStream, Session, UsageError
+from mudroom._engine.run_context import RunContext
+from mudroom.errors import UnknownName
+from mudroom.events import Delta, RunFinished, RunStarted
 from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
+from mudroom.testing.clock import run_virtual
 
 from ..waiting import wait_until
 from .conftest import IsolatedOptions
@@ -44,16 +50,6 @@ async def test_the_text_of_a_stream_is_that_of_its_own_run(isolated: IsolatedOpt
         async with session.stream("PARENT") as stream:
             assert "".join([piece async for piece in stream.text()]) == "done"
         assert stream.report.text == "done"
-
-
-async def test_stream_leaves_out_events_of_other_tasks(isolated: IsolatedOptions) -> None:
-    async with Session(
-        model=ScriptedModel(lambda request: request.prompt), journal="memory", **isolated
-    ) as session:
-        task = asyncio.create_task(session.task("beside", agent="explore"))
-        streamed = [event async for event in session.stream("prompt")]
-        await task
-    assert len({event.run for event in streamed}) == 1
 
 
 @dataclass
@@ -116,39 +112,170 @@ async def test_stream_raises_what_run_raises(isolated: IsolatedOptions) -> None:
             await read_all(session, "hello")
 
 
-class CountingJournal(MemoryJournal):
-    """Counts the events that are read, which are decoded from bytes."""
+async def test_a_stream_has_the_events_of_its_task_alone(isolated: IsolatedOptions) -> None:
+    def answer(request: Request) -> Answer:
+        return "Done." if request.results else [call("glob", pattern="*")]
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.decoded = 0
-
-    async def read(
-        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
-    ) -> AsyncIterator[StoredEvent]:
-        async for event in super().read(after, types=types):
-            self.decoded += 1
-            yield event
-
-
-async def test_prompts_do_not_read_the_journal(isolated: IsolatedOptions) -> None:
-    journal = CountingJournal()
-    model = ScriptedModel(lambda request: f"answer {request.turn}")
-    async with Session(model=model, journal=journal, **isolated) as session:
-        for number in range(10):
-            await session.run(f"prompt {number}")
-        assert len(model.requests[-1].messages) == 19
-    assert journal.decoded == 0
+    async with Session(model=ScriptedModel(answer), journal="memory", **isolated) as session:
+        first = session.stream_task("One.", description="first")
+        second = session.stream_task("Two.", description="second")
+        events = await asyncio.gather(*[collect(each) for each in (first, second)])
+    for stream, seen in zip((first, second), events, strict=True):
+        assert stream.report.text == "Done."
+        assert {event.run for event in seen} == {stream.report.run_id}
+        assert isinstance(seen[0], RunStarted) and isinstance(seen[-1], RunFinished)
 
 
-async def test_journal_of_the_caller_is_resumed(isolated: IsolatedOptions) -> None:
-    journal = CountingJournal()
-    async with Session(model=ScriptedModel(["one"]), journal=journal, **isolated) as session:
-        await session.run("first")
-    copy = CountingJournal()
-    await copy.append(*journal.events)
-    model = ScriptedModel(["two"])
-    async with Session(model=model, journal=copy, resume=session.id, **isolated) as again:
-        await again.run("second")
-        assert again.id == session.id
-    assert len(model.requests[0].messages) == 3
+async def collect(stream: RunStream[Any]) -> list[AnyEvent]:
+    return [event async for event in stream]
+
+
+async def test_leaving_a_stream_cancels_its_task_alone(isolated: IsolatedOptions) -> None:
+    released = asyncio.Event()
+
+    async def answer(request: Request) -> str:
+        await released.wait()
+        return "Done."
+
+    async with Session(model=ScriptedModel(answer), journal="memory", **isolated) as session:
+        other = asyncio.create_task(session.task("Stay."))
+        async with session.stream_task("Leave.") as stream:
+            await anext(stream)
+        assert [work.title for work in await session.runs.list_open_work()] == ["Stay."]
+        released.set()
+        assert (await other).text == "Done."
+
+
+async def test_a_wrong_agent_is_an_error_at_the_first_event(isolated: IsolatedOptions) -> None:
+    async with Session(model=ScriptedModel([]), journal="memory", **isolated) as session:
+        with pytest.raises(UnknownName, match="exporer"):
+            await anext(session.stream_task("Look.", agent="exporer"))
+
+
+async def list_prompts(count: int) -> AsyncGenerator[str]:
+    for number in range(count):
+        yield str(number)
+
+
+def test_reports_come_in_the_order_of_the_prompts_and_tasks_run_in_parallel(
+    isolated: IsolatedOptions,
+) -> None:
+    running: list[int] = [0]
+
+    async def answer(request: Request) -> str:
+        running.append(running[-1] + 1)
+        await asyncio.sleep(10 - int(request.prompt) % 10)
+        running.append(running[-1] - 1)
+        return f"did {request.prompt}"
+
+    async def map_prompts() -> list[str]:
+        async with Session(model=ScriptedModel(answer), journal="memory", **isolated) as session:
+            reports = session.map(list_prompts(30), parallel=4)
+            return [report.text async for report in reports]
+
+    assert run_virtual(map_prompts()) == [f"did {n}" for n in range(30)]
+    assert max(running) == 4
+
+
+class CountedPrompts:
+    """Prompts, with the number of those that were taken."""
+
+    def __init__(self, count: int) -> None:
+        self.taken = 0
+        self._count = count
+
+    def __aiter__(self) -> CountedPrompts:
+        return self
+
+    async def __anext__(self) -> str:
+        if self.taken == self._count:
+            raise StopAsyncIteration
+        self.taken += 1
+        return str(self.taken)
+
+
+def count_runs_in_memory() -> int:
+    gc.collect()
+    return sum(isinstance(each, RunContext) for each in gc.get_objects())
+
+
+async def test_few_prompts_are_taken_before_their_reports(isolated: IsolatedOptions) -> None:
+    parallel = 3
+    prompts = CountedPrompts(400)
+    model = ScriptedModel(lambda request: f"did {request.prompt}")
+    lead = 0
+    done = 0
+    earlier = count_runs_in_memory()  # of earlier tests in this process
+    async with Session(model=model, journal="memory", **isolated) as session:
+        async for _ in session.map(prompts, parallel=parallel):
+            lead = max(lead, prompts.taken - done)
+            done += 1
+            if done == 99:
+                assert count_runs_in_memory() - earlier <= 5 * parallel + 1
+    assert done == 400
+    assert lead <= 5 * parallel + 2
+
+
+async def test_a_wrong_prompt_is_reported_after_the_tasks_before_it(
+    isolated: IsolatedOptions,
+) -> None:
+    async def list_two() -> AsyncGenerator[str]:
+        yield "good"
+        yield " "
+
+    texts: list[str] = []
+    async with Session(model=ScriptedModel(["fine"]), journal="memory", **isolated) as session:
+        with pytest.raises(UsageError, match=r"the prompt is empty \(prompt 2\)"):
+            async for report in session.map(list_two()):
+                texts.append(report.text)
+    assert texts == ["fine"]
+
+
+async def test_closing_the_iterator_cancels_its_tasks(isolated: IsolatedOptions) -> None:
+    async def answer(request: Request) -> str:
+        if request.prompt != "0":
+            await asyncio.Event().wait()
+        return "fine"
+
+    ended: list[Reason] = []
+
+    def watch(event: AnyEvent) -> None:
+        if isinstance(event, RunFinished):
+            ended.append(event.report.reason)
+
+    async with Session(model=ScriptedModel(answer), journal="memory", **isolated) as session:
+        session.watch(watch)
+        async with aclosing(session.map(list_prompts(100), parallel=3)) as reports:
+            async for _ in reports:
+                break
+        assert set(ended) == {Reason.GOAL, Reason.CANCELLED}
+        assert not session.runs.cancel(), "no run works"
+
+
+async def test_cancel_ends_the_iterator(isolated: IsolatedOptions) -> None:
+    async def answer(request: Request) -> str:
+        if request.prompt == "5":
+            session.runs.cancel()
+        return "fine"
+
+    prompts = CountedPrompts(1_000)
+    async with Session(model=ScriptedModel(answer), journal="memory", **isolated) as session:
+        reports = [report async for report in session.map(prompts, parallel=2)]
+    assert 5 <= len(reports) < 20
+    assert Reason.CANCELLED in {report.reason for report in reports}
+
+
+async def test_closing_the_session_ends_the_iterator(isolated: IsolatedOptions) -> None:
+    has_started = asyncio.Event()
+
+    async def answer(request: Request) -> str:
+        has_started.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    async with Session(model=ScriptedModel(answer), journal="memory", **isolated) as session:
+        reports = session.map(list_prompts(10), parallel=2)
+        first = asyncio.create_task(anext(reports))
+        await has_started.wait()
+    assert (await first).reason is Reason.CANCELLED
+    await reports.aclose()

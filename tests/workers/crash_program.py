@@ -17,7 +17,6 @@ STEPS = 4
 
 
 def answer(request: Request) -> Answer:
-    """Answer as the parent, or as one of its children."""
     if request.prompt == "PARENT":
         if not request.turn:
             return [call("task", prompt=f"CHILD {number}") for number in range(CHILDREN)]

@@ -25,8 +25,6 @@ from mudroom._adapters.workers.remote.worker import RemoteWorker
 
 
 class Script:
-    """Answers for a parent and its children."""
-
     def __init__(self, children: int, steps: list[str]) -> None:
         self._children = children
         self._steps = steps
@@ -35,7 +33,6 @@ class Script:
         self.worker: RemoteWorker | None = None
 
     def answer(self, request: Request) -> Answer:
-        """Answer a request."""
         if request.prompt == "PARENT":
             if request.turn:
                 return "\n".join(result.text for result in request.results)

@@ -16,13 +16,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from mudroom import Agent, AnyEvent, Budget, Mode, Report, Session, UsageError, WorkspaceKind
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workers.process import ProcessConnection, ProcessTransport
 from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom._adapters.workers.remote.worker_handle import WorkerHandle
 from mudroom._core.events import RunFinished, StoredEvent, ToolCallFinished
 from mudroom._session.worker_setup.transports import RUN_PROGRAM, make_command
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 
 from ..waiting import wait_until
 from ..workspaces.git_projects import make_repository, write_files

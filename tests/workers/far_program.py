@@ -21,7 +21,6 @@ FILES = 300
 
 
 def answer(request: Request) -> Answer:
-    """Answer as a parent of three children, or as one of them."""
     if request.prompt == "PARENT":
         if not request.turn:
             return [
@@ -40,7 +39,6 @@ def answer(request: Request) -> Answer:
 
 
 async def main(folder: Path) -> None:
-    """Run the parent and print the report and the files of the project."""
     project = make_repository(
         folder / "project", {f"src/{n}.txt": f"text {n}\n" for n in range(FILES)}
     )

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.workers.far_place import get_worker
 
 from mudroom import Effect, Reason, Session, Tool, ToolContext, UsageError, tool
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom.permissions.rules import Permissions
 from mudroom.testing.invariants import find_violations
 
@@ -115,30 +115,9 @@ async def test_an_invalid_argument_for_such_a_function_is_an_error_result(tmp_pa
 
 
 @ANY_WORKER
-async def test_a_cancel_reaches_the_function_of_the_caller(worker: str, tmp_path: Path) -> None:
-    states: list[str] = []
-
-    @tool
-    async def wait(word: str) -> str:
-        "Wait for ever."
-        states.append("begun")
-        try:
-            return await asyncio.get_running_loop().create_future()
-        finally:
-            states.append("ended")
-
-    async with open_session(tmp_path, [wait], worker=worker) as session:
-        task = asyncio.create_task(session.task("wait x"))
-        await wait_until(lambda: states == ["begun"])
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await wait_until(lambda: states == ["begun", "ended"])
-
-
-@ANY_WORKER
-async def test_a_function_of_the_caller_is_cancelled_when_the_process_of_its_run_is_lost(
-    worker: str, tmp_path: Path
+@pytest.mark.parametrize("end", ["cancel", "loss of its process"])
+async def test_a_function_of_the_caller_ends_with_its_run(
+    end: str, worker: str, tmp_path: Path
 ) -> None:
     states: list[str] = []
 
@@ -155,9 +134,13 @@ async def test_a_function_of_the_caller_is_cancelled_when_the_process_of_its_run
     async with open_session(tmp_path, [wait], worker=worker) as session:
         task = asyncio.create_task(session.task("wait x"))
         await wait_until(lambda: states == ["begun"])
-        remote = session._require_open().resources.worker
-        assert isinstance(remote, RemoteWorker)
-        os.kill(remote.pids[0], signal.SIGKILL)
+        if end == "cancel":
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await wait_until(lambda: states == ["begun", "ended"])
+            return
+        os.kill(get_worker(session).pids[0], signal.SIGKILL)
         report = await task
         assert states == ["begun", "ended"]
     assert "Interrupted" in report.text

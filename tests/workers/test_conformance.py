@@ -89,31 +89,18 @@ def open_actors(services: SessionServices) -> AbstractAsyncContextManager[Worker
     return open_remote(services, RayTransport(PROGRAM, {}))
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_local_worker(check: Check, tmp_path: Path) -> None:
-    await check(open_local, tmp_path)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_serializing_worker(check: Check, tmp_path: Path) -> None:
-    await check(open_serializing, tmp_path)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_process_worker(check: Check, tmp_path: Path) -> None:
-    await check(open_processes, tmp_path)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_shared_process_worker(check: Check, tmp_path: Path) -> None:
-    await check(open_shared_processes, tmp_path)
+OPENERS = [
+    open_local,
+    open_serializing,
+    open_processes,
+    open_shared_processes,
+    *(pytest.param(each, marks=NEEDS_RAY) for each in (open_actors, open_shared_actors)),
+]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize(
-    "workers",
-    [pytest.param(each, marks=NEEDS_RAY) for each in (open_actors, open_shared_actors)],
-    ids=["own", "shared"],
+    "workers", OPENERS, ids=["local", "serializing", "own", "shared", "ray", "shared ray"]
 )
-async def test_ray_worker(check: Check, workers: OpenWorker, tmp_path: Path) -> None:
+async def test_a_worker_conforms(check: Check, workers: OpenWorker, tmp_path: Path) -> None:
     await check(workers, tmp_path)

@@ -12,9 +12,8 @@ import msgspec
 import pytest
 
 from mudroom import Budget, Effect, ToolContext, tool
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 
 from ..worker_kinds import RAY, SHARED_RAY, open_session, open_workers

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 from tests.chaos.faults import find_late_effects
-from tests.workers.test_ray import get_worker, open_session
+from tests.workers.far_place import get_worker
+from tests.workers.test_ray import open_session
 
 from mudroom import AnyEvent, Reason
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workers.remote.worker_handle import WorkerHandle
 from mudroom._core.events import RunFinished, RunStarted
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 from mudroom_fleet.actor import LEASE_SECONDS, MARGIN_SECONDS
 
@@ -68,7 +68,6 @@ class Stopper:
         self._count = 0
 
     def watch(self, event: AnyEvent) -> None:
-        """Count an event and stop the process of its run, if it is time."""
         owner = next((each for each in self._processes if each.find(event.run)), None)
         if owner is None or owner.pid is None:
             return

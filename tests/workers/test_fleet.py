@@ -33,7 +33,6 @@ from ..worker_kinds import NEEDS_RAY
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Use a state folder of the test."""
     monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "home"))
     return str(tmp_path / "home")
 
@@ -58,7 +57,6 @@ def open_session(folder: Path, home: str, worker: str) -> Session:
 
 
 async def read_status(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """Return the workers that the command prints as JSON."""
     capsys.readouterr()
     await asyncio.to_thread(print_status, "", as_json=True)
     return [
@@ -202,7 +200,6 @@ def test_a_session_does_not_wait_for_a_process_that_looks_at_its_folder(home: st
 
 
 def make_status(session: str, *numbers: int) -> FleetStatus:
-    """Return a status with workers of these numbers."""
     workers = [
         WorkerStatus(
             number=number,

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from mudroom import AnyEvent, Reason, Report, Session, ToolCallBlock
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom import AnyEvent, Reason, Report, Session, ToolCallBlock, UsageError
 from mudroom._adapters.workers.process import ProcessConnection
 from mudroom._adapters.workers.remote import tree_transfer
 from mudroom._adapters.workers.remote.tree_transfer import FilesNotReadyError, TravellingFiles
 from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent, ToolCallFinished
+from mudroom._core.ports import WorkerConnection
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 
 from ..waiting import wait_until
@@ -25,6 +26,7 @@ from .far_place import (
     FarTransport,
     ListedTransport,
     Place,
+    PlacedTransport,
     ScatteredTransport,
     StuckConnection,
     get_worker,
@@ -34,11 +36,6 @@ from .far_place import (
     kill_at_first_result,
     make_family,
 )
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
 
 
 async def read_and_change(place: Place, transport: type[FarTransport]) -> Report:
@@ -73,10 +70,15 @@ def make_conflict(place: Place, *calls: ToolCallBlock) -> ScriptedModel:
     return make_family("writer", child)
 
 
-async def test_a_reading_child_goes_on_with_its_snapshot_after_a_kill(place: Place) -> None:
-    report = await read_and_change(place, FarTransport)
+@pytest.mark.parametrize("transport", [FarTransport, ScatteredTransport])
+async def test_a_reading_child_goes_on_with_its_snapshot_after_a_kill(
+    place: Place, transport: type[FarTransport]
+) -> None:
+    report = await read_and_change(place, transport)
     assert report.reason is Reason.GOAL
     assert "two" in report.text and "later" not in report.text
+    node = "node 2" if transport is ScatteredTransport else "node"
+    assert len(list(place.folder.glob(f"{node}/nodes/*/*/snapshots/*/snapshot.json"))) == 1
 
 
 async def test_an_isolated_child_goes_on_with_its_files_after_a_kill(place: Place) -> None:
@@ -100,13 +102,6 @@ async def test_a_child_goes_on_with_its_files_after_a_conflict_and_a_kill(place:
     assert report.reason is Reason.GOAL
     assert (place.project / "a.txt").read_text() == "both\nmore\n"
     assert find_violations([event async for event in place.journal.read()]) == []
-
-
-async def test_a_reading_child_goes_on_elsewhere(place: Place) -> None:
-    report = await read_and_change(place, ScatteredTransport)
-    assert report.reason is Reason.GOAL
-    assert "two" in report.text and "later" not in report.text
-    assert len(list(place.folder.glob("node 2/nodes/*/*/snapshots/*/snapshot.json"))) == 1
 
 
 async def test_a_child_that_has_changed_nothing_starts_again_elsewhere(place: Place) -> None:
@@ -203,8 +198,6 @@ async def test_a_child_goes_to_the_process_that_replaces_that_of_its_machine(pla
 
 
 class StuckTransport(ListedTransport):
-    """Starts two worker processes; later ones never get ready."""
-
     def connect(self) -> ProcessConnection:
         connection = super().connect()
         return StuckConnection(self._command) if self._count > 2 else connection
@@ -294,8 +287,6 @@ async def test_a_process_that_is_killed_while_it_sends_work_sends_it_again(
 
 
 class CancellingJournal(MemoryJournal):
-    """Journal that cancels a child whose end it gets."""
-
     session: Session
     cancels: tuple[bool, ...] = ()
 
@@ -328,3 +319,70 @@ async def test_a_cancel_does_not_stop_the_record_of_an_end(
     assert journal.cancels == (False,)
     assert (await place.find_reports())["1.1.1"].reason is Reason.ERROR
     assert "ERROR" in report.text and "CANCELLED" not in report.text
+
+
+async def lose_process(
+    place: Place,
+    transport: PlacedTransport,
+    gone: tuple[str, ...] = (),
+    astray: tuple[str, ...] = (),
+) -> Report:
+    """Return the report of a family whose child loses its worker process between two changes.
+
+    Arguments:
+        gone: machines that are lost with the process. astray: see PlacedTransport.
+    """
+
+    def lose_machines() -> None:
+        transport.gone = gone
+        transport.astray = astray
+
+    def child(request: Request) -> Answer:
+        if request.turn < 2:
+            return call("bash", command=f"echo {request.turn} >> log.txt")
+        return "done"
+
+    model = make_family("writer", child)
+    return await kill_at_first_result(place, model, lose_machines, transport=lambda _: transport)
+
+
+async def test_a_child_goes_on_in_a_new_process_on_the_machine_that_has_its_files(
+    place: Place,
+) -> None:
+    transport = PlacedTransport(place.folder)
+    report = await lose_process(place, transport)
+    assert report.reason is Reason.GOAL
+    assert (place.project / "log.txt").read_text() == "0\n1\n"
+    assert transport.started == ["node 1", "node 1"]
+
+
+@pytest.mark.parametrize("kind", ["gone", "astray"])
+async def test_a_child_is_lost_if_no_process_starts_where_its_files_are(
+    place: Place, kind: str
+) -> None:
+    transport = PlacedTransport(place.folder)
+    report = await lose_process(place, transport, **{kind: ("node 1",)})
+    assert "it began on node 1" in report.text
+    assert transport.started[:2] == ["node 1", "node 2"]
+    assert not (place.project / "log.txt").exists()
+
+
+async def test_a_process_that_starts_on_another_machine_is_not_kept(place: Place) -> None:
+    transport = PlacedTransport(place.folder)
+    async with place.open(make_family("writer", lambda _: "done")) as session:
+        pool = hide_files(session, place.folder, lambda _: transport)._pool
+        await pool.open()
+        transport.astray = ("node 3",)
+        for _ in range(3):
+            process = await pool.choose(machine="node 3")
+            assert process is pool.processes[0]
+        assert len(pool.processes) == 1
+        assert transport.started == ["node 1", "node 2", "node 2", "node 2"]
+
+
+async def test_a_process_of_this_machine_starts_on_no_other_one() -> None:
+    connection: WorkerConnection = ProcessConnection((sys.executable, "-c", ""))
+    connection.place_on("node 1")
+    with pytest.raises(UsageError, match="worker processes of this session are on"):
+        await connection.open()
+    assert connection.pid is None

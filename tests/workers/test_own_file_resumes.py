@@ -21,11 +21,6 @@ PROGRAM = str(Path(__file__).with_name("far_crash_program.py"))
 SESSION = str(uuid.UUID(int=18))
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
-
-
 def start(place: Place, machines: str, steps: str, children: int) -> tuple[int, str]:
     """Execute the program; return its exit status and what it printed."""
     command = [sys.executable, PROGRAM, str(place.folder), SESSION, str(children), machines, steps]

@@ -16,19 +16,7 @@ from mudroom.permissions.rules import Permissions, Verdict, parse_rules
 from mudroom.testing.invariants import find_violations
 
 from ..workspaces.git_projects import run_git, write_files
-from .far_place import (
-    FarTransport,
-    MixedTransport,
-    Place,
-    hide_files,
-    join_results,
-    make_family,
-)
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+from .far_place import FarTransport, MixedTransport, Place, hide_files, join_results, make_family
 
 
 async def test_a_child_that_reads_works_on_a_snapshot(
@@ -104,22 +92,6 @@ async def test_the_work_of_isolated_children_comes_back_and_is_merged(place: Pla
     assert report.merges and report.merges.landed == 3
     events = [event async for event in place.journal.read()]
     assert find_violations(events) == []
-
-
-async def test_a_conflict_goes_back_to_a_child_on_another_machine(place: Place) -> None:
-    def child(request: Request) -> Answer:
-        if not request.turn:
-            write_files(place.project, {"a.txt": "by the user\n"})
-            return call("bash", command="echo by the child > a.txt")
-        if request.turn == 2:
-            return call("bash", command="sed s/^/:/ a.txt > seen.txt; echo both > a.txt")
-        return "done"
-
-    report = await place.run(make_family("writer", child))
-    assert report.reason is Reason.GOAL
-    assert (place.project / "a.txt").read_text() == "both\n"
-    seen = (place.project / "seen.txt").read_text()
-    assert "by the user" in seen and "by the child" in seen and "<<<<<<<" in seen
 
 
 async def test_files_that_a_rule_hides_do_not_travel_with_a_conflict(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""RemoteWorker: children in other processes on this machine, under the same promises."""
+"""RemoteWorker: children in other processes on this machine, and processes that are lost."""
 
 from __future__ import annotations
 
@@ -8,54 +8,52 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.workers.far_place import get_worker
 
 from mudroom import (
     AnyEvent,
     Budget,
     Integrations,
     Reason,
-    Report,
     Session,
     TextBlock,
     ToolCallBlock,
     UsageError,
 )
 from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._adapters.workers.remote.worker import RemoteWorker
+from mudroom._adapters.models.scripted import (
+    Answer,
+    Request,
+    ScriptedConversation,
+    ScriptedModel,
+    call,
+)
+from mudroom._adapters.workers.process import ProcessConnection, ProcessTransport
+from mudroom._adapters.workers.remote.worker import MAX_STARTS, RemoteWorker
 from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.events import (
     Delta,
     MessageSent,
     RunFinished,
-    RunStarted,
     StoredEvent,
     ToolCallFinished,
-    ToolCallStarted,
+    TurnFinished,
 )
-from mudroom._core.ports import ApprovalDecision, ApprovalRequest, Hooks, ToolHookDecision
+from mudroom._core.messages import NO_USAGE, Message
+from mudroom._core.ports import Hooks, RequestConfig, ToolHookDecision, WorkerConnection
 from mudroom._core.runs import Brief
 from mudroom._replay import replay
-from mudroom.permissions.rules import Permissions
 from mudroom.testing.invariants import find_violations
 
+from ..waiting import is_alive, wait_until
 from ..worker_kinds import open_session
 
 
-def list_worker_pids(session: Session) -> tuple[int, ...]:
-    """Return the ids of the worker processes that have started."""
-    worker = session._require_open().resources.worker
-    assert isinstance(worker, RemoteWorker)
-    return worker.pids
-
-
 def make_family(child: Callable[[Request], Answer], tasks: int = 1) -> ScriptedModel:
-    """Return a model whose parent starts children and then reports their results."""
-
     def answer(request: Request) -> Answer:
         if request.prompt != "PARENT":
             return child(request)
@@ -74,8 +72,10 @@ async def test_a_child_runs_in_another_process_and_its_report_comes_back(tmp_pat
     )
     async with open_session(tmp_path, model) as session:
         report = await session.run("PARENT")
-        (pid,) = list_worker_pids(session)
+        (pid,) = get_worker(session).pids
         assert pid != os.getpid()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
     assert report.reason is Reason.GOAL
     assert str(pid) in report.text
     assert report.usage.total_tokens > 0
@@ -90,28 +90,6 @@ async def test_changes_by_commands_in_another_process_are_in_the_report(tmp_path
     assert report.observed_changes == report.files_changed == ("made.txt",)
 
 
-async def test_children_of_one_answer_run_side_by_side(tmp_path: Path) -> None:
-    model = make_family(lambda request: request.prompt, tasks=5)
-    async with open_session(tmp_path, model, worker="process:2") as session:
-        report = await session.run("PARENT")
-        assert len(list_worker_pids(session)) == 2
-    assert report.text == " | ".join(f"CHILD {number}" for number in range(5))
-
-
-async def test_events_of_children_reach_the_watchers_and_the_journal(tmp_path: Path) -> None:
-    model = make_family(
-        lambda request: "done" if request.turn else call("write", file_path="a.txt", content="x")
-    )
-    seen: list[AnyEvent] = []
-    async with open_session(tmp_path, model) as session:
-        session.watch(seen.append)
-        await session.run("PARENT")
-    kinds = [type(event) for event in seen if event.run == "1.1.1"]
-    assert kinds[0] is RunStarted and kinds[-1] is RunFinished
-    assert kinds.index(ToolCallStarted) < kinds.index(ToolCallFinished)
-    assert (tmp_path / "a.txt").read_text() == "x"
-
-
 async def test_a_watcher_that_comes_later_gets_the_streamed_text_of_children(
     tmp_path: Path,
 ) -> None:
@@ -124,25 +102,6 @@ async def test_a_watcher_that_comes_later_gets_the_streamed_text_of_children(
         await session.task("CHILD 2")
     assert {event.run for event in seen} == {watched.run_id}
     assert any(isinstance(event, Delta) for event in seen)
-
-
-async def test_what_a_child_spends_is_charged_to_the_parent(tmp_path: Path) -> None:
-    model = make_family(lambda request: "x" * 400)
-    async with open_session(tmp_path, model) as session:
-        report = await session.run("PARENT")
-    assert report.usage.output_tokens >= 100
-
-
-async def test_a_limit_of_the_parent_stops_a_child(tmp_path: Path) -> None:
-    def child(request: Request) -> Answer:
-        return call("bash", command=f"echo {request.turn} {'x' * 400}")
-
-    model = make_family(child)
-    budget = Budget(output_tokens=1_500)
-    async with open_session(tmp_path, model, budget=budget) as session:
-        report = await session.run("PARENT")
-    assert report.reason is Reason.GOAL and "[BUDGET: the limit of 1,500 output" in report.text
-    assert report.usage.output_tokens < 1_500
 
 
 async def test_a_killed_worker_process_costs_no_step_and_repeats_no_effect(tmp_path: Path) -> None:
@@ -162,7 +121,7 @@ async def test_a_killed_worker_process_costs_no_step_and_repeats_no_effect(tmp_p
             is_second = isinstance(event, ToolCallFinished) and event.run == "1.1.1"
             if is_second and event.turn == 2 and not has_killed:
                 has_killed = True
-                os.kill(list_worker_pids(session)[0], signal.SIGKILL)
+                os.kill(get_worker(session).pids[0], signal.SIGKILL)
 
         session.watch(kill_once)
         report = await session.run("PARENT")
@@ -191,7 +150,7 @@ async def test_what_a_lost_process_has_sent_is_stored_before_its_run_starts_agai
     class SlowJournal(MemoryJournal):
         async def append(self, *events: StoredEvent) -> int:
             if any(isinstance(event, RunFinished) and event.run == "1.1.1" for event in events):
-                os.kill(list_worker_pids(session)[0], signal.SIGKILL)
+                os.kill(get_worker(session).pids[0], signal.SIGKILL)
                 await asyncio.sleep(0.5)
             return await super().append(*events)
 
@@ -203,21 +162,6 @@ async def test_what_a_lost_process_has_sent_is_stored_before_its_run_starts_agai
     assert report.text == "done"
     ends = [event for event in events if isinstance(event, RunFinished) and event.run == "1.1.1"]
     assert len(ends) == 1
-
-
-async def test_a_message_reaches_a_run_in_a_worker_process_once(tmp_path: Path) -> None:
-    model = make_family(count_messages)
-    async with open_session(tmp_path, model) as session:
-        has_sent = False
-
-        def send(event: AnyEvent) -> None:
-            nonlocal has_sent
-            if isinstance(event, ToolCallFinished) and event.run == "1.1.1" and not has_sent:
-                has_sent = session.runs.send("1.1.1", "look at b.txt")
-
-        session.watch(send)
-        report = await session.run("PARENT")
-    assert has_sent and report.text == "read 1 time"
 
 
 async def test_a_durable_message_to_a_worker_process_is_in_the_journal(tmp_path: Path) -> None:
@@ -252,72 +196,11 @@ async def test_a_message_survives_the_death_of_its_worker_process(tmp_path: Path
             nonlocal has_sent
             if isinstance(event, ToolCallFinished) and event.run == "1.1.1" and not has_sent:
                 has_sent = session.runs.send("1.1.1", "look at b.txt")
-                os.kill(list_worker_pids(session)[0], signal.SIGKILL)
+                os.kill(get_worker(session).pids[0], signal.SIGKILL)
 
         session.watch(send_and_kill)
         report = await session.run("PARENT")
     assert has_sent and report.text == "read 1 time"
-
-
-async def test_a_run_whose_processes_keep_dying_is_lost(tmp_path: Path) -> None:
-    async def child(request: Request) -> str:
-        os.kill(pids()[-1], signal.SIGKILL)
-        await asyncio.sleep(60)
-        return "never"
-
-    async def answer(request: Request) -> Answer:
-        if request.prompt == "PARENT":
-            return request.results[0].text if request.turn else call("task", prompt="CHILD")
-        return await child(request)
-
-    model = ScriptedModel(answer)
-    async with open_session(tmp_path, model) as session:
-
-        def pids() -> tuple[int, ...]:
-            return list_worker_pids(session)
-
-        report = await session.run("PARENT")
-    assert "LOST" in report.text and report.reason is Reason.GOAL
-    assert report.unknown_changes == "the worker processes of a child ended"
-
-
-async def test_cancel_stops_a_child_and_its_command(tmp_path: Path) -> None:
-    model = make_family(lambda _: call("bash", command="sleep 600; touch late"))
-    async with open_session(tmp_path, model) as session:
-
-        def cancel(event: AnyEvent) -> None:
-            if isinstance(event, ToolCallStarted) and event.run == "1.1.1":
-                session.runs.cancel("1.1.1")
-
-        session.watch(cancel)
-        async with asyncio.timeout(60):
-            report = await session.run("PARENT")
-    assert "CANCELLED" in report.text
-    assert not (tmp_path / "late").exists()
-
-
-async def test_cancelling_the_caller_ends_the_child(tmp_path: Path) -> None:
-    started = asyncio.Event()
-    model = make_family(lambda _: call("bash", command="sleep 60"))
-    ends: list[Report[Any]] = []
-    async with open_session(tmp_path, model) as session:
-
-        def watch(event: AnyEvent) -> None:
-            if isinstance(event, ToolCallStarted) and event.run == "1.1.1":
-                started.set()
-            if isinstance(event, RunFinished):
-                ends.append(event.report)
-
-        session.watch(watch)
-        task = asyncio.create_task(session.run("PARENT"))
-        await asyncio.wait_for(started.wait(), 20)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    assert {end.run_id: end.reason for end in ends} == {
-        "1.1.1": Reason.CANCELLED,
-        "1": Reason.CANCELLED,
-    }
 
 
 async def test_hooks_of_the_session_decide_in_worker_processes(tmp_path: Path) -> None:
@@ -339,37 +222,6 @@ async def test_hooks_of_the_session_decide_in_worker_processes(tmp_path: Path) -
     ) as session:
         report = await session.run("PARENT")
     assert "Do not write." in report.text and not (tmp_path / "a.txt").exists()
-
-
-async def test_approval_requests_reach_the_approver_of_the_session(tmp_path: Path) -> None:
-    class Refuse:
-        async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
-            return ApprovalDecision(False, f"No {request.tool} here.")
-
-    model = make_family(
-        lambda request: request.results[0].text if request.turn else call("bash", command="ls")
-    )
-    permissions = Permissions.of(ask=["Bash"])
-    async with open_session(tmp_path, model, approver=Refuse(), permissions=permissions) as session:
-        report = await session.run("PARENT")
-    assert "No bash here." in report.text
-
-
-async def test_session_tasks_run_in_worker_processes(tmp_path: Path) -> None:
-    model = ScriptedModel(lambda request: f"about {request.prompt}")
-    async with open_session(tmp_path, model) as session:
-        reports = await session.map(["a", "b", "c"])
-        assert len(list_worker_pids(session)) == 1
-    assert [report.text for report in reports] == ["about a", "about b", "about c"]
-
-
-async def test_no_worker_process_is_left_when_the_session_closes(tmp_path: Path) -> None:
-    model = ScriptedModel(lambda _: "done")
-    async with open_session(tmp_path, model) as session:
-        await session.task("a")
-        (pid,) = list_worker_pids(session)
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
 
 
 def test_a_worker_process_collects_garbage_less_often_than_python() -> None:
@@ -431,3 +283,291 @@ async def test_named_children_in_other_processes_write_to_each_other(tmp_path: P
     assert "ANN read 1" in texts and "BEN read 0" in texts
     assert not find_violations(events)
     assert await replay(events) == events
+
+
+class BlockedConnection(ProcessConnection):
+    def __init__(self) -> None:
+        super().__init__(())
+        self.is_opening = False
+        self.is_closed = False
+
+    async def open(self) -> None:
+        self.is_opening = True
+        await asyncio.get_running_loop().create_future()
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+class BlockedTransport(ProcessTransport):
+    def __init__(self) -> None:
+        super().__init__(())
+        self.connections: list[BlockedConnection] = []
+
+    def connect(self) -> BlockedConnection:
+        self.connections.append(BlockedConnection())
+        return self.connections[-1]
+
+
+def block_starts(session: Session) -> tuple[RemoteWorker, BlockedTransport]:
+    worker = get_worker(session)
+    worker._transport = transport = BlockedTransport()
+    worker._pool.processes = [worker._make_process(1)]
+    return worker, transport
+
+
+async def test_a_child_that_waits_for_a_worker_process_is_cancelled_at_once(tmp_path: Path) -> None:
+    def answer(request: Request) -> Answer:
+        return request.results[0].text if request.turn else call("task", prompt="CHILD")
+
+    async with open_session(tmp_path, ScriptedModel(answer)) as session:
+        _, transport = block_starts(session)
+        running = asyncio.create_task(session.run("PARENT"))
+        await wait_until(lambda: transport.connections[0].is_opening)
+        assert session.runs.cancel("1.1.1")
+        report = await asyncio.wait_for(running, 60)
+        assert not transport.connections[0].is_closed
+    assert "CANCELLED" in report.text and report.reason is Reason.GOAL
+
+
+async def test_a_lost_run_is_charged_with_its_children(tmp_path: Path) -> None:
+    """The limit counts the child and the one below it, so no third one may start."""
+
+    async def answer(request: Request) -> Answer:
+        if request.prompt == "PARENT":
+            results.extend(result.text for result in request.results)
+            return "done" if request.turn == 2 else call("task", prompt="CHILD")
+        if request.prompt == "BELOW":
+            return "done"
+        if request.prompt == "CHILD" and request.turn:
+            os.kill(get_worker(session).pids[-1], signal.SIGKILL)
+            await asyncio.sleep(60)
+        return call("task", prompt="BELOW")
+
+    results: list[str] = []
+    budget = Budget(depth=2, children=2)
+    session = open_session(tmp_path, ScriptedModel(answer), prompt_budget=budget)
+    async with session:
+        await session.run("PARENT")
+    assert "LOST" in results[0]
+    assert "the budget of 2 children is used up" in results[1]
+
+
+async def test_a_cancel_reaches_a_run_that_has_lost_its_process(tmp_path: Path) -> None:
+    async def answer(request: Request) -> Answer:
+        if request.prompt == "PARENT":
+            return request.results[0].text if request.turn else call("task", prompt="CHILD")
+        starts.append(request.turn)
+        os.kill(get_worker(session).pids[-1], signal.SIGKILL)
+        session.runs.cancel("1.1.1")
+        await asyncio.sleep(60)
+        return "never"
+
+    starts: list[int] = []
+    journal = MemoryJournal()
+    session = open_session(tmp_path, ScriptedModel(answer), journal=journal)
+    async with session:
+        report = await session.run("PARENT")
+    assert "CANCELLED" in report.text
+    assert len(starts) == 1
+    assert find_violations(journal.events) == []
+
+
+class EndingJournal(MemoryJournal):
+    """Journal that ends a worker process when it has the end of a child."""
+
+    session: Session
+
+    async def append(self, *events: StoredEvent) -> int:
+        position = await super().append(*events)
+        if any(isinstance(event, RunFinished) and event.run == "1.1.1" for event in events):
+            with suppress(ProcessLookupError):
+                os.kill(get_worker(self.session).pids[-1], signal.SIGKILL)
+        return position
+
+
+async def test_a_run_that_had_ended_when_its_last_process_was_lost_has_one_end(
+    tmp_path: Path,
+) -> None:
+    async def answer(request: Request) -> Answer:
+        if request.prompt == "PARENT":
+            return request.results[0].text if request.turn else call("task", prompt="CHILD")
+        starts.append(request.turn)
+        if len(starts) < MAX_STARTS:
+            os.kill(get_worker(session).pids[-1], signal.SIGKILL)
+            await asyncio.sleep(60)
+        return "The child is done."
+
+    starts: list[int] = []
+    journal = EndingJournal()
+    session = open_session(tmp_path, ScriptedModel(answer), journal=journal)
+    journal.session = session
+    async with session:
+        report = await session.run("PARENT")
+        meter = session._require_open().meter
+        spent = meter.usage + meter.descendant_usage
+    answers = [event.message for event in journal.events if isinstance(event, TurnFinished)]
+    assert report.text.startswith("The child is done.")
+    assert len(starts) == MAX_STARTS
+    assert spent == sum((answer.usage for answer in answers), NO_USAGE)
+    assert find_violations(journal.events) == []
+
+
+async def test_a_lost_run_ends_its_calls_and_the_runs_below_it(tmp_path: Path) -> None:
+    def answer(request: Request) -> Answer:
+        if request.prompt == "PARENT":
+            return request.results[0].text if request.turn else call("task", prompt="CHILD")
+        if request.prompt == "CHILD":
+            return call("task", prompt="BELOW")
+        return call("bash", command=f"echo {request.turn} >> log; kill -9 $PPID")
+
+    journal = MemoryJournal()
+    model = ScriptedModel(answer)
+    async with open_session(
+        tmp_path, model, journal=journal, prompt_budget=Budget(depth=2)
+    ) as session:
+        report = await session.run("PARENT")
+    ends = [event for event in journal.events if isinstance(event, RunFinished)]
+    assert "its worker was lost" in report.text
+    assert report.unknown_changes == "the worker processes of a child ended"
+    assert ends[1].report.error == f"could not be executed in {MAX_STARTS} worker processes"
+    assert [(end.run, str(end.report.reason)) for end in ends] == [
+        ("1.1.1.1.1", "LOST"),
+        ("1.1.1", "LOST"),
+        ("1", "GOAL"),
+    ]
+    assert find_violations(journal.events) == []
+    # The result of the call and the end of the run, of both runs: recorded at one time.
+    below = [event for event in journal.events if event.run.startswith("1.1.1")]
+    assert len({event.at for event in below[-4:]}) == 1
+
+
+async def test_a_cancelled_start_of_all_worker_processes_ends_them(tmp_path: Path) -> None:
+    async with open_session(tmp_path, ScriptedModel([])) as session:
+        worker, transport = block_starts(session)
+        opening = asyncio.create_task(worker.open())
+        await wait_until(lambda: transport.connections[0].is_opening)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert transport.connections[0].is_closed
+
+
+async def test_runs_do_not_wait_for_a_lost_process_that_does_not_end() -> None:
+    program = "import os, sys, time; os.close(int(sys.argv[1])); time.sleep(600)"
+    connection: WorkerConnection = ProcessConnection((sys.executable, "-c", program))
+    await connection.open()
+    assert await connection.receive() == b""
+    await asyncio.wait_for(connection.wait_until_stopped(), 60)
+
+
+async def test_a_process_that_was_lost_and_replaced_ends_before_its_session(
+    tmp_path: Path,
+) -> None:
+    async with open_session(tmp_path, ScriptedModel(lambda _: "done")) as session:
+        await session.task("first")
+        worker = get_worker(session)
+        (lost,) = worker._pool.processes
+        assert lost.pid
+        os.kill(lost.pid, signal.SIGSTOP)  # it ends when it is killed
+        connection = lost._connection
+        assert isinstance(connection, ProcessConnection) and connection._link
+        connection._link.data_received(b"\x00\x00\x00\x01\xc1")  # no message
+        await wait_until(lambda: lost.is_lost)
+        await session.task("second")
+        assert worker.pids != (lost.pid,)
+    assert not is_alive(lost.pid)
+
+
+def answer(request: Request) -> Answer:
+    if request.prompt == "PARENT":
+        return request.results[0].text if request.turn else call("task", prompt="CHILD")
+    return "child done" if request.turn else call("bash", command="echo 1 >> log")
+
+
+class PickyModel(ScriptedModel):
+    starts = 0
+
+    def start_conversation(self, config: RequestConfig) -> ScriptedConversation:
+        self.starts += 1
+        if self.starts > 1:
+            raise ValueError("this model has no temperature")
+        return super().start_conversation(config)
+
+
+class PickyConversation(ScriptedConversation):
+    def append(self, message: Message) -> None:
+        raise ValueError("this model takes no images")
+
+
+class DeafModel(PickyModel):
+    def start_conversation(self, config: RequestConfig) -> ScriptedConversation:
+        self.starts += 1
+        return (
+            PickyConversation(self, config)
+            if self.starts > 1
+            else ScriptedConversation(self, config)
+        )
+
+
+@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [(PickyModel, "this model has no temperature"), (DeafModel, "this model takes no images")],
+)
+@pytest.mark.timeout(60)
+async def test_the_parent_reads_the_error_of_a_model_that_refuses_a_conversation(
+    kind: type[PickyModel], text: str, worker: str, tmp_path: Path
+) -> None:
+    async with open_session(tmp_path, kind(answer), worker) as session:
+        report = await session.run("PARENT")
+    assert report.reason is Reason.GOAL
+    assert f"ValueError: {text}" in report.text
+
+
+@pytest.mark.timeout(60)
+async def test_a_run_goes_on_elsewhere_when_its_process_sends_what_is_no_message(
+    tmp_path: Path,
+) -> None:
+    async with open_session(tmp_path, ScriptedModel(answer)) as session:
+        worker = get_worker(session)
+        broken: list[int | None] = []
+
+        def watch(event: AnyEvent) -> None:
+            if isinstance(event, ToolCallFinished) and event.run == "1.1.1":
+                process = worker._pool.processes[0]
+                broken.append(process.pid)
+                connection = process._connection
+                assert isinstance(connection, ProcessConnection) and connection._link
+                connection._link.data_received(b"\x00\x00\x00\x01\xc1")
+
+        session.watch(watch)
+        report = await session.run("PARENT")
+        assert worker.pids != tuple(broken)
+    assert report.text.startswith("child done")
+    assert len(broken) == 1
+    assert (tmp_path / "log").read_text() == "1\n"
+
+
+def answer_as_family(request: Request) -> Answer:
+    if request.prompt == "PARENT":
+        tasks = [call("task", prompt=f"CHILD {n}") for n in range(3)]
+        return tasks if request.turn == 0 else "All are done."
+    return "the same report"
+
+
+async def test_children_in_worker_processes_share_one_replayed_record(tmp_path: Path) -> None:
+    home = str(tmp_path / "home")
+    async with Session(
+        model=ScriptedModel(answer_as_family), cwd=str(tmp_path), home=home, sandbox="off"
+    ) as session:
+        assert (await session.run("PARENT")).ok
+    async with Session(
+        model=f"replay:{session.id}",
+        cwd=str(tmp_path),
+        home=home,
+        sandbox="off",
+        worker="process:2",
+    ) as replayed:
+        report = await replayed.run("PARENT")
+    assert (report.text, report.error) == ("All are done.", "")

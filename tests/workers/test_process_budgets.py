@@ -20,12 +20,11 @@ from mudroom import (
     ToolCallBlock,
     Usage,
 )
-from mudroom._adapters.models.scripted import Answer, call
 from mudroom._core.events import TurnStarted
-from mudroom.testing import Request, ScriptedModel
+from mudroom.testing import Answer, Request, ScriptedModel, call
 
 from ..worker_kinds import open_session
-from .test_process import list_worker_pids
+from .far_place import get_worker
 
 ANSWER = Usage(input_tokens=1_200, output_tokens=800)
 
@@ -54,7 +53,7 @@ async def test_processes_pass_a_limit_by_one_answer_at_most(budget: Budget, tmp_
     model = ScriptedModel(read_on)
     async with open_in_processes(tmp_path, model, budget=budget) as session:
         reports = await session.map(["read"] * 6)
-        assert len(list_worker_pids(session)) == 2
+        assert len(get_worker(session).pids) == 2
     assert {report.reason for report in reports} == {Reason.BUDGET}
     usage = sum((report.usage for report in reports), Usage())
     maximum = {
@@ -73,21 +72,6 @@ async def test_processes_take_no_turn_too_many(tmp_path: Path) -> None:
         reports = await session.map(["read"] * 6)
     assert {report.reason for report in reports} == {Reason.MAX_TURNS}
     assert len([request for request in model.requests if request.tools]) == 7
-
-
-async def test_a_limit_of_a_parent_holds_for_children_in_processes(tmp_path: Path) -> None:
-    async def answer(request: Request) -> AssistantMessage:
-        if not request.prompt.startswith("PARENT") or request.turn:
-            return await read_on(request)
-        calls = [ToolCallBlock(f"t{n}", "task", {"prompt": f"read {n}"}) for n in range(5)]
-        return AssistantMessage(tuple(calls), usage=ANSWER)
-
-    model = ScriptedModel(answer)
-    budget = Budget(total_tokens=15_000)
-    async with open_in_processes(tmp_path, model, prompt_budget=budget) as session:
-        report = await session.run("PARENT")
-    assert report.reason is Reason.BUDGET
-    assert 13_000 <= report.usage.total_tokens <= 17_000
 
 
 @pytest.mark.parametrize("children", [2, 3, 5, 9])
@@ -109,7 +93,7 @@ async def test_processes_start_exactly_the_children_that_a_limit_allows(
     async with open_in_processes(tmp_path, ScriptedModel(start), budget=budget) as session:
         session.watch(lambda event: runs.add(event.run) if "." in event.run else None)
         report = await session.run("PARENT")
-        assert len(list_worker_pids(session)) == 2
+        assert len(get_worker(session).pids) == 2
     assert report.ok and len(runs) == children
 
 
@@ -120,7 +104,7 @@ async def test_a_lost_process_releases_its_requests_and_turns(tmp_path: Path) ->
         nonlocal has_killed
         if not has_killed and request.turn == 1:
             has_killed = True
-            os.kill(list_worker_pids(session)[0], signal.SIGKILL)
+            os.kill(get_worker(session).pids[0], signal.SIGKILL)
             await asyncio.sleep(3600)
         return await read_on(request)
 

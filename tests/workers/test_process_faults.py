@@ -19,12 +19,11 @@ from mudroom.testing.invariants import find_violations
 from ..waiting import block_until
 
 PROGRAM = str(Path(__file__).with_name("crash_program.py"))
-ROUNDS = 60 if os.environ.get("MUDROOM_LONG") else 4
+ROUNDS = 60 if os.environ.get("MUDROOM_LONG") else 2
 DONE = " | ".join(f"child {number} is done" for number in range(CHILDREN))
 
 
 def start(folder: Path, session_id: str, worker: str = "process:2") -> subprocess.Popen[str]:
-    """Start the program."""
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     return subprocess.Popen(
         [sys.executable, PROGRAM, str(folder), session_id, worker],
@@ -35,7 +34,6 @@ def start(folder: Path, session_id: str, worker: str = "process:2") -> subproces
 
 
 def find_workers(program: subprocess.Popen[str]) -> list[int]:
-    """Return the process ids of the program's worker processes."""
     children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
     commands = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
     name = b"mudroom._session.worker_process"
@@ -43,12 +41,10 @@ def find_workers(program: subprocess.Popen[str]) -> list[int]:
 
 
 def wait_until_gone(pids: list[int]) -> None:
-    """Wait until processes have ended."""
     block_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
 def wait_for_log(folder: Path, lines: int) -> None:
-    """Wait until the children have appended this many lines."""
     log = folder / "log"
     block_until(lambda: log.exists() and len(log.read_text().splitlines()) >= lines)
 
@@ -61,7 +57,6 @@ def check_log(folder: Path) -> None:
 
 
 def check_record(folder: Path, session_id: str) -> None:
-    """Hold the record of the session against the promises."""
     from mudroom._adapters.journals.sqlite.reader import open_reader
 
     events = list(open_reader(folder / "home" / "sessions" / f"{session_id}.db").read())

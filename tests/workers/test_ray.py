@@ -10,20 +10,20 @@ import subprocess
 import sys
 import time
 import uuid
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.workers.crash_program import CHILDREN, STEPS
+from tests.workers.far_place import get_worker
 from tests.workers.test_process_faults import DONE, check_log, check_record, start, wait_for_log
 
 from mudroom import AnyEvent, Reason, Report, Session, UsageError
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workers.remote.worker import RemoteWorker
-from mudroom._core.events import RunFinished, RunResumed, StoredEvent
+from mudroom._core.events import RunResumed, StoredEvent
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 from mudroom_fleet.ray_transport import RayTransport
 
@@ -46,19 +46,12 @@ def open_session(folder: Path, model: ScriptedModel, **options: Any) -> Session:
     return Session(model=model, **(defaults | options))
 
 
-def get_worker(session: Session) -> RemoteWorker:
-    worker = session._require_open().resources.worker
-    assert isinstance(worker, RemoteWorker)
-    return worker
-
-
 def get_transport(worker: RemoteWorker) -> RayTransport:
     assert isinstance(worker._transport, RayTransport)
     return worker._transport
 
 
 def answer(request: Request) -> Answer:
-    """Answer as a parent of two children, or as a child that appends to a log."""
     if request.prompt == "PARENT":
         if not request.turn:
             return [call("task", prompt=f"CHILD {number}") for number in range(2)]
@@ -169,27 +162,6 @@ async def test_the_runs_go_on_when_the_ray_process_is_killed(tmp_path: Path) -> 
     check_effects(report, events, tmp_path)
 
 
-async def test_a_run_that_ends_three_worker_processes_is_lost(tmp_path: Path) -> None:
-    def kill_own_process(request: Request) -> Answer:
-        if request.prompt == "PARENT":
-            return request.results[0].text if request.turn else call("task", prompt="CHILD")
-        return call("bash", command=f"echo {request.turn} >> log; kill -9 $PPID")
-
-    journal = MemoryJournal()
-    model = ScriptedModel(kill_own_process)
-    async with open_session(tmp_path, model, journal=journal, worker="ray:1") as session:
-        report = await session.run("PARENT")
-    events = [event async for event in journal.read()]
-    (lost,) = [
-        event.report for event in events if isinstance(event, RunFinished) and event.run == "1.1.1"
-    ]
-    assert lost.reason is Reason.LOST
-    assert lost.error.startswith("could not be executed in 3 worker processes; the last")
-    assert lost.error in report.text
-    assert lost.turns == 3 and lost.usage.total_tokens > 0
-    assert (tmp_path / "log").read_text() == "0\n1\n2\n"
-
-
 def test_a_killed_session_ends_its_actors_and_resumes(tmp_path: Path) -> None:
     session_id = str(uuid.UUID(int=18))
     before = list_actors()
@@ -206,27 +178,6 @@ def test_a_killed_session_ends_its_actors_and_resumes(tmp_path: Path) -> None:
     assert output.strip() == f"GOAL {DONE}"
     check_log(tmp_path)
     check_record(tmp_path, session_id)
-
-
-async def test_the_record_is_that_of_a_local_worker(tmp_path: Path) -> None:
-    records = [await record_types(tmp_path / worker, worker) for worker in ("local", "ray:1")]
-    assert records[0] == records[1]
-
-
-async def record_types(folder: Path, worker: str) -> dict[str, list[str]]:
-    """Return what a session records, by run: the types of the events and the last text."""
-    folder.mkdir()
-    record: dict[str, list[str]] = defaultdict(list)
-
-    def watch(event: AnyEvent) -> None:
-        if isinstance(event, StoredEvent):
-            text = event.report.text if isinstance(event, RunFinished) else ""
-            record[event.run].append(f"{type(event).__name__} {text}")
-
-    async with open_session(folder, ScriptedModel(answer), worker=worker) as session:
-        session.watch(watch)
-        await session.run("PARENT")
-    return record
 
 
 async def test_no_key_is_in_the_files_of_ray_or_in_a_command_line(tmp_path: Path) -> None:

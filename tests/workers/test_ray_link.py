@@ -1,4 +1,4 @@
-"""Lease of a worker process on another machine, and the calls to it, with a scripted actor."""
+"""Worker processes on other machines, with scripted actors: leases, calls, nodes, placement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import platform
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,12 +36,15 @@ from mudroom_fleet.actor_link import ActorHandle, ActorLink, RayControl
 from mudroom_fleet.messages import (
     ActorLost,
     ActorReady,
+    ClosePart,
     Hello,
     LeaseState,
+    OpenPart,
     PartBytes,
     PartClosed,
     ToTransport,
 )
+from mudroom_fleet.ray_process import ActorLinks, Node, Placement
 from mudroom_fleet.ray_transport import check_versions
 
 from ..waiting import wait_until
@@ -335,8 +339,6 @@ def test_an_actor_that_may_go_on_counts_as_stopped_after_its_lease() -> None:
 
 
 class BrokenRay(NoRay):
-    """Ray that cannot end an actor."""
-
     def kill(self, handle: ActorHandle) -> None:
         raise ConnectionError("the cluster is out of reach")
 
@@ -376,3 +378,108 @@ def test_many_bytes_do_not_wait_for_calls_that_return_late() -> None:
         return seconds
 
     assert run_virtual(transfer()) < 1.0
+
+
+NODES = [Node("a", "first", 1.0), Node("b", "second", 1.0)]
+
+
+async def answer_nothing(*_: object) -> tuple[int, bytes]:
+    return await asyncio.get_running_loop().create_future()
+
+
+async def die(*_: object) -> tuple[int, bytes]:
+    raise ConnectionError("the actor died")
+
+
+class ScriptedCluster:
+    """A cluster of two nodes.
+
+    Attributes:
+        may_answer: list_nodes waits for it. is_asked: it waits.
+        created: node of each actor.
+    """
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self.may_answer = threading.Event()
+        self.is_asked = threading.Event()
+        self.created: list[str] = []
+
+    def list_nodes(self) -> Sequence[Node]:
+        self.is_asked.set()
+        assert self.may_answer.wait(60)
+        return NODES
+
+    def create_actor(self, node: str) -> ActorHandle:
+        self.created.append(node)
+        return ScriptedActor(self._exchange)
+
+    def kill(self, handle: ActorHandle) -> None:
+        pass
+
+    def is_gone(self, error: Exception, node: str) -> bool:
+        return True
+
+
+async def test_an_actor_that_is_closed_while_it_is_created_takes_no_place() -> None:
+    # One thread: the next actor is created when the thread of the first one has ended.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    cluster, sent = ScriptedCluster(answer_nothing), list[ToTransport]()
+    actors = ActorLinks(cluster, sent.append, lease_seconds=8.0)
+    actors.handle(OpenPart(1))
+    await wait_until(cluster.is_asked.is_set)
+    actors.handle(ClosePart(1))
+    cluster.may_answer.set()
+    for number in (2, 3):
+        actors.handle(OpenPart(number))
+    await wait_until(lambda: sum(isinstance(each, ActorReady) for each in sent) == 2)
+    assert cluster.created == ["a", "b"]
+    for number in (2, 3):
+        actors.handle(ClosePart(number))
+
+
+async def test_an_actor_that_has_ended_is_forgotten() -> None:
+    cluster, sent = ScriptedCluster(die), list[ToTransport]()
+    cluster.may_answer.set()
+    actors = ActorLinks(cluster, sent.append, lease_seconds=8.0)
+    for number in (1, 2):
+        actors.handle(OpenPart(number))
+    await wait_until(lambda: sum(isinstance(each, PartClosed) for each in sent) == 2)
+    await asyncio.sleep(0)
+    assert (actors._links, actors._tasks, actors._placement._nodes) == ({}, {}, {})
+
+
+HEAD = Node("head", "first", 0.0)
+SMALL = Node("small", "second", 2.0)
+LARGE = Node("large", "third", 4.0)
+
+
+def test_each_node_gets_actors_in_proportion_to_its_processors() -> None:
+    placement = Placement()
+    chosen = [placement.choose(number, [HEAD, SMALL, LARGE]) for number in range(6)]
+    assert sorted(chosen) == ["large"] * 4 + ["small"] * 2
+
+
+def test_a_node_without_processors_is_used_if_there_is_no_other_one() -> None:
+    assert Placement().choose(1, [HEAD]) == "head"
+
+
+def test_the_place_of_an_ended_actor_is_free() -> None:
+    placement = Placement()
+    nodes = [SMALL, Node("other", "fourth", 2.0)]
+    assert [placement.choose(number, nodes) for number in (1, 2)] == ["small", "other"]
+    placement.remove(2)
+    assert placement.choose(3, nodes) == "other"
+
+
+def test_a_silent_node_is_avoided_for_a_minute() -> None:
+    now = [100.0]
+    placement = Placement(lambda: now[0])
+    assert placement.choose(1, [SMALL, LARGE]) == "large"
+    placement.note_silence(1)
+    placement.remove(1)
+    assert placement.choose(2, [SMALL, LARGE]) == "small"
+    assert placement.choose(3, [LARGE]) == "large"
+    placement.remove(3)
+    now[0] += 61
+    assert placement.choose(4, [SMALL, LARGE]) == "large"

@@ -51,7 +51,6 @@ class ScriptedTransport(RayTransport):
 
 
 def list_ray_processes() -> list[int]:
-    """Return the Ray processes that this process has started."""
     tasks = Path("/proc/self/task").glob("*/children")
     children = {pid for task in tasks for pid in task.read_text().split()}
     return [

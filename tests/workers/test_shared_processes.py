@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from mudroom import Session, UsageError, Workers
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workers.process import ProcessTransport
 from mudroom._adapters.workers.remote.worker import MAX_STARTS
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
+from mudroom_fleet import shared_processes
 from mudroom_fleet.messages import PartBytes
 from mudroom_fleet.shared_processes import SharedProcesses
 from mudroom_fleet.shared_program import _CLOSED_PER_COLLECTION
@@ -40,19 +40,16 @@ def answer(request: Request) -> Answer:
 
 
 def open_shared(folder: Path, workers: Workers, **options: Any) -> Session:
-    """Return a session in a folder of its own."""
     folder.mkdir(exist_ok=True)
     return open_session(folder, ScriptedModel(answer), worker=workers, **options)
 
 
 def read_log(folder: Path) -> list[str]:
-    """Return the lines that the children have appended."""
     log = folder / "log"
     return log.read_text().split() if log.exists() else []
 
 
 def get_processes(workers: Workers) -> Any:
-    """Return the processes."""
     assert workers._processes is not None
     return workers._processes
 
@@ -99,28 +96,6 @@ async def test_children_go_to_the_process_with_the_fewest_runs_of_all_sessions(
             assert [each.runs for each in processes._processes] == [1, 1]
             go_on.set()
             await asyncio.gather(*tasks)
-
-
-async def test_children_of_all_sessions_continue_after_the_loss_of_a_process(
-    tmp_path: Path,
-) -> None:
-    folders = [tmp_path / name for name in "ab"]
-    journals = [MemoryJournal(), MemoryJournal()]
-    async with Workers("process:1") as workers:
-        async with (
-            open_shared(folders[0], workers, journal=journals[0]) as first,
-            open_shared(folders[1], workers, journal=journals[1]) as second,
-        ):
-            running = [asyncio.create_task(each.run("PARENT")) for each in (first, second)]
-            await wait_until(lambda: all(len(read_log(folder)) > 2 for folder in folders))
-            (lost,) = workers.pids
-            os.kill(lost, signal.SIGKILL)
-            reports = await asyncio.gather(*running)
-            assert workers.pids and lost not in workers.pids
-    for report, folder, journal in zip(reports, folders, journals, strict=True):
-        assert report.text == "child 0 is done | child 1 is done"
-        assert max(Counter(read_log(folder)).values()) == 1
-        assert not find_violations([event async for event in journal.read()])
 
 
 async def test_a_session_that_is_cancelled_or_closed_leaves_the_others_alone(
@@ -175,23 +150,31 @@ async def test_a_session_whose_services_cannot_be_built_leaves_the_others_alone(
         assert process.load == (0, 0)
 
 
-async def test_a_message_that_cannot_be_read_is_the_loss_of_the_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["killed", "sends what is no message"])
+async def test_children_of_all_sessions_continue_after_the_loss_of_a_process(
+    tmp_path: Path, how: str
+) -> None:
+    journals = [MemoryJournal(), MemoryJournal()]
     async with Workers("process:1") as workers:
         async with (
-            open_shared(tmp_path / "a", workers) as first,
-            open_shared(tmp_path / "b", workers) as second,
+            open_shared(tmp_path / "a", workers, journal=journals[0]) as first,
+            open_shared(tmp_path / "b", workers, journal=journals[1]) as second,
         ):
             running = [asyncio.create_task(each.run("PARENT")) for each in (first, second)]
             await wait_until(lambda: all(len(read_log(tmp_path / name)) > 1 for name in "ab"))
             pids = workers.pids
-            (process,) = get_processes(workers)._processes
-            number, part = next(iter(process._parts.items()))
-            part.handle(PartBytes(number, b"\x00\x00\x00\x01\xc1"))
+            if how == "killed":
+                os.kill(pids[0], signal.SIGKILL)
+            else:
+                (process,) = get_processes(workers)._processes
+                number, part = next(iter(process._parts.items()))
+                part.handle(PartBytes(number, b"\x00\x00\x00\x01\xc1"))
             reports = await asyncio.gather(*running)
-            assert workers.pids != pids
+            assert workers.pids and workers.pids != pids
     assert {report.text for report in reports} == {"child 0 is done | child 1 is done"}
-    for name in "ab":
+    for name, journal in zip("ab", journals, strict=True):
         assert max(Counter(read_log(tmp_path / name)).values()) == 1
+        assert not find_violations(journal.events)
 
 
 async def test_many_sessions_leave_nothing_in_a_shared_process(tmp_path: Path) -> None:
@@ -344,8 +327,9 @@ def test_a_machine_is_asked_for_once_however_many_children_need_it() -> None:
 
 
 async def test_a_process_that_is_slow_to_close_a_session_goes_on_for_the_others(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(shared_processes, "_CLOSE_SECONDS", 0.3)
     async with Workers("process:1") as workers:
         async with open_shared(tmp_path / "a", workers) as first:
             await first.task("CHILD 0")

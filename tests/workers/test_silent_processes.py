@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.workers.far_place import get_worker
 
 from mudroom import Budget, Reason, Session, Workers
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workers.process import ProcessConnection, ProcessTransport
-from mudroom._adapters.workers.remote.worker import RemoteWorker
+from mudroom._adapters.workers.remote import worker as remote_worker
 from mudroom._core.ports import AnswerLimits
 from mudroom._session.worker_setup.transports import RUN_PROGRAM, SHARE_PROGRAM, make_command
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 
 from ..waiting import SECONDS, is_alive, wait_until
@@ -91,12 +91,6 @@ class Stage:
             assert find_violations(journal.events) == []
 
 
-def get_worker(session: Session) -> RemoteWorker:
-    worker = session._require_open().resources.worker
-    assert isinstance(worker, RemoteWorker)
-    return worker
-
-
 class Hanging:
     """Has the worker process of a session hang, once, in one of three ways."""
 
@@ -107,7 +101,6 @@ class Hanging:
         self.has_begun = asyncio.Event()
 
     def answer(self, request: Request) -> Answer:
-        """Answer the child whose process hangs."""
         if self.pid and request.prompt == "HANG":
             return request.results[-1].text if request.results else "continued"
         return self._hang(request)
@@ -163,9 +156,10 @@ async def test_a_silent_process_is_killed_when_its_run_must_end(
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_run_that_always_hangs_does_not_take_the_others_with_it(
-    tmp_path: Path, kind: str
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run with the open call is the suspect; the other one only waits for its model."""
+    monkeypatch.setattr(remote_worker, "MAX_STARTS", 2)  # each takes as long as the limit
     ended = asyncio.Event()
 
     async def answer(request: Request) -> Answer:
@@ -264,7 +258,7 @@ async def test_a_process_that_works_long_is_not_killed(tmp_path: Path) -> None:
             assert isinstance(connection, ProcessConnection)
             await wait_until(lambda: connection.arrivals > 0)
             begin = connection.arrivals
-            await wait_until(lambda: connection.arrivals > begin + 6)  # three seconds of beats
+            await wait_until(lambda: connection.arrivals > begin + 4)  # two seconds of beats
             waits.set()
             assert (await running).text == "done"
             assert connection.loss == ""

@@ -1,16 +1,18 @@
-"""What the session's process does with the messages of one worker process."""
+"""What the session's process does with the messages and the runs of one worker process."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
+from mudroom import Reason, Report, Usage
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models._rate_limit import AdaptiveRateLimiter
 from mudroom._adapters.workers.remote.assigned_run import AssignedRun
@@ -18,6 +20,11 @@ from mudroom._adapters.workers.remote.messages import (
     SENT_BRIEF,
     AppendEvents,
     CallReply,
+    CallSession,
+    EndAdmission,
+    ParentMeterState,
+    RequestAdmission,
+    RunReply,
     SetWatched,
     ShowEvent,
     StartRun,
@@ -25,15 +32,29 @@ from mudroom._adapters.workers.remote.messages import (
     ToSession,
     WorkerConfig,
 )
+from mudroom._adapters.workers.remote.remote_services import (
+    RemoteJournal,
+    RemoteParentMeter,
+    SessionLink,
+)
+from mudroom._adapters.workers.remote.session_calls import SessionCalls
 from mudroom._adapters.workers.remote.tree_transfer import TravellingFiles, TreeTransfers
+from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom._adapters.workers.remote.worker_handle import WorkerHandle
 from mudroom._core.agents import WorkspaceKind, WorkspaceSpec
-from mudroom._core.budgets import Budget, Grant
-from mudroom._core.events import RunStarted, StoredEvent
+from mudroom._core.budgets import Budget, Grant, Limit
+from mudroom._core.events import RunFinished, RunStarted, StoredEvent, TurnStarted
+from mudroom._core.ports import RunHandle
+from mudroom._engine.meters.account import Admission, Permit, RequestPlan
 from mudroom._engine.meters.meter import Meter
+from mudroom._engine.meters.request_gate import RequestGate
+from mudroom._engine.recorded_conversations import PastEvents
+from mudroom._engine.session_context import SessionServices
 from mudroom._peers import FrameDecoder, encode, make_frame
+from mudroom._session.briefs import SessionMeter
 from mudroom.errors import JournalError
-from mudroom.testing.event_builders import run_started
+from mudroom.testing.clock import LoopClock
+from mudroom.testing.event_builders import run_finished, run_started
 from mudroom.testing.worker_stage import WorkerStage
 
 from ..waiting import wait_until
@@ -100,11 +121,9 @@ class ScriptedConnection:
         """Do nothing: it has stopped."""
 
     async def close(self) -> None:
-        """End the connection."""
         self.arrive()
 
     def list_replies(self) -> dict[int, CallReply]:
-        """Return the replies by the id of their message."""
         return {reply.id: reply for reply in self.sent if isinstance(reply, CallReply)}
 
 
@@ -261,3 +280,231 @@ async def test_the_start_of_an_unknown_run_is_an_error_and_not_stored(tmp_path: 
         await wait_until(connection.list_replies)
     assert connection.list_replies()[1].error is not None
     assert [event async for event in stage.journal.read()] == []
+
+
+class ScriptedTransport:
+    """The port WorkerTransport for worker processes that a test plays."""
+
+    kind = "process"
+    is_far = False
+    is_shared = False
+
+    def __init__(self) -> None:
+        self.connections: list[ScriptedConnection] = []
+
+    def connect(self) -> ScriptedConnection:
+        self.connections.append(ScriptedConnection())
+        return self.connections[-1]
+
+    async def close(self) -> None:
+        pass
+
+    def list_started(self) -> list[str]:
+        sent = [each for connection in self.connections for each in connection.sent]
+        return [each.brief.run_id for each in sent if isinstance(each, StartRun)]
+
+
+class OneSlot:
+    """A worker that executes one child at once, in one worker process that a test plays."""
+
+    def __init__(self, services: SessionServices) -> None:
+        self.transport = ScriptedTransport()
+        self._services = services
+        config = replace(make_config(services), max_children=1)
+        limiter = AdaptiveRateLimiter(services.clock)
+        self.worker = RemoteWorker(services, config, self.transport, 1, lambda _: limiter)
+
+    def start(self, run_id: str) -> RunHandle:
+        brief = replace(run_started(run_id).brief, depth=1)
+        return self.worker.start(brief, self._services.meters.open(run_id, Budget()))
+
+    def report(self, run_id: str) -> None:
+        report = Report[dict[str, Any]](text="done", reason=Reason.GOAL, run_id=run_id, outputs={})
+        self.transport.connections[-1].arrive(RunReply(run_id, report))
+
+
+@asynccontextmanager
+async def open_slot(services: SessionServices) -> AsyncGenerator[OneSlot]:
+    slot = OneSlot(services)
+    yield slot
+    await slot.worker.close()
+
+
+class BrokenPast(PastEvents):
+    def walk_below(self, run_id: str) -> Iterator[str]:
+        raise ValueError("the record is damaged")
+
+
+async def test_a_run_whose_past_cannot_be_read_frees_its_slot(tmp_path: Path) -> None:
+    past = BrokenPast({"1.1": [run_started("1.1")]})
+    services = replace(WorkerStage(tmp_path).services, past_events=past)
+    async with open_slot(services) as slot:
+        with pytest.raises(ValueError, match="the record is damaged"):
+            await slot.start("1.1").report()
+        handle = slot.start("1.2")
+        await wait_until(slot.transport.list_started)
+        slot.report("1.2")
+        assert (await handle.report()).text == "done"
+
+
+async def test_a_run_whose_state_cannot_be_closed_ends_and_frees_its_slot(tmp_path: Path) -> None:
+    async with open_slot(WorkerStage(tmp_path).services) as slot:
+        first, second = slot.start("1.1"), slot.start("1.2")
+        await wait_until(slot.transport.list_started)
+        assigned = slot.worker._handles["1.1"].assigned
+        assert assigned is not None
+        ended = asyncio.get_running_loop().create_future()
+        ended.set_result(True)
+        assigned._waiting["1.1", "message"] = ended
+        slot.report("1.1")
+        assert (await first.report()).text == "done"
+        await wait_until(lambda: slot.transport.list_started() == ["1.1", "1.2"])
+        slot.report("1.2")
+        assert (await second.report()).text == "done"
+
+
+class DirectChannel:
+    """Channel whose other end, in this process, has the calls of a session."""
+
+    def __init__(self, stage: WorkerStage) -> None:
+        files = TravellingFiles(stage.services, (), TreeTransfers(stage.services, 0))
+        self.calls = SessionCalls(stage.services, files, lambda _: True)
+        self.link = SessionLink(self.send, self.check_lease)
+        self.received_bytes = 0
+
+    def send(self, message: msgspec.Struct) -> None:
+        assert isinstance(message, CallSession)
+        self._task = asyncio.create_task(self._answer(message))
+
+    async def _answer(self, call: CallSession) -> None:
+        reply = await self.calls.execute(call)
+        self.received_bytes += len(reply.result)
+        self.link.handle_reply(reply)
+
+    def check_lease(self) -> None:
+        pass
+
+
+async def test_only_events_of_the_asked_types_are_sent(tmp_path: Path) -> None:
+    stage = WorkerStage(tmp_path)
+    started, finished = run_started("1"), run_finished("1")
+    await stage.journal.append(started, *[run_started(f"1.{n}") for n in range(200)], finished)
+    channel = DirectChannel(stage)
+    journal = RemoteJournal(channel.link)
+    assert [event async for event in journal.read(types=(RunFinished, TurnStarted))] == [finished]
+    assert channel.received_bytes < 2_000
+    assert [event async for event in journal.read()][::201] == [started, finished]
+
+
+AMOUNTS = {Limit.INPUT_TOKENS: 100.0, Limit.TOTAL_TOKENS: 100.0}
+PLAN = RequestPlan(AMOUNTS, AMOUNTS, {Limit.TOTAL_TOKENS: 1.0}, 16)
+SUMMARY = replace(PLAN, is_summary=True)
+
+
+def make_run(meter: Meter) -> AssignedRun:
+    return AssignedRun(run_started("1.1.1").brief, meter, {}, print)
+
+
+@pytest.mark.parametrize("steps", range(6))
+async def test_a_permit_that_comes_as_the_process_is_lost_counts_no_turn(steps: int) -> None:
+    gate = RequestGate()
+    root = Meter(Budget(total_tokens=1_000))
+    other, meter = root.allocate(Budget()), root.allocate(Budget())
+    permit = await gate.admit(other, PLAN)
+    assert isinstance(permit, Permit)
+    run = make_run(meter)
+    waiting = asyncio.create_task(run.admit(gate, RequestAdmission(1, "1.1.1", PLAN, is_own=True)))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    other.charge(Usage(100, 300))
+    permit.end()
+    other.release()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    run.refund()
+    with suppress(asyncio.CancelledError):
+        await waiting
+    assert (meter.turns, root.accounts[Limit.TOTAL_TOKENS].is_busy) == (0, False)
+
+
+async def test_a_request_that_ends_as_it_arrives_holds_no_tokens() -> None:
+    gate = RequestGate()
+    root = Meter(Budget(total_tokens=1_000))
+    meter = root.allocate(Budget())
+    run = make_run(meter)
+    admitting = run.admit(gate, RequestAdmission(1, "1.1.1", PLAN, is_own=True))
+    run.end_request(1)
+    with suppress(asyncio.CancelledError):
+        await admitting
+    assert (meter.turns, root.accounts[Limit.TOTAL_TOKENS].is_busy) == (0, False)
+
+
+async def test_a_request_that_is_cancelled_as_its_permit_is_on_its_way_counts_no_turn() -> None:
+    root = Meter(Budget(total_tokens=1_000))
+    meter = root.allocate(Budget())
+    run = make_run(meter)
+    await run.admit(RequestGate(), RequestAdmission(1, "1.1.1", PLAN, is_own=True))
+    assert meter.turns == 1
+    run.end_request(1, is_unsent=True)
+    assert (meter.turns, root.accounts[Limit.TOTAL_TOKENS].is_busy) == (0, False)
+    run.refund()
+    assert meter.turns == 0
+
+
+async def test_a_request_that_was_sent_keeps_its_turn() -> None:
+    meter = Meter(Budget(total_tokens=1_000)).allocate(Budget())
+    run = make_run(meter)
+    await run.admit(RequestGate(), RequestAdmission(1, "1.1.1", PLAN, is_own=True))
+    run.end_request(1)
+    assert meter.turns == 1
+
+
+def end_unsent(run: AssignedRun) -> None:
+    run.end_request(1, is_unsent=True)
+
+
+@pytest.mark.parametrize("end", [end_unsent, AssignedRun.refund])
+async def test_a_summary_that_was_not_sent_leaves_it_to_another_run(
+    end: Callable[[AssignedRun], None],
+) -> None:
+    gate = RequestGate()
+    session = SessionMeter(Budget(turns=1), LoopClock())
+    runs = [make_run(Meter(Budget(), session)) for _ in range(2)]
+    session.add_child_turns(1)
+    admitted = await runs[0].admit(gate, RequestAdmission(1, "1.1.1", SUMMARY, is_own=True))
+    assert admitted.refusal is None
+    end(runs[0])
+    admitted = await runs[1].admit(gate, RequestAdmission(2, "1.1.1", SUMMARY, is_own=True))
+    assert admitted.refusal is None
+
+
+class KeepingChannel:
+    """Keeps what a worker process sends."""
+
+    def __init__(self) -> None:
+        self.sent: list[msgspec.Struct] = []
+
+    def send(self, message: msgspec.Struct) -> None:
+        self.sent.append(message)
+
+    def check_lease(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("has_reply", [False, True])
+async def test_a_worker_process_says_that_a_cancelled_request_was_not_sent(has_reply: bool) -> None:
+    channel = KeepingChannel()
+    link = SessionLink(channel.send, channel.check_lease)
+    meter = RemoteParentMeter(link, ParentMeterState("1.1.1"))
+    waiting = asyncio.create_task(meter.admit(PLAN, is_own=True))
+    await asyncio.sleep(0)
+    if has_reply:
+        link.handle_reply(CallReply(1, encode(Admission())))
+    waiting.cancel()
+    with suppress(asyncio.CancelledError):
+        await waiting
+    meter.end_request(2)
+    assert channel.sent[1:] == [
+        EndAdmission(1, "1.1.1", is_unsent=True),
+        EndAdmission(2, "1.1.1", is_unsent=False),
+    ]

@@ -141,7 +141,6 @@ def add(a: int, b: int) -> int:
 
 @server.custom_route("/control", methods=["POST"])
 async def control(request: Request) -> Response:
-    """Change what the login server does."""
     body: dict[str, Any] = await request.json()
     logins.ttl = body.get("ttl", logins.ttl)
     logins.fail = body.get("fail", logins.fail)

@@ -42,11 +42,9 @@ class OldHttpServer:
         self._has_body = has_body
 
     def make_spec(self) -> ServerSpec:
-        """Return a configuration for it."""
         return ServerSpec(name="web", origin="test", scope="option", transport="http", url=self.url)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
         if request.method != "POST":
             return web.Response(status=405)
         message = await request.json()

@@ -42,5 +42,4 @@ def read_log(path: Path) -> list[str]:
 
 
 def count_starts(path: Path) -> int:
-    """Return how often servers with this log started."""
     return sum(line.startswith("start ") for line in read_log(path))

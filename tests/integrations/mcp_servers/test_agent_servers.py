@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from mudroom import Agent, Budget, Integrations, Reason, ServerSpec, Session
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom import Agent, Budget, Reason, ServerSpec
+from mudroom._adapters.models.scripted import Answer, Request, call
 
 from ...waiting import is_alive, wait_until
 from ...worker_kinds import WORKERS
 from .servers import count_starts, make_quick, read_log
-
-
-def open_session(folder: Path, script: Any, servers: Sequence[ServerSpec], **more: Any) -> Session:
-    (folder / "work").mkdir(exist_ok=True)
-    return Session(
-        model=ScriptedModel(script),
-        cwd=str(folder / "work"),
-        home=str(folder / "home"),
-        environ={},
-        sandbox="off",
-        integrations=Integrations(mcp_servers=servers),
-        **more,
-    )
+from .test_session_servers import open_session
 
 
 def make_own(log: Path, agent: str) -> ServerSpec:

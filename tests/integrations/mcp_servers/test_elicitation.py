@@ -15,7 +15,7 @@ from mudroom.events import AnyEvent, InputAnswered, ToolCallFinished
 from mudroom.permissions.rules import Rule, Verdict
 
 from ...worker_kinds import WORKERS
-from .servers import make_quick, make_small
+from .servers import make_quick
 from .test_session_servers import open_session
 
 COLOR = {
@@ -103,13 +103,6 @@ async def test_the_user_answers_a_server_of_the_old_era(worker: str, tmp_path: P
     finished = next(event for event in events if isinstance(event, ToolCallFinished))
     assert answered.call_id == finished.call_id
     assert events.index(answered) < events.index(finished)
-
-
-async def test_the_user_answers_a_server_of_the_new_era(tmp_path: Path) -> None:
-    person = Person(ApprovalDecision(True, arguments={"color": "red"}))
-    result, _ = await ask(tmp_path, make_small(), person, "mcp__small__paint")
-    assert result == "2 times red"
-    assert person.requests[0].run_id == "1.1.1"
 
 
 async def test_without_a_user_a_question_is_declined_at_once(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ async def main(folder):
     tools = ["mcp__quick__pid", "mcp__quick__sleep"]
     calls = [[call("mcp_call", tool=tool, arguments={})] for tool in tools]
     script = [[call("mcp_find", query="pid")], *calls]
-    server = make_quick(log=folder / "log")
+    server = make_quick(fault="ignores_end", log=folder / "log")
     async with Session(
         model=ScriptedModel(script), cwd=str(folder), home=str(folder / "home"), environ={},
         sandbox="off", integrations=Integrations(mcp_servers=[server]),
@@ -72,7 +72,7 @@ def test_a_call_of_a_killed_session_is_not_repeated(tmp_path: Path) -> None:
     async def resume() -> list[str]:
         home = str(folder / "home")
         (info,) = await open_store(home).list()
-        server = make_quick(log=log)
+        server = make_quick(fault="ignores_end", log=log)
         async with Session(
             model=ScriptedModel(answer),
             home=home,

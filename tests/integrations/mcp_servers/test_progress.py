@@ -6,6 +6,8 @@ import asyncio
 import io
 from pathlib import Path
 
+import pytest
+
 from mudroom import Agent, Reason
 from mudroom._adapters.integrations.mcp_servers.servers import LineLimit
 from mudroom._adapters.models.scripted import Answer, Request, call
@@ -13,7 +15,8 @@ from mudroom._cli.output.plain_progress import PlainProgress
 from mudroom._projections.run_tree import RunTree
 from mudroom.events import AnyEvent, Delta
 
-from .servers import make_quick
+from ...waiting import wait_until
+from .servers import make_quick, read_log
 from .test_session_servers import open_session
 
 
@@ -23,12 +26,15 @@ def answer(request: Request) -> Answer:
     return "done" if request.turn else [call("task", agent="sleeper", prompt="Sleep.")]
 
 
-async def watch_progress(folder: Path, worker: str) -> list[AnyEvent]:
-    """Return the events of a child whose call reports progress; cancel it then."""
+@pytest.mark.parametrize("worker", ["local", "process:1"])
+async def test_the_progress_of_a_call_is_shown_until_it_is_cancelled(
+    worker: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
     agent = Agent(name="sleeper", instructions="", tools=("mcp__quick__sleep",))
     events: list[AnyEvent] = []
     async with open_session(
-        folder, answer, [make_quick()], agents=[agent], worker=worker
+        tmp_path, answer, [make_quick(log=log)], agents=[agent], worker=worker
     ) as session:
         has_progress = asyncio.Event()
 
@@ -43,10 +49,7 @@ async def watch_progress(folder: Path, worker: str) -> list[AnyEvent]:
             await has_progress.wait()
         session.runs.cancel()
         assert (await running).reason is Reason.CANCELLED
-    return events
-
-
-def check_screens(events: list[AnyEvent]) -> None:
+        await wait_until(lambda: "notifications/cancelled" in read_log(log))
     line = "mcp__quick__sleep: 1 of 2: asleep"
     shown = [each for each in events if isinstance(each, Delta) and each.kind == "progress"]
     assert [(each.run, each.turn, each.text) for each in shown] == [("1.1.1", 1, line)]
@@ -60,14 +63,6 @@ def check_screens(events: list[AnyEvent]) -> None:
     for event in events:
         progress.on_event(event)
     assert f"): {line}\n" in stream.getvalue()
-
-
-async def test_the_progress_of_a_call_is_shown(tmp_path: Path) -> None:
-    check_screens(await watch_progress(tmp_path, "local"))
-
-
-async def test_the_progress_of_a_call_in_a_worker_process_is_shown(tmp_path: Path) -> None:
-    check_screens(await watch_progress(tmp_path, "process:1"))
 
 
 def test_at_most_four_lines_a_second_are_shown() -> None:

@@ -6,30 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import Integrations, Session
+from mudroom import Session
 from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._cli.actions.prompts import fetch_prompt, list_prompts, prepare_prompt
 from mudroom._session.config import Settings
 from mudroom.errors import MudroomError, UnknownName, UsageError
 
 from .servers import count_starts, make_quick
-
-
-def open_session(folder: Path, fault: str = "offers") -> Session:
-    (folder / "work").mkdir(exist_ok=True)
-    return Session(
-        model=ScriptedModel(["done"]),
-        cwd=str(folder / "work"),
-        home=str(folder / "home"),
-        environ={},
-        sandbox="off",
-        integrations=Integrations(mcp_servers=[make_quick(fault=fault, log=folder / "log")]),
-    )
+from .test_session_servers import open_session
 
 
 async def test_prompts_and_resources_are_fetched_for_a_line(tmp_path: Path) -> None:
     settings = Settings(home=str(tmp_path / "home"))
-    async with open_session(tmp_path) as session:
+    server = make_quick(fault="offers", log=tmp_path / "log")
+    async with open_session(tmp_path, ["done"], [server]) as session:
         assert session.mcp.prompts == session.mcp.resources == ()
         with pytest.raises(UnknownName, match="mcp__quick__sumarize"):
             await fetch_prompt(session, "/mcp__quick__sumarize", "")  # starts the server
@@ -53,7 +43,7 @@ async def test_prompts_and_resources_are_fetched_for_a_line(tmp_path: Path) -> N
         assert prepared.notes[1].startswith("@quick:docs://none: not attached: server quick: ")
         with pytest.raises(UnknownName, match="absent"):
             await session.mcp.read_resource("absent", "docs://style")
-    async with open_session(tmp_path) as session:
+    async with open_session(tmp_path, ["done"], [server]) as session:
         assert [prompt.required for prompt in session.mcp.prompts] == [("topic",), ()]
         assert [(each.uri, each.title, each.mention) for each in session.mcp.resources] == [
             ("docs://style", "Style guide", "quick:docs://style"),
@@ -66,7 +56,8 @@ async def test_prompts_and_resources_are_fetched_for_a_line(tmp_path: Path) -> N
 async def test_pages_before_one_that_fails_are_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_session(tmp_path, "offers_one_page") as session:
+    server = make_quick(fault="offers_one_page")
+    async with open_session(tmp_path, ["done"], [server]) as session:
         await session.mcp.restart("quick")
         await session.mcp.restart("quick")
         assert [prompt.name for prompt in session.mcp.prompts] == ["mcp__quick__summarize"]

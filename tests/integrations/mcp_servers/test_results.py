@@ -8,13 +8,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mudroom import Agent, ModelOptions, ServerSpec
+from mudroom import Agent, ApprovalDecision, Effect, ModelOptions, ServerSpec
 from mudroom._adapters.integrations.mcp_servers.listing import ListedTool, make_tool
 from mudroom._adapters.models.scripted import Answer, Request, call
-from mudroom._core.tools import Effect
 
 from ...tools.test_read_images import make_png
 from .servers import make_quick, make_small, read_log
+from .test_elicitation import ALLOW, Person
 from .test_session_servers import open_session
 
 SECRET = "a-secret-of-this-test-5521"
@@ -123,7 +123,7 @@ def test_annotations_count_only_for_a_trusted_server() -> None:
 
 async def test_old_servers_may_ask_for_the_folder_and_none_for_model_calls(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    agent = Agent(name="caller", instructions="", tools=("mcp__quick__request", "mcp__small__host"))
+    agent = Agent(name="caller", instructions="", tools=("mcp__quick__request",))
     sampling: dict[str, Any] = {"messages": [], "maxTokens": 5}
     seen: list[str] = []
 
@@ -132,16 +132,46 @@ async def test_old_servers_may_ask_for_the_folder_and_none_for_model_calls(tmp_p
         calls = [
             call("mcp__quick__request", method="roots/list"),
             call("mcp__quick__request", method="sampling/createMessage", params=sampling),
-            call("mcp__small__host"),
         ]
         return "done" if request.turn else calls
 
-    servers = [make_quick(fault="gives", log=log), make_small()]
-    async with open_session(tmp_path, answer, servers, agent=agent) as session:
+    server = make_quick(fault="gives", log=log)
+    async with open_session(tmp_path, answer, [server], agent=agent) as session:
         await session.run("Call.")
     roots = json.loads(seen[0])["roots"]
     assert roots == [{"uri": (tmp_path / "work").as_uri(), "name": "work"}]
     assert json.loads(seen[1])["code"] < 0
     (declared,) = [line for line in read_log(log) if line.startswith("capabilities ")]
     assert {"roots", "elicitation"} == json.loads(declared.removeprefix("capabilities ")).keys()
-    assert "sampling" not in json.loads(seen[2]) and "elicitation" in json.loads(seen[2])
+
+
+async def test_a_server_of_the_new_era_works(tmp_path: Path) -> None:
+    calls = [
+        call("mcp_call", tool="small__add", arguments={"a": 20, "b": 22}),
+        call("mcp_call", tool="small__draw", arguments={}),
+        call("mcp_call", tool="small__fail", arguments={"text": "no"}),
+        call("mcp_call", tool="small__host", arguments={}),
+        call("mcp_call", tool="small__paint", arguments={}),
+    ]
+    seen: list[Any] = []
+
+    def answer(request: Request) -> Answer:
+        seen.extend(request.results)
+        return [[call("mcp_find", query="add")], calls, "done"][request.turn]
+
+    person = Person(ApprovalDecision(True, arguments={"color": "red"}))
+    async with open_session(
+        tmp_path,
+        answer,
+        [make_small()],
+        model_options=ModelOptions(takes_images=True),
+        approver=person,
+        permissions=ALLOW,
+    ) as session:
+        await session.run("Work.")
+    _, added, drawn, failed, host, painted = seen
+    assert (added.text, painted.text) == ("42", "2 times red")
+    assert drawn.images[0].media_type == "image/png"
+    assert failed.error
+    assert "sampling" not in json.loads(host.text) and "elicitation" in json.loads(host.text)
+    assert [request.run_id for request in person.requests] == ["1"]

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -20,7 +17,7 @@ from mudroom._adapters.integrations.mcp_servers.listing import ListedTool, Listi
 from mudroom._adapters.integrations.mcp_servers.server_connection import Connection, ServerError
 from mudroom._adapters.integrations.mcp_servers.server_process import MAX_LINE
 
-from ...waiting import block_until, is_alive, wait_until
+from ...waiting import is_alive, wait_until
 from .servers import count_starts, make_quick, read_log
 
 END_SECONDS = 2.0
@@ -271,16 +268,6 @@ async def test_a_cancelled_call_is_cancelled_in_the_server_and_others_go_on(
         assert await add(connection) == "3"
 
 
-async def test_progress_is_reported(tmp_path: Path) -> None:
-    lines: list[str] = []
-    async with connect(make_quick(), tmp_path) as connection:
-        tool = ListedTool("sleep", "", {})
-        task = asyncio.create_task(connection.call(tool, {}, lines.append))
-        await wait_until(lambda: lines)
-        task.cancel()
-    assert lines == ["1 of 2: asleep"]
-
-
 async def test_changed_tools_are_listed_again(tmp_path: Path) -> None:
     listings: list[Listing] = []
     connection = Connection(make_quick(), str(tmp_path), {}, listings.append)
@@ -310,28 +297,3 @@ async def test_the_process_ends_with_the_connection(fault: str, tmp_path: Path) 
     assert time.monotonic() - start < END_SECONDS * 3  # the machine may be busy
     with pytest.raises(ServerError, match="the session is closed"):
         await add(connection)
-
-
-def test_the_process_ends_if_its_session_is_killed(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    program = f"""
-import asyncio, sys
-sys.path.insert(0, {str(Path(__file__).parents[3])!r})
-from pathlib import Path
-from mudroom._adapters.integrations.mcp_servers.server_connection import Connection
-from tests.integrations.mcp_servers.servers import make_quick
-
-async def main():
-    spec = make_quick(fault="ignores_end", log=Path({str(log)!r}))
-    await Connection(spec, ".", {{}}, lambda _: None).open()
-    print("ready", flush=True)
-    await asyncio.sleep(600)
-
-asyncio.run(main())
-"""
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        assert process.stdout.readline() == b"ready\n"
-        os.kill(process.pid, signal.SIGKILL)
-    pid = int(read_log(log)[0].split()[1])
-    block_until(lambda: not is_alive(pid))

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mudroom import Agent, Integrations, ModelOptions, Permissions, Reason, ServerSpec, Session
+from mudroom import Agent, Integrations, Permissions, ServerSpec, Session
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._engine.child_report import ParsedReport, parse_report
 from mudroom.events import RunStarted, ToolCallFinished, ToolCallStarted
 from mudroom.permissions.rules import Rule, Verdict
 
-from ...waiting import wait_until
-from .servers import count_starts, make_quick, make_small, read_log
+from .servers import count_starts, make_quick, read_log
 
 
 def open_session(
@@ -39,6 +37,17 @@ def open_session(
         integrations=Integrations(mcp_servers=servers),
         **more,
     )
+
+
+def play(script: Sequence[Any]) -> tuple[list[str], Callable[[Request], Answer]]:
+    """Return a list for the texts of results, and answers that fill it."""
+    results: list[str] = []
+
+    def answer(request: Request) -> Answer:
+        results.extend(result.text for result in request.results)
+        return script[request.turn]
+
+    return results, answer
 
 
 def make_many(folder: Path) -> ServerSpec:
@@ -85,12 +94,7 @@ async def test_a_call_before_the_first_search_says_what_to_do(tmp_path: Path) ->
         ],
         "done",
     ]
-    results: list[str] = []
-
-    def answer(request: Request) -> Answer:
-        results.extend(result.text for result in request.results)
-        return script[request.turn]
-
+    results, answer = play(script)
     async with open_session(tmp_path, answer, [make_many(tmp_path)]) as session:
         await session.run("Add.")
     assert "the tools of server quick are not known yet. Call mcp_find first." in results[0]
@@ -182,12 +186,7 @@ async def test_an_excluded_tool_cannot_be_called_by_name(tmp_path: Path) -> None
         [call("mcp__quick__pid")],
         "done",
     ]
-    results: list[str] = []
-
-    def answer(request: Request) -> Answer:
-        results.extend(result.text for result in request.results)
-        return script[request.turn]
-
+    results, answer = play(script)
     async with open_session(tmp_path, answer, [make_quick()], agent=agent) as session:
         await session.run("Try.")
     assert "mcp__quick__pid" not in results[0]
@@ -202,12 +201,7 @@ async def test_wrong_arguments_come_back_with_the_schema(tmp_path: Path) -> None
         [call("mcp_call", tool="quick__add", arguments='{"a": 1, "b": 2}')],
         "done",
     ]
-    results: list[str] = []
-
-    def answer(request: Request) -> Answer:
-        results.extend(result.text for result in request.results)
-        return script[request.turn]
-
+    results, answer = play(script)
     async with open_session(tmp_path, answer, [make_quick()]) as session:
         await session.run("Add.")
     assert 'The schema is {"type":"object"' in results[1]
@@ -217,12 +211,7 @@ async def test_wrong_arguments_come_back_with_the_schema(tmp_path: Path) -> None
 async def test_a_rule_denies_the_tool_of_a_server(tmp_path: Path) -> None:
     rule = Rule(Verdict.DENY, "mcp__quick__pid")
     script = [[call("mcp_find", query="pid")], "done"]
-    results: list[str] = []
-
-    def answer(request: Request) -> Answer:
-        results.extend(result.text for result in request.results)
-        return script[request.turn]
-
+    results, answer = play(script)
     permissions = Permissions(rules=(rule,))
     async with open_session(tmp_path, answer, [make_quick()], permissions=permissions) as session:
         await session.run("Find.")
@@ -370,29 +359,6 @@ assert "mudroom._adapters.integrations.mcp_servers.package_client" not in sys.mo
     assert count_starts(log) == 0
 
 
-async def test_a_server_of_the_new_era_works(tmp_path: Path) -> None:
-    script = [
-        [call("mcp_find", query="add")],
-        [call("mcp_call", tool="small__add", arguments={"a": 20, "b": 22})],
-        [call("mcp_call", tool="small__draw", arguments={})],
-        [call("mcp_call", tool="small__fail", arguments={"text": "no"})],
-        "done",
-    ]
-    seen: list[Any] = []
-
-    def answer(request: Request) -> Answer:
-        seen.extend(request.results)
-        return script[request.turn]
-
-    async with open_session(
-        tmp_path, answer, [make_small()], model_options=ModelOptions(takes_images=True)
-    ) as session:
-        await session.run("Work.")
-    assert seen[1].text == "42"
-    assert seen[2].images[0].media_type == "image/png"
-    assert seen[3].error
-
-
 async def test_children_in_worker_processes_use_the_servers_of_the_session(tmp_path: Path) -> None:
     agents = [
         Agent(name="adder", instructions="", tools=("mcp__quick__add",)),
@@ -423,23 +389,3 @@ async def test_children_in_worker_processes_use_the_servers_of_the_session(tmp_p
     assert any("mcp__quick__pid" in result for result in results)
     assert read_log(tmp_path / "log")[0].removeprefix("start ") in results
     assert count_starts(tmp_path / "log") == 1
-
-
-async def test_a_cancelled_run_in_a_worker_process_cancels_its_call(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    agent = Agent(name="sleeper", instructions="", tools=("mcp__quick__sleep",))
-
-    def answer(request: Request) -> Answer:
-        if request.prompt == "Sleep.":
-            return [call("mcp__quick__sleep")]
-        return "done" if request.turn else [call("task", agent="sleeper", prompt="Sleep.")]
-
-    async with open_session(
-        tmp_path, answer, [make_quick(log=log)], agents=[agent], worker="process:1"
-    ) as session:
-        running = asyncio.create_task(session.run("Delegate."))
-        await wait_until(lambda: "tools/call" in read_log(log))
-        session.runs.cancel()
-        report = await running
-        await wait_until(lambda: "notifications/cancelled" in read_log(log))
-    assert report.reason is Reason.CANCELLED

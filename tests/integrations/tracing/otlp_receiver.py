@@ -8,9 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
 from aiohttp import web
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -62,7 +60,6 @@ async def _read(request: web.Request) -> bytes:
 
 @asynccontextmanager
 async def receive_otlp() -> AsyncGenerator[OtlpReceiver]:
-    """Serve a receiver on a free port."""
     receiver = OtlpReceiver()
     app = web.Application(client_max_size=1 << 30)
     app.router.add_post("/v1/traces", receiver.receive_traces)
