@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import Mudroom, Tmux
+from .course import MODEL
 
-MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 EDITING = (*MODEL, "--permission-mode", "acceptEdits")
 
 
@@ -32,17 +30,17 @@ async def change_files(request: ServerRequest) -> ServerAnswer:
     return [ToolCallBlock(f"e{number}", "edit", arguments), ToolCallBlock("t", "task", task)]
 
 
-async def start(tmux: Tmux, server: ModelServer, *flags: str, columns: int = 80) -> None:
-    await tmux.start(*EDITING, *flags, url=server.url, columns=columns, rows=40)
+async def start(tmux: Tmux, server: ModelServer, *flags: str) -> None:
+    await tmux.start(*EDITING, *flags, url=server.url, rows=40)
     await tmux.expect("claude-s")
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
-async def test_changed_files_are_listed_and_their_differences_are_shown(
-    tmux: Tmux, mudroom: Mudroom, columns: int
+async def test_changed_files_are_listed_shown_as_differences_and_restored(
+    tmux: Tmux, mudroom: Mudroom
 ) -> None:
+    before = (mudroom.project / "f0.txt").read_bytes()
     async with ModelServer(change_files) as server:
-        await start(tmux, server, columns=columns)
+        await start(tmux, server)
         await tmux.say("change")
         shown = await tmux.expect("Files changed:", "differences.")
         listed = " ".join(shown.partition("Files changed:")[2].split()).partition(". /diff")[0]
@@ -51,20 +49,8 @@ async def test_changed_files_are_listed_and_their_differences_are_shown(
         shown = await tmux.expect(
             "f0.txt (+1 -1)", "- 1  MUD-0", "+ 1  MUD-1", "新.md (+1 -0)", "+ 1  第一行", "commands"
         )
-        await tmux.say("/diff 新.md")
-        await tmux.expect("/diff 新.md")
         await tmux.say("/diff none.txt")
         await tmux.expect("No file differs.")
-
-
-async def test_a_rewind_restores_files_that_did_not_change_since(
-    tmux: Tmux, mudroom: Mudroom
-) -> None:
-    before = (mudroom.project / "f0.txt").read_bytes()
-    async with ModelServer(change_files) as server:
-        await start(tmux, server)
-        await tmux.say("change")
-        await tmux.expect("Files changed:")
         await tmux.say("/rewind 1")
         await tmux.expect("Restore 2 files to the content before this prompt?", "新.md")
         await tmux.press("Escape")

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import Mudroom, Tmux
-
-MODEL = ("--model", "anthropic:claude-sonnet-4-5")
+from .course import MODEL
 
 
 async def answer_at_length(request: ServerRequest) -> ServerAnswer:
@@ -18,9 +15,9 @@ async def answer_at_length(request: ServerRequest) -> ServerAnswer:
     return f"The answer {request.number}:\n\n{rows}"
 
 
-async def talk(tmux: Tmux, server: ModelServer, *prompts: str, columns: int = 80) -> str:
+async def talk(tmux: Tmux, server: ModelServer, *prompts: str) -> str:
     """Ask the prompts in a new session and leave it; return the screen after the exit."""
-    await tmux.start(*MODEL, url=server.url, columns=columns, rows=24)
+    await tmux.start(*MODEL, url=server.url, columns=40, rows=24)
     await tmux.expect("claude-s")
     for n, prompt in enumerate(prompts, 1):
         await tmux.say(prompt)
@@ -35,18 +32,15 @@ async def talk(tmux: Tmux, server: ModelServer, *prompts: str, columns: int = 80
     return shown
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
-async def test_the_exit_prints_how_to_resume_and_c_shows_the_end(
-    tmux: Tmux, mudroom: Mudroom, columns: int
-) -> None:
+async def test_the_exit_prints_how_to_resume_and_c_shows_the_end(tmux: Tmux) -> None:
     async with ModelServer(answer_at_length) as server:
-        shown = await talk(tmux, server, "看一看", "and the second", columns=columns)
+        shown = await talk(tmux, server, "看一看", "and the second")
         assert re.search(
             r"This session used [\d.]+k tokens, \$0\.\d\d, [\d.]+s\.", " ".join(shown.split())
         )
         command = re.search(r"^mudroom --resume ([0-9a-f]{8})$", shown, re.MULTILINE)
         assert command
-        await tmux.start(*MODEL, "-c", url=server.url, columns=columns, rows=24)
+        await tmux.start(*MODEL, "-c", url=server.url, columns=40, rows=24)
         await tmux.expect("item 59 项目", "mudroom >>")
         scrolled = await tmux.scroll()
         assert scrolled.index("> 看一看") < scrolled.index("> and the second")
@@ -72,25 +66,18 @@ async def test_a_session_without_a_prompt_is_not_saved_and_a_failed_start_neithe
     assert "No sessions" in (await mudroom("runs")).out
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
-async def test_the_session_list_is_searched_by_typing(
-    tmux: Tmux, mudroom: Mudroom, columns: int
-) -> None:
+async def test_the_session_list_is_searched_by_typing(tmux: Tmux, mudroom: Mudroom) -> None:
     async with ModelServer(answer_at_length) as server:
         for prompt in ("find the parser", "找测试", "count the lines"):
             await mudroom("-p", prompt, "-o", "json", *MODEL, url=server.url)
-        await tmux.start(*MODEL, "-r", url=server.url, columns=columns, rows=24)
+        await tmux.start(*MODEL, "-r", url=server.url, columns=40, rows=24)
         shown = await tmux.expect("Continue which session?", "1.", "2.", "3.", "mudroom >>")
         listed = " ".join(shown.split())
         assert re.search(r"find the parser \(1 prompt, [\d.]+k tokens, \$0\.0\d\)", listed)
         assert re.search(r"▸ 1\. \d{4}-\d\d-\d\d \d\d:\d\d", shown)
         await tmux.type("nothing like this")
         await tmux.expect("nothing matches the typed text")
-        await tmux.press("C-c")
-        assert await tmux.end() == 0
-        await tmux.close()
-        await tmux.start(*MODEL, "-r", url=server.url, columns=columns, rows=24)
-        await tmux.expect("Continue which session?")
+        await tmux.press("C-u")
         await tmux.type("测试")
         await tmux.expect("找测试", gone="parser")
         await tmux.press("Enter")
@@ -123,17 +110,15 @@ async def test_ctrl_c_keeps_a_draft_in_the_history_and_leaves_only_from_an_empty
         assert await tmux.end() == 0
 
 
-@pytest.mark.parametrize("flag", ["-c", "-r"])
 async def test_the_trust_question_comes_after_the_resumed_conversation_with_one_hint(
-    tmux: Tmux, mudroom: Mudroom, flag: str
+    tmux: Tmux, mudroom: Mudroom
 ) -> None:
     async with ModelServer(lambda asked: f"reply-{asked.number}") as server:
         await mudroom("-p", "find the parser", "-o", "json", *MODEL, url=server.url)
         (mudroom.project / ".claude").mkdir()
-        await tmux.start(*MODEL, flag, url=server.url, rows=24)
-        if flag == "-r":
-            await tmux.expect("Continue which session?", "find the parser")
-            await tmux.press("Enter")
+        await tmux.start(*MODEL, "-r", url=server.url, rows=24)
+        await tmux.expect("Continue which session?", "find the parser")
+        await tmux.press("Enter")
         shown = await tmux.expect("> find the parser", "reply-1", "Do you trust this")
         assert shown.index("reply-1") < shown.index("Do you trust")
         await tmux.expect("3. no", "Type 1-3, or use the arrow keys and Enter")
