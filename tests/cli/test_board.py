@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -88,12 +86,3 @@ def test_wrong_usage_is_one_line(
 ) -> None:
     assert run(["board", *words]) == 2
     assert text in capsys.readouterr().err
-
-
-def test_the_program_does_not_load_the_board_unless_asked() -> None:
-    code = (
-        "import sys\nfrom mudroom._cli.main import run\nimport mudroom._session.session\n"
-        "run(['--help'])\nsys.exit('mudroom._adapters.boards' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert done.returncode == 0

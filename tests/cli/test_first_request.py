@@ -99,6 +99,7 @@ MAX_OWN_MODULES = 300
 LATER = {
     "aiohttp",
     "dataclasses",
+    "opentelemetry",
     "difflib",
     "prompt_toolkit",
     "rich",
@@ -113,7 +114,9 @@ LATER = {
     "mudroom._cli.commands.sessions",
     "mudroom._cli.output.live_tree",
     "mudroom._cli.output.markdown",
+    "mudroom._adapters.boards",
     "mudroom._adapters.integrations.usable_programs",
+    "mudroom._projections.spans",
     "mudroom._projections.stream_json",
     "mudroom.scope",
     "mudroom._viewer",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 
 import pytest
 
@@ -104,10 +102,6 @@ def test_chinese_wraps_between_characters_and_not_before_punctuation():
             assert all(measure_width(row) >= columns - 13 for row in rows[:-1])
 
 
-def test_truncate_can_use_an_ascii_ellipsis():
-    assert truncate("too long", 5, ASCII.more) == "too.."
-
-
 @pytest.mark.parametrize(
     ("columns", "line"),
     [
@@ -170,20 +164,6 @@ def test_paint_adds_styles_only_with_color():
 def test_an_agent_keeps_its_color():
     assert choose_agent_color("explore") == "cyan"
     assert choose_agent_color("审查") == choose_agent_color("审查")
-
-
-def test_screens_do_not_import_rich_at_start():
-    code = (
-        "import sys\n"
-        "from mudroom._cli.output import live_tree, plain_progress, transcript_lines\n"
-        "print({'rich', 'asyncio', 'aiohttp'} & set(sys.modules))"
-    )
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        ).stdout
-        == "set()\n"
-    )
 
 
 @pytest.mark.parametrize("sign", "-+ ")

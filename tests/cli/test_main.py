@@ -25,14 +25,10 @@ def run_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--modle", "x"], "--model"),
         (["-p", "x", "--outputformat", "json"], "--output-format"),
         (["-p", "x", "-o", "jsn"], "'jsn' is not one of"),
-        (["-p", "x", "--max-turns", "0"], "0 is not in the range"),
         (["-p", "x", "--max-children", "many"], "'many' is not a valid whole number"),
         (["doctr"], "unknown command 'doctr'. Did you mean doctor?"),
-        (["dcotor", "--json"], "Did you mean doctor?"),
-        (["shwo", "last"], "Did you mean show?"),
         (["-C", ".", "veiw"], "Did you mean view?"),
         (["knead"], "unknown command 'knead'. mudroom help lists the commands."),
         (["login"], 'To ask it as a prompt: mudroom -p "login"'),
@@ -46,9 +42,7 @@ def run_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str
         (["login", "now", "--model", "offline"], "Keys are environment variables: see mudroom"),
         (["-p", "x", "--yolo"], "Did you mean --dangerously-skip-permissions?"),
         (["runs", "--yolo"], "unknown option '--yolo'. See mudroom help runs."),
-        (["update"], "unknown command 'update'"),
         (["install", "--force"], "unknown command 'install'"),
-        (["-m", "offline", "knead"], "unknown command 'knead'"),
         (["-o", "json", "upgrade"], "unknown command 'upgrade'"),
         (["fix", "the", "bug"], 'mudroom -p "fix the bug"'),
         (["-m", "offline", "runs"], "runs has no option --model"),
@@ -143,16 +137,18 @@ def test_the_table_names_the_commands_of_each_module_in_order() -> None:
         assert list(module.COMMANDS) == commands.split()
 
 
-@pytest.mark.parametrize("flag", ["--version", "-V", "-v"])
+@pytest.mark.parametrize("flag", ["-V", "-v"])
 def test_version_flag_prints_one_line(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([flag]) == 0
     assert capsys.readouterr().out == f"mudroom {__version__}\n"
 
 
-def test_version_flag_imports_nothing_slow() -> None:
+def test_version_flag_imports_nothing_slow_and_changes_the_garbage_collector() -> None:
     script = (
-        "import sys; sys.argv = ['mudroom', '--version']\n"
-        "from mudroom._cli.main import main; main()\n"
+        "import gc, sys; sys.argv = ['mudroom', '--version']\n"
+        "from mudroom._cli.main import main; before = gc.get_threshold()\n"
+        "try: main()\n"
+        "finally: print(*before, *gc.get_threshold(), file=sys.stderr)\n"
         "slow = {'aiohttp', 'rich', 'prompt_toolkit', 'sqlite3', 'click', 'asyncio', 'msgspec'}\n"
         "print(slow & set(sys.modules))"
     )
@@ -160,6 +156,8 @@ def test_version_flag_imports_nothing_slow() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert process.stdout == f"mudroom {__version__}\nset()\n"
+    *before, young, _, _ = map(int, process.stderr.split())
+    assert young > 10 * before[0], "it collects garbage less often than Python"
 
 
 @pytest.mark.parametrize(
@@ -195,15 +193,6 @@ def test_a_missing_dependency_is_one_line_with_the_remedy(package: str, tmp_path
         f"mudroom: the package {package} is not installed. Install mudroom again with its "
         "dependencies: pip install --force-reinstall mudroom\n"
     )
-
-
-def test_the_program_collects_garbage_less_often_than_python() -> None:
-    program = "import gc, sys; from mudroom._cli.main import main; before = gc.get_threshold()\n"
-    program += "try: main(['--help'])\n"
-    program += "finally: print(*before, *gc.get_threshold(), file=sys.stderr)"
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    *before, young, _, _ = map(int, ended.stderr.split())
-    assert young > 10 * before[0]
 
 
 @pytest.mark.parametrize(

@@ -69,13 +69,6 @@ def test_the_tree_and_the_transcript_show_the_name_and_the_id() -> None:
     assert "\ncontinues run 1.1.1\n" in transcript
 
 
-def test_the_live_tree_shows_the_name_instead_of_the_agent() -> None:
-    panel = make_panel(make_team("alice"))
-    rows = ["".join(text for text, _ in line) for line in panel.format_lines(80, 20)]
-    assert rows[1] == "├─ explore  Count"
-    assert rows[3] == "└─ alice, run 2  And now?"
-
-
 def test_progress_lines_and_markdown_show_the_name() -> None:
     stream = io.StringIO()
     progress = PlainProgress(stream, RunTree())

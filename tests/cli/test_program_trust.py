@@ -15,7 +15,6 @@ from mudroom._session.config import Settings
 from mudroom.permissions import trust
 
 from ..permissions.test_approvals import ScriptedUI
-from ..plugin_folder import write, write_plugin
 
 HOOK_EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "Stop", "SessionEnd")
 
@@ -37,69 +36,6 @@ def project(project: Path, tmp_path: Path) -> Path:
     (project / ".codex").mkdir()
     (project / ".codex" / "hooks.json").write_text(hooks.replace("started", "started-by-codex"))
     return project
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["-p", "how many lines does a.txt have?"],
-        ["-p", "how many lines does a.txt have?", "-o", "json"],
-        ["-p", "how many lines does a.txt have?", "-o", "stream-json", "--isolate"],
-        ["mcp", "list"],
-        ["mcp", "get", "local"],
-        ["mcp", "add", "more", "touch", "more-started"],
-        ["hooks"],
-        ["trust"],
-        ["permissions"],
-        ["agents"],
-        ["doctor"],
-        ["runs"],
-    ],
-    ids=lambda arguments: " ".join(arguments).replace("how many lines does a.txt have?", "PROMPT"),
-)
-def test_nothing_of_an_untrusted_folder_starts(
-    project: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    is_prompt = arguments[0] == "-p"
-    for flags in ([], ["--continue"]) if is_prompt else ([],):
-        code = run([*arguments, *flags, *(["-m", "offline"] if is_prompt else [])])
-        err = capsys.readouterr().err
-        assert code == 0, err
-        if is_prompt:
-            assert err.count("not used: 4 MCP servers and 10 hooks of this folder") == 1
-    assert [path.name for path in project.parent.iterdir() if "started" in path.name] == []
-    assert not (project / "more-started").exists()
-
-
-def test_nothing_that_a_pull_request_brings_starts_without_the_flag(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    base = project.parent
-    server = f"own: {{command: touch, args: [{base}/agent-started]}}"
-    fields = f"name: helper\ndescription: Helps.\nmcpServers:\n  - {server}\n"
-    agent = f"---\n{fields}---\nHelp."
-    (project / ".claude" / "agents" / "helper.md").write_text(agent)
-    (project / ".envrc").write_text(f"touch {base}/envrc-started")
-    plugin = write_plugin(project / "market" / "tools", hooks={})
-    command = f"touch {base}/plugin-started"
-    hooks = {"hooks": {"UserPromptSubmit": [{"hooks": [{"command": command}]}]}}
-    write(plugin / "hooks" / "hooks.json", hooks)
-    write(plugin / ".claude-plugin" / "plugin.json", {"name": "tools"})
-    entries = [{"name": "tools", "source": "./tools"}]
-    market = {"name": "shop", "owner": {"name": "x"}, "plugins": entries}
-    write(project / "market" / ".claude-plugin" / "marketplace.json", market)
-    settings = json.loads((project / ".claude" / "settings.json").read_text())
-    source = {"source": {"source": "directory", "path": str(project / "market")}}
-    settings |= {"enabledPlugins": {"tools@shop": True}}
-    settings |= {"extraKnownMarketplaces": {"shop": source}}
-    write(project / ".claude" / "settings.json", settings)
-    prompt = ["-p", "how many lines does a.txt have?", "-m", "offline"]
-    assert run(prompt) == 0
-    assert "not used: 6 MCP servers and 11 hooks of this folder" in capsys.readouterr().err
-    assert [path.name for path in base.iterdir() if "started" in path.name] == []
-    assert run([*prompt, "--trust"]) == 0
-    started = {path.name for path in base.iterdir() if "started" in path.name}
-    assert started == {"hook-started", "hook-started-by-codex", "plugin-started"}
 
 
 def load(project: Path, settings: Settings) -> UsablePrograms:

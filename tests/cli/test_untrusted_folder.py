@@ -7,6 +7,7 @@ theirs, so that an empty list of markers before it means something.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -58,6 +59,7 @@ def run_all(*commands: list[str]) -> None:
 
 def open_by_print(stranger: Stranger) -> None:
     run(["-p", PROMPT, *FLAGS])
+    run(["-p", PROMPT, *FLAGS, "--continue", "-o", "stream-json", "--isolate"])
     for slash in stranger.prompts:
         assert run(["-p", slash, *FLAGS]) == 2, slash
         run(["-p", f" {slash}", *FLAGS])
@@ -65,6 +67,7 @@ def open_by_print(stranger: Stranger) -> None:
 
 def open_by_commands(_: Stranger) -> None:
     run_all(["mcp"], ["mcp", "tools"], ["hooks"], ["plugins"], ["agents"], ["trust"], ["doctor"])
+    run_all(["permissions"], ["runs"], ["mcp", "get", "remote"], ["mcp", "add", "more", "touch"])
 
 
 async def open_at_prompt(stranger: Stranger) -> None:
@@ -139,6 +142,7 @@ async def test_nothing_of_a_folder_runs_before_trust(
     assert stranger.address.requests == []
     out, err = capsys.readouterr()
     if door is open_by_print:
+        assert re.search(r"not used: \d+ MCP servers and \d+ hooks of this folder", err)
         assert err.count("you have not trusted the shell commands in it") == len(stranger.prompts)
         assert f"{stranger.project}/.claude/commands/fenced.md" in err
     if door is open_at_prompt:

@@ -31,10 +31,6 @@ OFFLINE = ("--model", "offline")
         ),
         (("--disallowed-tools", "Foo"), "unknown tool 'Foo' (--disallowed-tools). Known: bash"),
         (
-            ("--agents", '{"a": {"description": "d", "prompt": "p", "tools": ["Raed"]}}'),
-            "unknown tool 'Raed'. Did you mean read?",
-        ),
-        (
             ("--agents", '{"a": {"description": "d", "prompt": "p", "tools": ["Read", "Gerp"]}}'),
             "unknown tool 'Gerp' (--agents, agent a). Did you mean grep?",
         ),
@@ -48,13 +44,13 @@ async def test_unknown_tools_of_flags_are_refused_with_a_suggestion(
     assert message in done.err
 
 
-@pytest.mark.parametrize("rule", ["mcp__github__create_issue", "NotebookEdit"])
 async def test_tools_of_other_programs_are_accepted_and_named_as_not_available(
-    mudroom: Mudroom, rule: str
+    mudroom: Mudroom,
 ) -> None:
-    done = await mudroom("-p", "how many lines?", *OFFLINE, "--disallowed-tools", rule)
+    rules = "mcp__github__create_issue,NotebookEdit"
+    done = await mudroom("-p", "how many lines?", *OFFLINE, "--disallowed-tools", rules)
     assert done.code == 0
-    assert "the rule has no effect, this tool is not available here: deny" in done.err
+    assert done.err.count("the rule has no effect, this tool is not available here: deny") == 2
 
 
 async def test_untrusted_hooks_and_mcp_servers_are_counted(mudroom: Mudroom) -> None:

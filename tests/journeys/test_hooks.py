@@ -24,19 +24,14 @@ def write_hooks(mudroom: Mudroom, **commands: str) -> Path:
     return path
 
 
-async def test_hooks_of_a_folder_run_after_trust_and_never_before(mudroom: Mudroom) -> None:
+async def test_hooks_of_a_trusted_folder_run_and_read_what_happens(mudroom: Mudroom) -> None:
     script = mudroom.project / "hook.sh"
     script.write_text('#!/bin/sh\ncat > "$CLAUDE_PROJECT_DIR/seen-$1.json"\n')
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     command = '"$CLAUDE_PROJECT_DIR"/hook.sh'
     events = ("UserPromptSubmit", "PreToolUse", "Stop", "SessionEnd")
     write_hooks(mudroom, **{event: f"{command} {event}" for event in events})
-    prompt = ("-p", "how many lines has f0.txt?", *OFFLINE)
-    refused = await mudroom(*prompt)
-    assert refused.code == 0
-    assert "not used: 4 hooks of this folder" in refused.err
-    assert not list(mudroom.project.glob("seen-*"))
-    done = await mudroom(*prompt, "--trust")
+    done = await mudroom("-p", "how many lines has f0.txt?", *OFFLINE, "--trust")
     assert (done.code, "not used" in done.err) == (0, False)
     inputs = {
         event: json.loads((mudroom.project / f"seen-{event}.json").read_text()) for event in events
@@ -46,21 +41,18 @@ async def test_hooks_of_a_folder_run_after_trust_and_never_before(mudroom: Mudro
     assert inputs["PreToolUse"]["tool_name"] in ("Read", "Bash", "Grep", "Glob", "Agent")
 
 
-async def test_a_prompt_that_a_hook_refuses_ends_with_its_reason(mudroom: Mudroom) -> None:
-    write_hooks(mudroom, UserPromptSubmit="echo no prompts on Sundays >&2; exit 2")
+async def test_a_hook_refuses_a_prompt_with_its_reason_and_one_that_fails_is_a_notice(
+    mudroom: Mudroom,
+) -> None:
+    path = write_hooks(mudroom, UserPromptSubmit="echo no prompts on Sundays >&2; exit 2")
     done = await mudroom("-p", "how many lines?", *OFFLINE, "--trust")
     assert done.code == 1
     assert "a hook refused the prompt: no prompts on Sundays" in done.err
-    assert "Traceback" not in done.err
-
-
-async def test_a_hook_that_fails_is_a_notice_with_its_file(mudroom: Mudroom) -> None:
-    path = write_hooks(mudroom, UserPromptSubmit="echo broken >&2; exit 3")
+    path.write_text(path.read_text().replace("exit 2", "exit 3"))
     done = await mudroom("-p", "how many lines?", *OFFLINE, "--trust")
     assert done.code == 0
-    assert "A hook failed" in done.err
-    assert "it ended with exit code 3: broken" in done.err
-    assert str(path) in done.err
+    assert "A hook failed" in done.err and str(path) in done.err
+    assert "it ended with exit code 3: no prompts on Sundays" in done.err
 
 
 async def test_hooks_are_tried_with_an_example_and_the_list_has_their_last_runs(

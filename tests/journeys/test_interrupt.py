@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import Mudroom, Tmux
@@ -69,7 +67,7 @@ async def test_a_line_goes_to_the_model_at_once_while_only_children_work(tmux: T
         assert await tmux.end() == 0
 
 
-async def test_an_interrupt_leaves_the_children_at_work_and_the_prompt_ready(tmux: Tmux) -> None:
+async def test_an_interrupt_leaves_the_children_at_work_and_two_more_stop_them(tmux: Tmux) -> None:
     script = Script()
     async with ModelServer(script) as server:
         await look_around(tmux, server)
@@ -81,15 +79,6 @@ async def test_an_interrupt_leaves_the_children_at_work_and_the_prompt_ready(tmu
         script.may_answer.set()
         await tmux.say("and the roof")
         await tmux.expect("I have 0 reports; the roof too.", "2 in the background")
-        script.gate.set()
-        await tmux.expect("I have 2 reports; the roof too.", gone="in the background, ")
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
-
-
-async def test_two_presses_of_ctrl_c_stop_the_children(tmux: Tmux) -> None:
-    async with ModelServer(Script()) as server:
-        await look_around(tmux, server)
         await tmux.press("Escape")
         await tmux.press("C-c", "C-c")
         await tmux.expect("Stopped 2 children.", gone="in the background, ")
@@ -117,17 +106,11 @@ async def test_at_the_plain_prompt_a_line_reaches_the_model_and_ctrl_c_stops_the
         assert await terminal.end() == 0
 
 
-@pytest.mark.parametrize("leave", ["C-d", "/exit"])
-async def test_a_session_that_is_left_says_what_is_open_and_continues_it(
-    tmux: Tmux, leave: str
-) -> None:
+async def test_a_session_that_is_left_says_what_is_open_and_continues_it(tmux: Tmux) -> None:
     script = Script()
     async with ModelServer(script) as server:
         await look_around(tmux, server)
-        if leave == "/exit":
-            await tmux.say(leave)
-        else:
-            await tmux.press(leave)
+        await tmux.press("C-d")
         assert await tmux.end() == 0
         await tmux.expect("Open: 1.1.1 cellar; 1.1.2 attic.", "mudroom --resume")
         await tmux.close()

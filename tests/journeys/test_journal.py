@@ -10,8 +10,7 @@ import pytest
 from mudroom.testing.model_server import ModelServer
 
 from .conftest import Mudroom
-
-MODEL = ("--model", "anthropic:claude-sonnet-4-5")
+from .course import MODEL
 
 
 async def _run_prompts(mudroom: Mudroom, *prompts: str) -> Path:
@@ -83,17 +82,3 @@ async def test_resume_without_id_asks_for_a_session(mudroom: Mudroom) -> None:
         for item in json.loads((await mudroom("runs", "--json")).out)
     }
     assert listed == {"the older one": 2, "the newer one": 1}
-
-
-async def test_the_prompt_continues_a_session(mudroom: Mudroom) -> None:
-    await _run_prompts(mudroom, "the older one")
-    async with (
-        ModelServer(lambda request: f"continued after {request.turn}") as server,
-        mudroom.start_at_terminal("--continue", *MODEL, url=server.url) as terminal,
-    ):
-        at = await terminal.expect("mudroom >>", since=await terminal.expect("the older one"))
-        terminal.type("next\r")
-        await terminal.expect(
-            "mudroom >>", since=await terminal.expect("continued after 1", since=at)
-        )
-    assert [item["prompts"] for item in json.loads((await mudroom("runs", "--json")).out)] == [2]

@@ -9,10 +9,10 @@ import pytest
 from mudroom._core.messages import TextBlock, ToolCallBlock, Usage
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
-from ..worker_kinds import RAY
+from ..worker_kinds import NEEDS_RAY
 from .conftest import Mudroom
+from .course import MODEL
 
-MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 ANSWER = Usage(input_tokens=1_000, output_tokens=400)
 
 
@@ -26,12 +26,16 @@ def start_endless_children(request: ServerRequest) -> ServerAnswer:
     return Fault(blocks=(text, *calls), usage=ANSWER)
 
 
-@pytest.mark.parametrize("worker", ["local", "process:2", RAY])
+TOKENS = ("--max-tokens", "10000", "error_max_tokens")
+DOLLARS = ("--max-budget-usd", "0.07", "error_max_budget_usd")
+
+
 @pytest.mark.parametrize(
-    ("flag", "maximum", "subtype"),
+    ("flag", "maximum", "subtype", "worker"),
     [
-        ("--max-tokens", "10000", "error_max_tokens"),
-        ("--max-budget-usd", "0.07", "error_max_budget_usd"),
+        (*DOLLARS, "local"),
+        (*TOKENS, "process:2"),
+        pytest.param(*DOLLARS, "ray:1", marks=NEEDS_RAY),
     ],
 )
 async def test_children_pass_a_limit_by_one_answer_in_total(

@@ -8,8 +8,8 @@ from mudroom.testing.model_server import ModelServer
 
 from ..session.test_prompt_images import make_png
 from .conftest import Tmux
+from .course import MODEL
 
-MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 READY = "sandbox"
 
 

@@ -8,9 +8,8 @@ from tests.waiting import wait_until
 from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
-from .conftest import Mudroom, Tmux
-
-MODEL = ("--model", "anthropic:claude-sonnet-4-5")
+from .conftest import Tmux
+from .course import MODEL
 
 
 class Team:
@@ -162,48 +161,6 @@ async def test_an_idle_child_is_opened_and_works_again_with_a_message_from_its_r
         await tmux.expect("alice, run 2  write to bob", "@alice  idle, 2 runs, 0 unread")
         team.go.set()
         await tmux.expect("all told")
-
-
-async def test_after_a_rewind_the_screens_show_the_state_of_the_prompt_before(
-    tmux: Tmux, team: Team
-) -> None:
-    team.go.set()
-    async with ModelServer(team) as server:
-        await tmux.start(*MODEL, url=server.url, columns=100, rows=40)
-        await tmux.expect("claude-s")
-        await tmux.say("start")
-        await tmux.expect("all told")
-        await tmux.say("/team")
-        await tmux.expect("alice  general · idle · 1 run", "bob    general · idle · 1 run")
-        await tmux.say("/rewind 1")
-        await tmux.expect("Removed prompt 1")
-        await tmux.press("C-u")
-        await tmux.say("/team")
-        await tmux.expect("There are no teammates.")
-        await tmux.say("/runs")
-        await tmux.expect("1.1.1  alice  work of alice")
-        assert "@alice" not in await tmux.scroll()
-
-
-async def test_a_later_prompt_of_another_process_shows_the_next_run_of_a_name(
-    mudroom: Mudroom,
-) -> None:
-    def answer(asked: ServerRequest) -> ServerAnswer:
-        if "CHILD alice" in str(asked.messages[0]):
-            return "done"
-        last = str(asked.messages[-1])
-        if "first prompt" in last:
-            return [start_child("alice")]
-        if "second prompt" in last:
-            return [ToolCallBlock("s", "send_message", {"to": "@Alice", "message": "once more"})]
-        return "the end"
-
-    async with ModelServer(answer) as server:
-        first = await mudroom("-p", "first prompt", *MODEL, url=server.url)
-        second = await mudroom("-c", "-p", "second prompt", *MODEL, url=server.url)
-    assert "> task (alice: work of alice): CHILD alice" in first.err
-    assert "> task (alice, run 2): once more" in second.err
-    assert "alice, run 2: Done" in second.err
 
 
 class Planner:
