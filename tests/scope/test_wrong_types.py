@@ -41,6 +41,15 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "parameters": ({"tool_config": ToolConfig(tools=[DECLARATION])}, "no JSON Schema of an object"),
     "name": ({"name": 5}, "name must be str, not int"),
     "session": ({"runtime_context": 5}, "runtime_context must be an open Session, not int"),
+    "no prompt": ({"prompt_config": PromptConfig()}, "initial_messages, not neither"),
+    "two prompts": (
+        {"prompt_config": PromptConfig(system_prompt="a", initial_messages=[])},
+        "system_prompt and initial_messages, not both",
+    ),
+    "role": (
+        {"prompt_config": PromptConfig(initial_messages=[{"role": "king", "content": "Q"}])},
+        "initial_messages: .*king",
+    ),
     "instructions": (
         {"prompt_config": PromptConfig(system_prompt=5)},  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         "system_prompt of PromptConfig must be str or None, not int",
