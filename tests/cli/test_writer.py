@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from msgspec.structs import replace
@@ -37,9 +37,8 @@ from mudroom._core.events import (
     StoredEvent,
     ToolCallFinished,
     TurnFailed,
-    TurnFinished,
 )
-from mudroom._core.messages import AssistantMessage, ToolCallBlock, Usage
+from mudroom._core.messages import ToolCallBlock, Usage
 from mudroom._core.runs import InboxMessage, Reason
 from mudroom._core.tools import ToolResult
 from mudroom._engine.inbox import make_notification
@@ -79,83 +78,74 @@ def call_tool(
     return tool_call_events("1", ToolCallBlock("c", name, arguments), text, error=error)
 
 
-def test_a_streamed_answer_is_written_once() -> None:
-    assert (
-        write_events(make_answer_events("One ", "line.\n\nAnother", " one."))
-        == "One line.\n\nAnother one.\n\n"
-    )
-
-
-def test_an_answer_that_was_not_streamed_is_written_too() -> None:
-    assert write_events([turn_finished("1", text="All at once")]) == "All at once\n\n"
-
-
-def test_text_of_a_failed_model_call_is_marked_as_cut_off() -> None:
-    text = write_events(
+HALF = Delta(at=1, run="1", kind="text", text="half a th")
+CUT_OFF = "half a th\n\n(the answer was cut off here)\n\n"
+ANSWERS: dict[str, tuple[list[AnyEvent], str]] = {
+    "streamed": (
+        make_answer_events("One ", "line.\n\nAnother", " one."),
+        "One line.\n\nAnother one.\n\n",
+    ),
+    "not streamed": ([turn_finished("1", text="All at once")], "All at once\n\n"),
+    "of a failed model call": (
         [
-            Delta(at=1, run="1", kind="text", text="half a th"),
+            HALF,
             ModelCallRetried(at=2, run="1", attempt=1, delay=0.1),
             *make_answer_events("whole"),
-        ]
-    )
-    assert text == "half a th\n\n(the answer was cut off here)\n\nwhole\n\n"
-
-
-def test_a_partial_answer_is_written_once() -> None:
-    text = write_events(
+        ],
+        f"{CUT_OFF}whole\n\n",
+    ),
+    "partial": (
         [
-            Delta(at=1, run="1", kind="text", text="half a th"),
+            HALF,
             TurnFailed(at=2, run="1", error="cut off", text="half a th"),
             run_finished("1", Reason.CANCELLED, text="half a th"),
-        ]
-    )
-    assert text == "half a th\n\n(the answer was cut off here)\n\n"
+        ],
+        CUT_OFF,
+    ),
+    "of a child": (
+        [
+            run_started("1.1.1", "1"),
+            Delta(at=1, run="1.1.1", kind="text", text="mud\n\nmud\n\n"),
+        ],
+        "",
+    ),
+    "only in the report": (
+        [run_finished("1", Reason.CANCELLED, text="partial")],
+        "partial\n\n",
+    ),
+    "also in the report": (
+        [*make_answer_events("said"), run_finished("1", text="said")],
+        "said\n\n",
+    ),
+    "of a run that a limit ends": (
+        [
+            *make_answer_events("I look."),
+            turn_finished("1", tool_call("c"), turn=2),
+            turn_finished("1", turn=3),
+            run_finished("1", Reason.MAX_TURNS, text="I look."),
+        ],
+        "I look.\n\n",
+    ),
+}
 
 
-def test_text_of_children_is_not_written() -> None:
-    assert (
-        write_events(
-            [
-                run_started("1.1.1", "1"),
-                Delta(at=1, run="1.1.1", kind="text", text="mud\n\nmud\n\n"),
-            ]
-        )
-        == ""
-    )
-
-
-def test_a_report_that_was_not_streamed_is_written_at_the_end() -> None:
-    partial = run_finished("1", Reason.CANCELLED, text="partial")
-    assert write_events([partial]) == "partial\n\n"
-    done = run_finished("1", text="said")
-    assert write_events([*make_answer_events("said"), done]) == "said\n\n"
-
-
-def test_the_last_text_of_a_run_that_a_limit_ends_is_written_once() -> None:
-    events = [
-        *make_answer_events("I look."),
-        turn_finished("1", tool_call("c"), turn=2),
-        turn_finished("1", turn=3),
-        run_finished("1", Reason.MAX_TURNS, text="I look."),
-    ]
-    assert write_events(events) == "I look.\n\n"
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_an_answer_is_written_once(kind: str) -> None:
+    events, text = ANSWERS[kind]
+    assert write_events(events) == text
 
 
 def test_a_message_is_written_once_when_it_is_sent() -> None:
     sent = MessageSent(at=1, run="1", message=InboxMessage("m1", "mind\x1b[2J the gap"))
     delivered = MessageDelivered(at=2, run="1", text="mind the gap", origin="user", message_id="m1")
     to_child = MessageSent(at=3, run="1.1.1", message=InboxMessage("m2", "hurry"))
-    from_child = MessageSent(at=4, run="1", message=InboxMessage("m3", "ready", "1.1.1"))
-    assert write_events([sent, delivered, to_child, from_child]) == (
-        "  → mind the gap\n  → message from 1.1.1: ready\n"
-    )
-
-
-def test_a_message_of_a_named_child_shows_its_name() -> None:
-    sent = MessageSent(at=3, run="1", message=InboxMessage("m1", "ready", "1.1.1", name="alice"))
-    assert write_events([run_started("1.1.1", "1", name="alice"), sent]).endswith(
-        "  → message from alice: ready\n"
-    )
+    unnamed = MessageSent(at=4, run="1", message=InboxMessage("m3", "ready", "1.1.1"))
+    named = MessageSent(at=5, run="1", message=InboxMessage("m4", "ready", "1.1.2", name="alice"))
+    child = run_started("1.1.2", "1", name="alice")
+    shown = write_events([sent, delivered, to_child, unnamed, child, named])
+    assert shown.startswith("  → mind the gap\n  → message from 1.1.1: ready\n")
+    assert shown.endswith("  → message from alice: ready\n")
+    assert shown.count("→") == 3
 
 
 def test_the_end_of_background_work_is_written_as_that_of_a_task() -> None:
@@ -212,14 +202,11 @@ def test_rules_in_the_words_of_the_user_are_shown_when_they_are_found() -> None:
 
 
 def test_tool_calls_of_every_kind() -> None:
+    change = {"file_path": "a.py", "old_string": "x = 1\ny", "new_string": "x = 2\ny"}
     text = write_events(
         [
             *call_tool("read", {"file_path": "a.py"}, "1\tx\n2\ty"),
-            *call_tool(
-                "edit",
-                {"file_path": "a.py", "old_string": "x = 1\ny", "new_string": "x = 2\ny"},
-                "ok",
-            ),
+            *call_tool("edit", change, "ok"),
             *call_tool("write", {"file_path": "b.py", "content": "\n".join("abcdefghijkl")}, "ok"),
             *call_tool("bash", {"command": "make"}, "one\x1b[2J\ntwo"),
             *call_tool("bash", {"command": "false"}, "[exit code 1]", error=True),
@@ -276,14 +263,12 @@ def test_tasks_are_listed_with_their_outcome_and_many_tasks_are_counted() -> Non
   ⎿ Failed: no luck (0 tool uses · 0 tokens · 4.0s)
 """)
     crowd = write_events(make_task_events(40))
-    assert (
-        crowd.count("\n") == 4
-        and "● 40 tasks: 39 done, 1 failed" in crowd
-        and "> task (part 1): p" in crowd
-    )
+    assert crowd.count("\n") == 4 and "> task (part 1): p" in crowd
+    assert "● 40 tasks: 39 done, 1 failed" in crowd
     assert write_events(make_task_events(2), show_tasks=False) == ""
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="ab \n`-1.|#", max_size=120), st.integers(1, 9))
 def test_splitting_into_blocks_preserves_the_text(text: str, size: int) -> None:
     blocks, out = MarkdownBlocks(), ""
@@ -297,10 +282,8 @@ def test_a_block_ends_where_later_text_cannot_change_it() -> None:
     assert blocks.feed("A paragraph\nof two lines") == ""
     assert blocks.feed("\n\nThe next\n") == "A paragraph\nof two lines\n\n"
     assert blocks.feed("\n```py\ncode\n\n\nmore\n") == "The next\n\n"
-    assert (
-        blocks.feed("```\n\n- one\n\n- two\n\nend\n")
-        == "```py\ncode\n\n\nmore\n```\n\n- one\n\n- two\n\n"
-    )
+    listed = blocks.feed("```\n\n- one\n\n- two\n\nend\n")
+    assert listed == "```py\ncode\n\n\nmore\n```\n\n- one\n\n- two\n\n"
     assert blocks.take_rest() == "end\n"
 
 
@@ -485,39 +468,19 @@ def test_the_status_line_says_when_costs_are_not_known() -> None:
 def test_the_status_line_drops_the_least_important_figures_first() -> None:
     status = StatusLine(lambda model: 200_000)
     status.model, status.sandbox, status.mode = "anthropic:claude-sonnet-4-5", "full", "plan"
-    status.apply(
-        TurnFinished(
-            at=1, run="1", turn=1, message=AssistantMessage((), usage=Usage(100_000, 1_000))
-        )
-    )
+    status.apply(turn_finished("1", usage=Usage(100_000, 1_000)))
     wide = "".join(status.format_line(120, UNICODE, hint="esc: stop"))
-    assert wide.split(" · ") == snapshot(
-        [
-            "anthropic:claude-sonnet-4-5",
-            "sandbox full",
-            "mode plan",
-            "101.0k tokens",
-            "context 50%",
-            "esc: stop",
-        ]
-    )
-    assert "".join(status.format_line(60, UNICODE, hint="esc: stop")) == snapshot(
-        "claude-sonnet-4-5 · 101.0k tokens · context 50% · esc: stop"
-    )
+    figures = "101.0k tokens · context 50% · esc: stop"
+    assert wide == f"anthropic:claude-sonnet-4-5 · sandbox full · mode plan · {figures}"
+    narrow = "".join(status.format_line(60, UNICODE, hint="esc: stop"))
+    assert narrow == f"claude-sonnet-4-5 · {figures}"
     keys = "enter, y, n: answer, esc: stop"
     assert status.format_line(40, UNICODE, hint=keys) == (keys, ""), "the keys stay to the last"
 
 
 def test_the_status_line_shows_only_the_tokens_of_a_context_of_unknown_size() -> None:
-    assert (
-        get_context_window("anthropic:claude-sonnet-4-5") == 200_000
-        and get_context_window("openai:gpt-4o") == 128_000
-    )
-    assert (
-        get_context_window("ollama:qwen3:8b") is None
-        and get_context_window("anthropic:a-model-of-tomorrow") is None
-        and get_context_window("offline:rules") is None
-    )
+    for model in ("ollama:qwen3:8b", "anthropic:a-model-of-tomorrow", "offline:rules"):
+        assert get_context_window(model) is None, model
     status = StatusLine()
     status.model, status.context_tokens = "ollama:qwen3:8b", 41_400
     assert "".join(status.format_line(80, UNICODE)).endswith("context 41.4k")
