@@ -78,8 +78,7 @@ def test_task_files_are_exported_and_imported(
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
-    [(["show", "9"], "the board has no task #9"), (["add", " "], "it is blank")],
+    ("words", "text"), [(["show", "9"], "the board has no task #9"), (["add", " "], "it is blank")]
 )
 def test_wrong_usage_is_one_line(
     project: Path, words: list[str], text: str, capsys: pytest.CaptureFixture[str]

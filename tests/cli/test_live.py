@@ -178,10 +178,7 @@ def test_the_screen_in_color():
 
 
 def test_tasks_that_have_not_started_are_counted():
-    events = [
-        *start_children(2),
-        tool_call_started("1", ToolCallBlock("t9", "task", {}), at=1),
-    ]
+    events = [*start_children(2), tool_call_started("1", ToolCallBlock("t9", "task", {}), at=1)]
     assert draw_tree(events, columns=100)[0].startswith(
         "● turn 1 · 3 tasks: 2 running, 1 not started · "
     )

@@ -26,10 +26,7 @@ from mudroom._cli.output.text import (
 )
 from mudroom._cli.output.tree_lines import TreeStyle, format_tree
 from mudroom._core.budgets import Budget
-from mudroom._core.events import (
-    AnyEvent,
-    Delta,
-)
+from mudroom._core.events import AnyEvent, Delta
 from mudroom._core.messages import ToolCallBlock, Usage
 from mudroom._core.ports import ApprovalRequest
 from mudroom._projections.run_tree import RunTree

@@ -50,10 +50,7 @@ async def write_session(home: Path, folder: Path, *, is_finished: bool) -> None:
     ],
 )
 def test_the_command_line_reads_each_answer_of_the_record_once(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    is_finished: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], is_finished: bool
 ) -> None:
     home = tmp_path / "home"
     folder = tmp_path / "project"

@@ -14,12 +14,7 @@ from mudroom._cli.output.transcript_lines import (
     render_transcripts,
     render_tree,
 )
-from mudroom._core.events import (
-    NoteInjected,
-    RunFinished,
-    SessionOpened,
-    StoredEvent,
-)
+from mudroom._core.events import NoteInjected, RunFinished, SessionOpened, StoredEvent
 from mudroom._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage
 from mudroom._core.runs import Reason
 from mudroom._projections.run_tree import RunTree
@@ -129,11 +124,7 @@ def test_a_run_without_an_end_is_unfinished():
 
 
 def test_a_session_without_children_has_no_ledger():
-    events = [
-        *make_session()[:2],
-        *turn_events("1", TextBlock("Hello.")),
-        run_finished("1", at=2),
-    ]
+    events = [*make_session()[:2], *turn_events("1", TextBlock("Hello.")), run_finished("1", at=2)]
     assert render_tree(events).endswith("● 1 · turn 1 · Done (0 tool uses · 0 tokens · 2.0s)\n")
     assert render_tree([]) == ""
 

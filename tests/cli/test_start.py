@@ -19,12 +19,7 @@ from mudroom._cli.commands.root import root_command
 from mudroom._cli.main import run
 from mudroom._session import config
 from mudroom._session.config import Settings
-from mudroom._session.options import (
-    SessionOptions,
-    SharedOptions,
-    gather_options,
-    list_places,
-)
+from mudroom._session.options import SessionOptions, SharedOptions, gather_options, list_places
 from mudroom.permissions import rules as permission_files
 from mudroom.permissions.rules import Permissions
 

@@ -17,10 +17,7 @@ from ..integrations.tracing.otlp_receiver import receive_otlp
 async def run_mudroom(folder: Path, *words: str, **environ: str) -> tuple[int, str]:
     """Run a command; return its exit code and its messages."""
     return await run_program(
-        folder,
-        "from mudroom._cli.main import main\nsys.exit(main())",
-        *words,
-        **environ,
+        folder, "from mudroom._cli.main import main\nsys.exit(main())", *words, **environ
     )
 
 

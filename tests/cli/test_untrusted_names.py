@@ -89,9 +89,7 @@ async def test_context_files_of_the_folder_replace_none_before_trust(base: Path)
     write(base / "project" / "AGENTS.md", STRANGE + " More." * 20_000)
     for is_trusted in (False, True):
         loaded = load_context_files(
-            str(base / "project"),
-            user_home=str(base / "user"),
-            trusts_folder=is_trusted,
+            str(base / "project"), user_home=str(base / "user"), trusts_folder=is_trusted
         )
         text = loaded.to_prompt()
         assert STRANGE in text

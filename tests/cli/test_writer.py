@@ -15,11 +15,7 @@ from prompt_toolkit.document import Document
 
 from mudroom import Session
 from mudroom._adapters.models.pricing import get_context_window
-from mudroom._cli.actions.prompts import (
-    describe_unknown_mentions,
-    expand_mentions,
-    split_message,
-)
+from mudroom._cli.actions.prompts import describe_unknown_mentions, expand_mentions, split_message
 from mudroom._cli.interactive.key_actions import PasteStore
 from mudroom._cli.interactive.mentions import MentionCompletions, find_mention
 from mudroom._cli.interactive.prompt_ui import PromptCompleter
@@ -87,11 +83,7 @@ ANSWERS: dict[str, tuple[list[AnyEvent], str]] = {
     ),
     "not streamed": ([turn_finished("1", text="All at once")], "All at once\n\n"),
     "of a failed model call": (
-        [
-            HALF,
-            ModelCallRetried(at=2, run="1", attempt=1, delay=0.1),
-            *make_answer_events("whole"),
-        ],
+        [HALF, ModelCallRetried(at=2, run="1", attempt=1, delay=0.1), *make_answer_events("whole")],
         f"{CUT_OFF}whole\n\n",
     ),
     "partial": (
@@ -103,16 +95,10 @@ ANSWERS: dict[str, tuple[list[AnyEvent], str]] = {
         CUT_OFF,
     ),
     "of a child": (
-        [
-            run_started("1.1.1", "1"),
-            Delta(at=1, run="1.1.1", kind="text", text="mud\n\nmud\n\n"),
-        ],
+        [run_started("1.1.1", "1"), Delta(at=1, run="1.1.1", kind="text", text="mud\n\nmud\n\n")],
         "",
     ),
-    "only in the report": (
-        [run_finished("1", Reason.CANCELLED, text="partial")],
-        "partial\n\n",
-    ),
+    "only in the report": ([run_finished("1", Reason.CANCELLED, text="partial")], "partial\n\n"),
     "also in the report": (
         [*make_answer_events("said"), run_finished("1", text="said")],
         "said\n\n",

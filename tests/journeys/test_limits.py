@@ -32,11 +32,7 @@ DOLLARS = ("--max-budget-usd", "0.07", "error_max_budget_usd")
 
 @pytest.mark.parametrize(
     ("flag", "maximum", "subtype", "worker"),
-    [
-        (*DOLLARS, "local"),
-        (*TOKENS, "process:2"),
-        pytest.param(*DOLLARS, "ray:1", marks=NEEDS_RAY),
-    ],
+    [(*DOLLARS, "local"), (*TOKENS, "process:2"), pytest.param(*DOLLARS, "ray:1", marks=NEEDS_RAY)],
 )
 async def test_children_pass_a_limit_by_one_answer_in_total(
     flag: str, maximum: str, subtype: str, worker: str, mudroom: Mudroom

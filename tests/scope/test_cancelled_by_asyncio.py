@@ -119,8 +119,7 @@ def list_reports(journal: MemoryJournal) -> dict[str, RunFinished]:
 
 
 @pytest.mark.parametrize(
-    ("way", "door"),
-    [(cancel_task, door) for door in DOORS] + [(way, "task") for way in WAYS[1:]],
+    ("way", "door"), [(cancel_task, door) for door in DOORS] + [(way, "task") for way in WAYS[1:]]
 )
 async def test_a_cancelled_run_keeps_its_values_and_says_cancelled(
     scripted: Open, way: Way, door: str

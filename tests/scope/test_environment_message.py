@@ -7,11 +7,7 @@ import time
 from pathlib import Path
 
 from mudroom._adapters.workspaces.shared import SharedWorkspace
-from mudroom.scope.subagent import (
-    MAX_WALKED_FILES,
-    draw_tree,
-    make_environment_messages,
-)
+from mudroom.scope.subagent import MAX_WALKED_FILES, draw_tree, make_environment_messages
 
 from .conftest import Open, join_texts, run_scope
 

@@ -62,13 +62,7 @@ class Shelf:
     books: list[PostInit]
 
 
-TITLED: list[type[Any]] = [
-    Book,
-    PydanticDataclass,
-    PostInit,
-    KeyErrorInPostInit,
-    StructPostInit,
-]
+TITLED: list[type[Any]] = [Book, PydanticDataclass, PostInit, KeyErrorInPostInit, StructPostInit]
 
 
 @pytest.mark.parametrize("wanted", TITLED, ids=lambda wanted: wanted.__name__)

@@ -130,9 +130,7 @@ async def test_a_model_string_replaces_the_model_of_the_session(scripted: Open) 
             await scope.run_non_interactive(CONTEXT)
 
 
-async def test_an_undeclared_name_is_an_error_that_lists_the_declared_ones(
-    scripted: Open,
-) -> None:
+async def test_an_undeclared_name_is_an_error_that_lists_the_declared_ones(scripted: Open) -> None:
     async with scripted([[emit("titel", "x"), emit("title", "first")], EMIT_BOTH]) as (
         session,
         model,

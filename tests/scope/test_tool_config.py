@@ -23,11 +23,7 @@ from mudroom.ports import ToolContext
 
 from .conftest import Open, create_scope, run_scope
 
-REQUIRED_CODE = {
-    "type": "object",
-    "properties": {"code": {"type": "string"}},
-    "required": ["code"],
-}
+REQUIRED_CODE = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
 
 
 def launch_tool(parameters: dict[str, Any] | None = None) -> Tool:
