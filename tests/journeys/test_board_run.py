@@ -102,9 +102,10 @@ async def test_a_task_runs_with_the_agent_that_its_metadata_names(mudroom: Mudro
     lines = done.out.splitlines()
     assert (done.code, lines[0]) == (1, "2 of 3 tasks completed"), done.err
     assert lines[1].startswith("[ ] #2 STEP two: unknown agent 'nothing'")
+    assert (await mudroom("board", "add", "STEP four")).code == 0
     done = await mudroom(*RUN, "--agent", "nothing")
     assert done.code == 2 and "unknown agent 'nothing'" in done.err
-    assert "[ ] #2 STEP two" in (await mudroom("board")).out
+    assert "[ ] #4 STEP four" in (await mudroom("board")).out
 
 
 async def test_a_task_is_completed_only_if_its_check_succeeds(mudroom: Mudroom) -> None:

@@ -41,18 +41,11 @@ async def test_hooks_of_a_trusted_folder_run_and_read_what_happens(mudroom: Mudr
     assert inputs["PreToolUse"]["tool_name"] in ("Read", "Bash", "Grep", "Glob", "Agent")
 
 
-async def test_a_hook_refuses_a_prompt_with_its_reason_and_one_that_fails_is_a_notice(
-    mudroom: Mudroom,
-) -> None:
-    path = write_hooks(mudroom, UserPromptSubmit="echo no prompts on Sundays >&2; exit 2")
+async def test_a_prompt_that_a_hook_refuses_ends_with_its_reason(mudroom: Mudroom) -> None:
+    write_hooks(mudroom, UserPromptSubmit="echo no prompts on Sundays >&2; exit 2")
     done = await mudroom("-p", "how many lines?", *OFFLINE, "--trust")
     assert done.code == 1
     assert "a hook refused the prompt: no prompts on Sundays" in done.err
-    path.write_text(path.read_text().replace("exit 2", "exit 3"))
-    done = await mudroom("-p", "how many lines?", *OFFLINE, "--trust")
-    assert done.code == 0
-    assert "A hook failed" in done.err and str(path) in done.err
-    assert "it ended with exit code 3: no prompts on Sundays" in done.err
 
 
 async def test_hooks_are_tried_with_an_example_and_the_list_has_their_last_runs(

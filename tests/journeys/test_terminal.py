@@ -362,18 +362,6 @@ async def test_the_plain_ui_is_used_where_the_cursor_cannot_move(
         assert await tmux.end() == 0
 
 
-async def test_twenty_columns_are_enough_for_the_live_tree(mudroom: Mudroom) -> None:
-    async with ModelServer(delegate_once, delay=0.3) as server:
-        async with mudroom.start_at_terminal(
-            "-p", "a rather long prompt", *MODEL, url=server.url, columns=20
-        ) as screen:
-            assert await screen.end() == 0
-    drawn = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", screen.seen)
-    assert "└─ general" in drawn and "answer" in drawn and "1 child read" in drawn
-    tree = drawn.partition("answer")[0].splitlines()
-    assert tree and max(len(line.rstrip("\r")) for line in tree) <= 20
-
-
 def remove_erased_rows(output: str) -> str:
     """Return the output of a live tree without the rows that it drew and erased."""
     text, *rest = re.split(r"\x1b\[(\d+)A\r" + re.escape(ERASE_DOWN), output)
