@@ -169,20 +169,6 @@ async def test_runs_below_end_before_the_caller_goes_on(
         assert len(scripts.requests) == requests
 
 
-async def test_a_prompt_after_a_cancelled_one_continues_the_conversation(scripted: Open) -> None:
-    model = Hanging()
-
-    async def answer(request: Request) -> Answer:
-        is_second = "Go on" in str(request.messages[-1])
-        return "Again." if is_second else await model.answer(request)
-
-    async with scripted(answer) as (session, scripts):
-        await cancel_task(lambda: session.run("Read it.", outputs=WANTED), model.hangs)
-        report = await session.run("Go on.")
-    assert report.text == "Again."
-    assert "On Mud" in str(scripts.requests[-1].messages)
-
-
 async def test_a_scope_that_is_cancelled_before_its_run_begins_says_cancelled(
     scripted: Open,
 ) -> None:
