@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from tests.cli.test_first_request import SESSION
 from tests.cli.test_live import Clock
 from tests.cli.test_panel import make_panel
-from tests.cli.test_resume_reads import SESSION
 from tests.projections.test_current_team import send
 from tests.transcripts import render_transcript
 

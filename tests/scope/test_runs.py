@@ -101,6 +101,12 @@ SCRIPT = [["Looking.", call("read", file_path="paper.md")], "Done."]
 MESSAGES = ["Looking.", "**Executing tool: read with args {'file_path': 'paper.md'}**", "Done."]
 
 
+async def test_when_all_calls_fail_the_model_is_asked_to_try_another_way(scripted: Open) -> None:
+    async with scripted([[call("read", file_path="none.md")], "Done."]) as (session, model):
+        await run_scope(session, tool_config=READ)
+    assert "All tool calls of this turn failed" in join_texts(model.requests[1].messages[-1])
+
+
 async def test_on_message_gets_each_text_and_each_tool_line(scripted: Open) -> None:
     messages: list[str] = []
     pattern = "x" * 400
