@@ -223,3 +223,5 @@ def test_an_agent_whose_file_is_broken_is_named_with_its_file(
     assert run(["-p", "hello", "-m", "offline", "--agent", "bad"]) == 2
     error = " ".join(capsys.readouterr().err.split())
     assert "unknown agent 'bad'" in error and f"{file}:" in error
+    assert run(["-p", "hello", "-m", "offline"]) == 0
+    assert f"1 error in agent files, the first: {file}:" in capsys.readouterr().err

@@ -190,11 +190,7 @@ def test_rules_in_the_words_of_the_user_are_shown_when_they_are_found() -> None:
 
 
 def test_tool_calls_of_every_kind() -> None:
-    change: dict[str, object] = {
-        "file_path": "a.py",
-        "old_string": "x = 1\ny",
-        "new_string": "x = 2\ny",
-    }
+    lines = {"old_string": "x = 1\ny", "new_string": "x = 2\ny"}
     text = write_events(
         [
             *call_tool("read", {"file_path": "a.py"}, "1\tx\n2\ty"),
