@@ -10,9 +10,8 @@ from typing import Any
 from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import ModelServer, Script, ServerAnswer, ServerRequest
 
-from .conftest import Mudroom
+from .conftest import MODEL, Mudroom
 
-MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 _numbers = itertools.count(1)
 
 Turn = ServerAnswer | Script

@@ -44,8 +44,7 @@ class Script:
 
 async def look_around(tmux: Tmux, server: ModelServer) -> None:
     """Start a session whose two children work in the background."""
-    await tmux.start(*MODEL, url=server.url, columns=110)
-    await tmux.expect("claude-s")
+    await tmux.open(server, columns=110)
     await tmux.say("look around")
     await tmux.expect("I have 0 reports.", "2 in the background")
 
@@ -67,8 +66,7 @@ async def test_a_line_goes_to_the_model_at_once_while_only_children_work(tmux: T
         await tmux.press("C-c")
         script.gate.set()
         await tmux.expect("I have 2 reports; the roof too.", gone="in the background")
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
+        await tmux.leave()
 
 
 async def test_an_interrupt_leaves_the_children_at_work_and_two_more_stop_them(tmux: Tmux) -> None:
@@ -86,8 +84,7 @@ async def test_an_interrupt_leaves_the_children_at_work_and_two_more_stop_them(t
         await tmux.press("Escape")
         await tmux.press("C-c", "C-c")
         await tmux.expect("Stopped 2 children.", gone="in the background, ")
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
+        await tmux.leave()
 
 
 async def test_at_the_plain_prompt_a_line_reaches_the_model_and_ctrl_c_stops_the_children(
@@ -114,8 +111,7 @@ async def test_a_session_that_is_left_says_what_is_open_and_continues_it(tmux: T
     script = Script()
     async with ModelServer(script) as server:
         await look_around(tmux, server)
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
+        await tmux.leave()
         await tmux.expect("Open: 1.1.1 cellar; 1.1.2 attic.", "mudroom --resume")
         await tmux.close()
         await tmux.start("-c", *MODEL, url=server.url, columns=110)
@@ -124,8 +120,7 @@ async def test_a_session_that_is_left_says_what_is_open_and_continues_it(tmux: T
         await tmux.expect("claude-s", gone="in the background, ctrl+t")
         await tmux.say("what did they say")
         await tmux.expect("I have 2 reports.")
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
+        await tmux.leave()
 
 
 async def test_exit_leaves_a_model_that_works(tmux: Tmux) -> None:
@@ -190,8 +185,7 @@ def team() -> Team:
 
 async def start_team(tmux: Tmux, server: ModelServer) -> None:
     """Start the program and wait until alice is idle and bob works."""
-    await tmux.start(*MODEL, url=server.url, columns=100, rows=40)
-    await tmux.expect("claude-s")
+    await tmux.open(server, columns=100, rows=40)
     await tmux.say("/team")
     await tmux.expect("There are no teammates.")
     await tmux.say("/inbox")
@@ -338,5 +332,4 @@ async def test_a_plan_is_rejected_then_approved_at_the_prompt(tmux: Tmux) -> Non
         await tmux.expect("claude-s", gone="esc: stop")
         await tmux.say("/approve bob")
         await tmux.expect("Nothing was sent: bob has no open plan.")
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
+        await tmux.leave()

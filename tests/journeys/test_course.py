@@ -11,7 +11,7 @@ from mudroom._engine.compaction.summary import SUMMARY_PROMPT
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import Mudroom, Tmux
-from .course import MODEL, ask, follow, list_board, make_call, react, read_requests
+from .course import ask, follow, list_board, make_call, react, read_requests
 
 
 async def test_commands_run_in_the_background_while_the_model_works(mudroom: Mudroom) -> None:
@@ -59,8 +59,7 @@ async def test_the_board_is_filled_listed_and_worked_off(mudroom: Mudroom) -> No
 
 async def test_the_board_is_shown_and_changed_at_the_prompt(tmux: Tmux) -> None:
     async with ModelServer(lambda _: "done") as server:
-        await tmux.start(*MODEL, "--board", url=server.url, rows=40)
-        await tmux.expect("sandbox")
+        await tmux.open(server, "--board", rows=40)
         for line, answer in (
             ("/tasks", "The task board of this project is empty."),
             ("/tasks add Read the plan", "[ ] #1 Read the plan"),

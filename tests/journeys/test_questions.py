@@ -30,8 +30,7 @@ async def run_touch(request: ServerRequest) -> ServerAnswer:
 
 
 async def ask(tmux: Tmux, server: ModelServer, *, columns: int = 80, **env: str) -> None:
-    await tmux.start(*MODEL, url=server.url, columns=columns, rows=24, env=env)
-    await tmux.expect("claude-s")
+    await tmux.open(server, columns=columns, rows=24, env=env)
     await tmux.say("go")
 
 

@@ -23,16 +23,14 @@ async def answer_at_length(request: ServerRequest) -> ServerAnswer:
 
 async def talk(tmux: Tmux, server: ModelServer, *prompts: str) -> str:
     """Ask the prompts in a new session and leave it; return the screen after the exit."""
-    await tmux.start(*MODEL, url=server.url, columns=40, rows=24)
-    await tmux.expect("claude-s")
+    await tmux.open(server, columns=40, rows=24)
     for n, prompt in enumerate(prompts, 1):
         await tmux.say(prompt)
         await tmux.expect_scrolled("item 59 项目", n)
         # The last line of the answer is shown before the turn has ended.
         await tmux.expect("context", gone="esc: stop")
         await tmux.wait_until_idle()
-    await tmux.press("C-d")
-    assert await tmux.end() == 0
+    await tmux.leave()
     shown = await tmux.read_screen()
     await tmux.close()
     return shown
@@ -52,8 +50,7 @@ async def test_the_exit_prints_how_to_resume_and_c_shows_the_end(tmux: Tmux) -> 
         assert scrolled.index("> 看一看") < scrolled.index("> and the second")
         assert "earlier lines: mudroom show" in " ".join(scrolled.split())
         assert "item 19 项目" not in scrolled and "item 30 项目" in scrolled
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
+        await tmux.leave()
         assert f"mudroom --resume {command[1]}" in await tmux.read_screen()
 
 
@@ -61,10 +58,8 @@ async def test_a_session_without_a_prompt_is_not_saved_and_a_failed_start_neithe
     tmux: Tmux, mudroom: Mudroom
 ) -> None:
     async with ModelServer(answer_at_length) as server:
-        await tmux.start(*MODEL, url=server.url, rows=24)
-        await tmux.expect("claude-s")
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
+        await tmux.open(server, rows=24)
+        await tmux.leave()
         assert "--resume" not in await tmux.read_screen()
         failed = await mudroom("-p", "x", "-m", "bedrock:claude")
         refused = await mudroom("-p", "x", "-m", "nosuchprovider:x", "-n", "a name")
@@ -97,8 +92,7 @@ async def test_ctrl_c_keeps_a_draft_in_the_history_and_leaves_only_from_an_empty
     tmux: Tmux,
 ) -> None:
     async with ModelServer(answer_at_length) as server:
-        await tmux.start(*MODEL, url=server.url, rows=24)
-        await tmux.expect("claude-s")
+        await tmux.open(server, rows=24)
         await tmux.type("a long draft")
         await tmux.press("C-c")
         await tmux.expect("The line is cleared; Up brings it back.", gone=">> a long draft")

@@ -62,8 +62,7 @@ async def test_a_conversation_with_its_commands(tmux: Tmux) -> None:
 
 async def test_every_slash_command_prints_something(tmux: Tmux, mudroom: Mudroom) -> None:
     async with ModelServer(lambda asked: "an answer to copy") as server:
-        await tmux.start(*MODEL, url=server.url, rows=50, columns=200)
-        await tmux.expect(READY)
+        await tmux.open(server, rows=50, columns=200)
         await tmux.say("a first prompt")
         await tmux.expect("an answer to copy")
         for command, answer in (
@@ -95,8 +94,7 @@ async def test_every_slash_command_prints_something(tmux: Tmux, mudroom: Mudroom
             assert "fault of mudroom" not in shown
         await tmux.type("?")
         await tmux.expect("ctrl+x ctrl+k")
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
+        await tmux.leave()
     assert (mudroom.project / ".agents" / "agents" / "reviewer.md").exists()
 
 
@@ -116,8 +114,7 @@ async def test_keys_before_the_prompt_is_drawn_are_keys(tmux: Tmux, tmp_path: Pa
         assert "^[" not in shown, "what the terminal echoed before is erased"
         await tmux.press("Enter")
         await tmux.expect("heard")
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
+        await tmux.leave()
 
 
 async def test_early_lines_are_sent_one_after_the_other(tmux: Tmux, tmp_path: Path) -> None:
@@ -137,15 +134,13 @@ async def test_early_lines_are_sent_one_after_the_other(tmux: Tmux, tmp_path: Pa
 
 async def test_history_is_kept_for_each_folder_and_searched(tmux: Tmux, mudroom: Mudroom) -> None:
     async with ModelServer(lambda asked: "fine") as server:
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect(READY)
+        await tmux.open(server)
         await tmux.say("a memorable prompt")
         await tmux.expect("fine")
         await tmux.say("exit")
         await tmux.end()
         await tmux.close()
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect(READY)
+        await tmux.open(server)
         await tmux.press("Up")
         await tmux.expect(">> exit")
         await tmux.press("Up")
@@ -190,8 +185,7 @@ async def test_new_lines_long_pastes_and_an_editor(tmux: Tmux, tmp_path: Path) -
 
 async def test_shell_output_is_added_to_the_next_prompt(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: "noted") as server:
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect(READY)
+        await tmux.open(server)
         await tmux.say("!echo from the shell $((6*7))")
         await tmux.expect("from the shell 42")
         await tmux.say("what was that")
@@ -206,8 +200,7 @@ async def test_shell_output_is_added_to_the_next_prompt(tmux: Tmux) -> None:
 
 async def test_files_and_agents_are_completed_and_mentioned(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: "done") as server:
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect(READY)
+        await tmux.open(server)
         await tmux.type("/con")
         await tmux.expect("/context", "what the model is sent")
         await tmux.press("C-c")
@@ -227,8 +220,7 @@ async def test_files_and_agents_are_completed_and_mentioned(tmux: Tmux) -> None:
 
 async def test_rewind_to_before_a_prompt(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: f"answer {asked.number}") as server:
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect(READY)
+        await tmux.open(server)
         for n, prompt in enumerate(("first thing", "second thing"), 1):
             await tmux.say(prompt)
             await tmux.expect(f"answer {n}")
@@ -250,8 +242,7 @@ async def test_rewind_to_before_a_prompt(tmux: Tmux) -> None:
 
 async def test_session_model_and_mode_are_changed(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: f"answer {asked.number} of {asked.model}") as server:
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect(READY, "mode default")
+        await tmux.open(server)
         await tmux.say("the first session")
         await tmux.expect("answer 1")
         await tmux.press("BTab")
@@ -290,8 +281,7 @@ async def test_session_model_and_mode_are_changed(tmux: Tmux) -> None:
 async def test_last_is_the_last_other_session_at_the_prompt(tmux: Tmux, mudroom: Mudroom) -> None:
     async with ModelServer(lambda asked: f"answer {asked.number}") as server:
         await mudroom("-p", "the recorded prompt", *MODEL, url=server.url)
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect(READY)
+        await tmux.open(server)
         await tmux.say("/model replay:nothing")
         await tmux.expect("unknown session 'nothing'")
         await tmux.say("/model replay:last")
@@ -300,8 +290,7 @@ async def test_last_is_the_last_other_session_at_the_prompt(tmux: Tmux, mudroom:
         await tmux.say("/resume last")
         await tmux.expect("> the recorded prompt")
         assert server.request_count == 1
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
+        await tmux.leave()
 
 
 async def test_the_full_result_and_the_export(tmux: Tmux, mudroom: Mudroom) -> None:
@@ -331,8 +320,7 @@ async def test_the_full_result_and_the_export(tmux: Tmux, mudroom: Mudroom) -> N
 
 async def test_sigterm_ends_the_prompt_with_its_exit_code(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: Fault(delay=60)) as server:
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect(READY)
+        await tmux.open(server)
         await tmux.say("hang")
         await tmux.expect("thinking")
         os.kill(await tmux.read_pid(), signal.SIGTERM)
@@ -358,8 +346,7 @@ async def test_the_plain_ui_is_used_where_the_cursor_cannot_move(
         await tmux.say("/cost")
         await tmux.expect("2 runs")
         assert not re.search(r"\x1b\[[0-9;]*[A-HJKST]", await tmux.read_screen(colors=True))
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
+        await tmux.leave()
 
 
 def remove_erased_rows(output: str) -> str:

@@ -59,8 +59,7 @@ async def start_prompt(
     tmux: Tmux, server: ModelServer, *, columns: int = 80, rows: int = 30
 ) -> None:
     """Start the program and send the prompt "look"."""
-    await tmux.start(*MODEL, url=server.url, columns=columns, rows=rows)
-    await tmux.expect("claude-s")
+    await tmux.open(server, columns=columns, rows=rows)
     await tmux.say("look")
 
 
@@ -339,8 +338,7 @@ async def test_no_rows_of_another_width_remain(
 ) -> None:
     three.about = "看这个文件夹里的所有文件和它们的定义 " * 2
     async with ModelServer(three) as server:
-        await tmux.start(*MODEL, url=server.url, columns=100, rows=30)
-        await tmux.expect("claude-s")
+        await tmux.open(server, columns=100, rows=30)
         await tmux.say("/help")
         await tmux.expect("? shows the keys")
         await tmux.say("look")
@@ -409,8 +407,7 @@ def run_slowly(request: ServerRequest) -> ServerAnswer:
 
 async def test_the_last_lines_of_a_command_are_shown_and_kept(tmux: Tmux, mudroom: Mudroom) -> None:
     async with ModelServer(run_slowly) as server:
-        await tmux.start(*MODEL, url=server.url, columns=100)
-        await tmux.expect("claude-s")
+        await tmux.open(server, columns=100)
         await tmux.say("run it")
         shown = await tmux.expect("   line 3\n   line 4\n   line 5\n   line 6\n   line 7\n")
         assert "line 2" not in shown
@@ -420,8 +417,7 @@ async def test_the_last_lines_of_a_command_are_shown_and_kept(tmux: Tmux, mudroo
         await tmux.expect("seen")
         last = server.requests[-1].body.decode()
         assert "Partial output until then:" in last and "line 6\\nline 7" in last
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
+        await tmux.leave()
     assert (await mudroom("replay", "last")).code == 0
     assert not Path(mudroom.project, "go").exists()
 
@@ -432,8 +428,7 @@ async def test_a_compaction_is_one_line_and_its_notes_are_folded(tmux: Tmux) -> 
         return "a note of mine" if is_summary else "hello"
 
     async with ModelServer(answer) as server:
-        await tmux.start(*MODEL, url=server.url, columns=80)
-        await tmux.expect("claude-s")
+        await tmux.open(server, columns=80)
         await tmux.say("hi")
         await tmux.expect("hello")
         await tmux.say("/compact keep the answer")
@@ -441,8 +436,7 @@ async def test_a_compaction_is_one_line_and_its_notes_are_folded(tmux: Tmux) -> 
         assert shown.count("compacted") == 1 and "a note of mine" not in shown
         await tmux.press("C-o")
         await tmux.expect("a note of mine")
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
+        await tmux.leave()
         await tmux.close()
         await tmux.start(*MODEL, "-c", url=server.url, columns=80)
         shown = await tmux.expect("> hi", "hello", "Conversation compacted from")

@@ -37,8 +37,7 @@ async def test_vi_keys_edit_the_line_and_esc_and_y_still_work(tmux: Tmux, mudroo
         return [make_call("write", file_path="a.txt", content="x")] if "ask" in last else "answered"
 
     async with ModelServer(answer) as server:
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect("mudroom >>", "sandbox")
+        await tmux.open(server)
         await tmux.say("/vim")
         await tmux.expect("The keys of vi are on", "Saved as vi_keys")
         await tmux.type("one two three")
@@ -67,8 +66,7 @@ async def test_vi_keys_edit_the_line_and_esc_and_y_still_work(tmux: Tmux, mudroo
 
 async def test_a_theme_changes_the_colors_of_the_screen(tmux: Tmux, mudroom: Mudroom) -> None:
     async with ModelServer(edit_file) as server:
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect("mudroom >>", "claude-s")
+        await tmux.open(server)
         await tmux.say("/theme")
         await tmux.expect("▸ 1. auto", "3. light")
         await tmux.press("3")
@@ -156,8 +154,7 @@ async def test_an_image_of_the_clipboard_is_sent(tmux: Tmux, mudroom: Mudroom) -
     xclip.chmod(0o755)
     env = {"DISPLAY": ":0", "PATH": f"{programs}:{os.environ['PATH']}"}
     async with ModelServer(lambda asked: "a dot") as server:
-        await tmux.start(*MODEL, url=server.url, env=env, columns=200)
-        await tmux.expect("mudroom >>", "sandbox")
+        await tmux.open(server, env=env, columns=200)
         await tmux.press("C-v")
         await tmux.expect(".png")
         await tmux.say("what is it?")

@@ -126,8 +126,7 @@ async def test_work_that_is_not_merged_is_listed_shown_and_merged(
     tmux: Tmux, mudroom: Mudroom
 ) -> None:
     async with ModelServer(start_two_children) as server:
-        await tmux.start(*MODEL, url=server.url, rows=50)
-        await tmux.expect("claude-s")
+        await tmux.open(server, rows=50)
         await tmux.say("/merge")
         await tmux.expect("No child of this session")
         await tmux.say("write two files")
