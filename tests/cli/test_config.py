@@ -37,6 +37,7 @@ def test_mudroom_home_moves_sessions_and_settings(tmp_path: Path) -> None:
     moved = user | {"MUDROOM_HOME": str(tmp_path / "all")}
     assert config.find_user_file(moved) == tmp_path / "all" / "config.toml"
     assert config.find_home(moved) == str(tmp_path / "all")
+    assert config.find_home({}).endswith("mudroom"), "without HOME the system says where"
 
 
 def test_defaults_need_no_file(tmp_path: Path, env: dict[str, str]) -> None:

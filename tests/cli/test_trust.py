@@ -64,7 +64,8 @@ def run_all(*commands: list[str]) -> None:
 
 def open_by_print(stranger: Stranger) -> None:
     run(["-p", PROMPT, *FLAGS])
-    run(["-p", PROMPT, *FLAGS, "--continue", "-o", "stream-json", "--isolate"])
+    run(["-p", PROMPT, *FLAGS, "--continue"])
+    run(["-p", PROMPT, *FLAGS, "-o", "stream-json", "--isolate"])
     for slash in stranger.prompts:
         assert run(["-p", slash, *FLAGS]) == 2, slash
         run(["-p", f" {slash}", *FLAGS])
