@@ -3,97 +3,61 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from mudroom._cli.main import run
-
-
-@pytest.fixture
-def project(project: Path) -> Path:
-    (project / "src").mkdir()
-    return project
+from .conftest import Run
 
 
 def test_tasks_are_added_listed_and_completed(
-    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    project: Path, call: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run(["board"]) == 0
-    assert 'mudroom board add "SUBJECT"' in capsys.readouterr().out
-    assert run(["board", "add", "Set up the project"]) == 0
+    assert 'mudroom board add "SUBJECT"' in call("board")[1]
+    assert call("board", "add", "Set up the project")[0] == 0
+    (project / "src").mkdir()
     monkeypatch.chdir(project / "src")
-    assert run(["board", "add", "Write code", "-d", "In Rust.", "--after", "1"]) == 0
+    assert call("board", "add", "Write code", "-d", "In Rust.", "--after", "1")[0] == 0
     monkeypatch.chdir("/")
-    assert run(["-C", str(project), "board", "list"]) == 0
-    out = capsys.readouterr().out
-    assert out.endswith(
+    assert call("-C", str(project), "board", "list")[1] == (
         "[ ] #1 Set up the project\n[ ] #2 Write code (waits for #1)\n(0/2 completed, 1 ready)\n"
     )
     monkeypatch.chdir(project)
-    assert run(["board", "done", "1"]) == 0
-    assert capsys.readouterr().out == "#1 is done; ready now: #2\n"
-    assert run(["board", "show", "2"]) == 0
-    assert capsys.readouterr().out == (
-        "[ ] #2 Write code\ndepends on: #1\ndescription:\nIn Rust.\n"
-    )
-    assert run(["board", "list", "--json"]) == 0
-    assert [task["status"] for task in json.loads(capsys.readouterr().out)] == [
-        "completed",
-        "pending",
-    ]
-    assert run(["board", "reopen", "1"]) == 0
-    assert run(["board", "remove", "2", "1"]) == 0
-    assert run(["board", "add", "next"]) == 0
-    assert capsys.readouterr().out.endswith("removed: #2, #1\n[ ] #3 next\n")
+    assert call("board", "done", "1")[1] == "#1 is done; ready now: #2\n"
+    shown = "[ ] #2 Write code\ndepends on: #1\ndescription:\nIn Rust.\n"
+    assert call("board", "show", "2")[1] == shown
+    listed = json.loads(call("board", "list", "--json")[1])
+    assert [task["status"] for task in listed] == ["completed", "pending"]
+    assert call("board", "reopen", "1")[0] == 0
+    assert call("board", "remove", "2", "1")[1] == "removed: #2, #1\n"
+    assert call("board", "add", "next")[1] == "[ ] #3 next\n"
 
 
-def test_metadata_is_given_as_key_and_value(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_metadata_is_given_as_key_and_value(call: Run) -> None:
     words = ["--metadata", "agent=coder", "--metadata", "priority=2"]
-    assert run(["board", "add", "one", *words]) == 0
-    assert run(["board", "show", "1"]) == 0
-    out = capsys.readouterr().out
-    assert out.endswith('[ ] #1 one\nmetadata: {"agent": "coder", "priority": 2}\n')
-    assert run(["board", "add", "two", "--metadata", "agent"]) == 2
-    assert "no KEY=VALUE: 'agent'" in capsys.readouterr().err
-    assert run(["board", "add", "two", "--metadata", "agent=3"]) == 2
-    assert "metadata.agent of a task is a text, not 3" in capsys.readouterr().err
+    assert call("board", "add", "one", *words)[0] == 0
+    shown = '[ ] #1 one\nmetadata: {"agent": "coder", "priority": 2}\n'
+    assert call("board", "show", "1")[1] == shown
+    code, _, err = call("board", "add", "two", "--metadata", "agent")
+    assert code == 2 and "no KEY=VALUE: 'agent'" in err
+    code, _, err = call("board", "add", "two", "--metadata", "agent=3")
+    assert code == 2 and "metadata.agent of a task is a text, not 3" in err
 
 
-def test_task_files_are_exported_and_imported(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(["board", "add", "one"])
-    assert run(["board", "export"]) == 0
-    assert run(["board", "import"]) == 2
-    assert "has a task #1 already" in capsys.readouterr().err
-    run(["board", "remove", "1"])
-    assert run(["board", "import"]) == 0
-    assert capsys.readouterr().out.endswith("imported 1 task from .tasks\n")
-    run(["board", "remove", "1"])
-    assert run(["board", "export"]) == 0
-    assert "no tasks for task_1.json" in capsys.readouterr().out
+def test_task_files_are_exported_and_imported(call: Run) -> None:
+    call("board", "add", "one")
+    assert call("board", "export")[0] == 0
+    code, _, err = call("board", "import")
+    assert code == 2 and "has a task #1 already" in err
+    call("board", "remove", "1")
+    assert call("board", "import")[1].endswith("imported 1 task from .tasks\n")
+    call("board", "remove", "1")
+    assert "no tasks for task_1.json" in call("board", "export")[1]
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
-    [(["show", "9"], "the board has no task #9"), (["add", " "], "it is blank")],
+    ("words", "text"), [(["show", "9"], "the board has no task #9"), (["add", " "], "it is blank")]
 )
-def test_wrong_usage_is_one_line(
-    project: Path, words: list[str], text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["board", *words]) == 2
-    assert text in capsys.readouterr().err
-
-
-def test_the_program_does_not_load_the_board_unless_asked() -> None:
-    code = (
-        "import sys\nfrom mudroom._cli.main import run\nimport mudroom._session.session\n"
-        "run(['--help'])\nsys.exit('mudroom._adapters.boards' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert done.returncode == 0
+def test_wrong_usage_is_one_line(call: Run, words: list[str], text: str) -> None:
+    code, _, err = call("board", *words)
+    assert code == 2 and text in err

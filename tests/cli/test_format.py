@@ -1,13 +1,12 @@
-"""Text layout: figures, widths, truncation, glyphs and colors."""
+"""Text layout: figures, widths, truncation, glyphs, colors, and listings."""
 
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 
 import pytest
 
+from mudroom._cli.output.listing import format_entry, format_row, format_rows
 from mudroom._cli.output.text import (
     ASCII,
     UNICODE,
@@ -104,10 +103,6 @@ def test_chinese_wraps_between_characters_and_not_before_punctuation():
             assert all(measure_width(row) >= columns - 13 for row in rows[:-1])
 
 
-def test_truncate_can_use_an_ascii_ellipsis():
-    assert truncate("too long", 5, ASCII.more) == "too.."
-
-
 @pytest.mark.parametrize(
     ("columns", "line"),
     [
@@ -172,20 +167,6 @@ def test_an_agent_keeps_its_color():
     assert choose_agent_color("审查") == choose_agent_color("审查")
 
 
-def test_screens_do_not_import_rich_at_start():
-    code = (
-        "import sys\n"
-        "from mudroom._cli.output import live_tree, plain_progress, transcript_lines\n"
-        "print({'rich', 'asyncio', 'aiohttp'} & set(sys.modules))"
-    )
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        ).stdout
-        == "set()\n"
-    )
-
-
 @pytest.mark.parametrize("sign", "-+ ")
 def test_further_rows_of_a_line_of_a_difference_begin_below_its_text(sign: str) -> None:
     line = [(f"  {sign}  9  ", "green"), ("    return 一一一一一一一 and other", "green")]
@@ -237,3 +218,53 @@ def test_further_rows_of_an_indented_or_numbered_line_are_indented() -> None:
     assert list(wrap_indented(rule, 30)) == list(wrap(rule, 30)), "a paragraph has no indentation"
     narrow = list(wrap_indented(f"  {rule}", 5))
     assert narrow == list(wrap(f"  {rule}", 5)), "a very narrow screen has no room for it"
+
+
+ROWS = [
+    ("groq", "set GROQ_API_KEY", "openai/gpt-oss-120b"),
+    ("openai-responses", "set OPENAI_API_KEY", "gpt with a long text that is wrapped"),
+]
+
+
+def test_rows_have_columns_and_the_last_one_is_wrapped_in_its_column() -> None:
+    assert format_rows(ROWS, 80) == [
+        "groq              set GROQ_API_KEY    openai/gpt-oss-120b",
+        "openai-responses  set OPENAI_API_KEY  gpt with a long text that is wrapped",
+    ]
+    assert format_rows(ROWS, 64) == [
+        "groq              set GROQ_API_KEY    openai/gpt-oss-120b",
+        "openai-responses  set OPENAI_API_KEY  gpt with a long text that",
+        "                                      is wrapped",
+    ]
+
+
+def test_rows_that_do_not_fit_have_their_text_below() -> None:
+    assert format_rows(ROWS, 40) == [
+        "groq  set GROQ_API_KEY",
+        "    openai/gpt-oss-120b",
+        "openai-responses  set OPENAI_API_KEY",
+        "    gpt with a long text that is wrapped",
+    ]
+    assert format_rows([*ROWS, ("zai", "", "glm")], 40)[-1] == "zai  glm"
+
+
+def test_cells_are_wrapped_between_each_other_and_a_text_may_be_cut() -> None:
+    row = ("ad5", "2026-11-22 18:33", "1 child", "the text of a long prompt")
+    assert list(format_row(row, (3, 16, 7), 24, is_text_cut=True)) == [
+        "ad5  2026-11-22 18:33",
+        "    1 child",
+        "    the text of a long …",
+    ]
+
+
+def test_a_pipe_gets_one_line_per_row() -> None:
+    text = "word " * 100 + "end"
+    assert format_rows([("name", text)], 0) == [f"name  {text}"]
+    assert format_entry(text, 0) == text
+
+
+def test_a_long_path_stays_whole_and_chinese_is_cut() -> None:
+    path = "/a/very/long/path/that/does/not/fit/into/the/line.md"
+    assert format_entry(f"file: {path} (x)", 30, indent=2) == f"file:\n  {path}\n  (x)"
+    wrapped = format_entry("总结" * 20, 30, indent=2).split("\n")
+    assert [measure_width(line) for line in wrapped] == [30, 30, 24]

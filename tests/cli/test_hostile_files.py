@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -198,14 +196,11 @@ def test_a_number_with_too_many_digits_is_no_toml(folder: Path) -> None:
     assert [(fault.path, fault.severity) for fault in loaded.diagnostics] == [(str(path), "error")]
 
 
-def test_a_schema_file_has_at_most_this_many_bytes(tmp_path: Path) -> None:
+def test_a_large_or_endless_schema_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "schema.json"
     path.write_text(json.dumps({"description": "ü" * (MAX_BYTES // 2)}, ensure_ascii=False))
     with pytest.raises(UsageError, match="larger than"):
         load_json_schema(str(path))
-
-
-def test_an_endless_schema_file_is_refused() -> None:
     with pytest.raises(UsageError, match=r"larger than .* \(--json-schema /dev/zero\)"):
         load_json_schema("/dev/zero")
 
@@ -221,20 +216,11 @@ YAML = {
 
 
 @pytest.mark.parametrize("kind", YAML)
-def test_hostile_yaml_is_named_and_the_program_answers(kind: str, folder: Path) -> None:
+def test_hostile_yaml_is_named(kind: str, folder: Path) -> None:
     path = put(folder / "project/.claude/agents/a.md", "empty")
     path.write_text(f"---\nname: a\ndescription: b\n{YAML[kind]}\n---\nWork.")
-    home = str(folder / "home")
-    done = subprocess.run(
-        [sys.executable, "-m", "mudroom", "-m", "offline", "-p", "what can you do"],
-        cwd=folder / "project",
-        env={"PATH": os.environ["PATH"], "HOME": home, "MUDROOM_HOME": home},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0
-    assert f"1 error in agent files, the first: {path}:" in done.stderr
+    loaded = agent_files.load_agent_files(str(folder / "project"), user_home="", tools=())
+    assert [(fault.path, fault.severity) for fault in loaded.diagnostics] == [(str(path), "error")]
 
 
 def test_a_long_wrong_value_of_a_flag_is_shortened(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,14 +25,10 @@ def run_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--modle", "x"], "--model"),
         (["-p", "x", "--outputformat", "json"], "--output-format"),
         (["-p", "x", "-o", "jsn"], "'jsn' is not one of"),
-        (["-p", "x", "--max-turns", "0"], "0 is not in the range"),
         (["-p", "x", "--max-children", "many"], "'many' is not a valid whole number"),
         (["doctr"], "unknown command 'doctr'. Did you mean doctor?"),
-        (["dcotor", "--json"], "Did you mean doctor?"),
-        (["shwo", "last"], "Did you mean show?"),
         (["-C", ".", "veiw"], "Did you mean view?"),
         (["knead"], "unknown command 'knead'. mudroom help lists the commands."),
         (["login"], 'To ask it as a prompt: mudroom -p "login"'),
@@ -46,9 +42,7 @@ def run_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str
         (["login", "now", "--model", "offline"], "Keys are environment variables: see mudroom"),
         (["-p", "x", "--yolo"], "Did you mean --dangerously-skip-permissions?"),
         (["runs", "--yolo"], "unknown option '--yolo'. See mudroom help runs."),
-        (["update"], "unknown command 'update'"),
         (["install", "--force"], "unknown command 'install'"),
-        (["-m", "offline", "knead"], "unknown command 'knead'"),
         (["-o", "json", "upgrade"], "unknown command 'upgrade'"),
         (["fix", "the", "bug"], 'mudroom -p "fix the bug"'),
         (["-m", "offline", "runs"], "runs has no option --model"),
@@ -143,7 +137,7 @@ def test_the_table_names_the_commands_of_each_module_in_order() -> None:
         assert list(module.COMMANDS) == commands.split()
 
 
-@pytest.mark.parametrize("flag", ["--version", "-V", "-v"])
+@pytest.mark.parametrize("flag", ["-V", "-v"])
 def test_version_flag_prints_one_line(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([flag]) == 0
     assert capsys.readouterr().out == f"mudroom {__version__}\n"
@@ -234,3 +228,5 @@ def test_an_agent_whose_file_is_broken_is_named_with_its_file(
     assert run(["-p", "hello", "-m", "offline", "--agent", "bad"]) == 2
     error = " ".join(capsys.readouterr().err.split())
     assert "unknown agent 'bad'" in error and f"{file}:" in error
+    assert run(["-p", "hello", "-m", "offline"]) == 0
+    assert f"1 error in agent files, the first: {file}:" in capsys.readouterr().err

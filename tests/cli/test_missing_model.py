@@ -36,8 +36,7 @@ def start(
 
 
 @pytest.mark.parametrize(
-    "words",
-    ["serve --listen 127.0.0.1:0", "mcp serve", "batch in.jsonl", "board run"],
+    "words", ["serve --listen 127.0.0.1:0", "mcp serve", "batch in.jsonl", "board run"]
 )
 def test_what_works_for_others_does_not_start(
     tmp_path: Path, environ: dict[str, str], words: str

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
-from inline_snapshot import snapshot
 
 from mudroom._cli.interactive.conversation import Conversation
 from mudroom._cli.interactive.panel import Panel
@@ -28,10 +26,7 @@ from mudroom._cli.output.text import (
 )
 from mudroom._cli.output.tree_lines import TreeStyle, format_tree
 from mudroom._core.budgets import Budget
-from mudroom._core.events import (
-    AnyEvent,
-    Delta,
-)
+from mudroom._core.events import AnyEvent, Delta
 from mudroom._core.messages import ToolCallBlock, Usage
 from mudroom._core.ports import ApprovalRequest
 from mudroom._projections.run_tree import RunTree
@@ -111,110 +106,22 @@ def make_panel(
     return panel
 
 
-def draw_tree(
-    columns: int,
-    first: str,
-    second: str,
-    *,
-    color: bool = False,
-    glyphs: Glyphs = UNICODE,
-    selected: str = "",
-) -> str:
-    tree = RunTree()
-    for event in make_events(first, second):
-        tree.apply(event)
-    look = TreeStyle(columns=columns, now=NOW, glyphs=glyphs, selected=selected)
-    return paint(format_tree(tree, tree.roots[-1], look), color=color)
+def test_the_tree_has_budget_bars_and_marks_the_selected_child() -> None:
+    tree = RunTree.from_events(make_events("read the parts", "count the lines"))
 
+    def draw(glyphs: Glyphs = UNICODE, *, color: bool = False) -> list[str]:
+        style = TreeStyle(columns=80, now=NOW, glyphs=glyphs, selected="1.1.2")
+        return paint(format_tree(tree, tree.roots[-1], style), color=color).splitlines()
 
-ENGLISH, CHINESE = ("read the parts", "count the lines"), ("阅读所有的文件", "统计行数")
-
-
-@pytest.mark.parametrize("words", [ENGLISH, CHINESE])
-@pytest.mark.parametrize("columns", [20, 80, 200])
-def test_color_changes_only_the_colors(columns: int, words: tuple[str, str]) -> None:
-    plain, colored = draw_tree(columns, *words), draw_tree(columns, *words, color=True)
-    assert re.sub(r"\x1b\[[\d;]*m", "", colored) == plain and "\x1b[32mDone" in colored
-    assert max(map(measure_width, plain.splitlines())) <= columns
-
-
-def test_the_tree_at_twenty_columns() -> None:
-    assert draw_tree(20, *ENGLISH) == snapshot("""\
-● turn 1 · 2 tasks:…
-├─ explore  read th…
-│  ⎿ read src/part.…
-└─ general  count t…
-   ⎿ Done (8.0s)
-""")
-    assert draw_tree(20, *CHINESE) == snapshot("""\
-● turn 1 · 2 tasks:…
-├─ explore  阅读所…
-│  ⎿ read src/part.…
-└─ general  统计行数
-   ⎿ Done (8.0s)
-""")
-
-
-def test_the_tree_at_eighty_columns() -> None:
-    assert draw_tree(80, *ENGLISH) == snapshot("""\
-● turn 1 · 2 tasks: 1 running, 1 done · 3.1k tokens · 44.5k with children · 29s
-├─ explore  read the parts
-│  ⎿ read src/part.py · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s
-└─ general  count the lines
-   ⎿ Done (0 tool uses · 0 tokens · 8.0s)
-""")
-    assert draw_tree(80, *CHINESE) == snapshot("""\
-● turn 1 · 2 tasks: 1 running, 1 done · 3.1k tokens · 44.5k with children · 29s
-├─ explore  阅读所有的文件
-│  ⎿ read src/part.py · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s
-└─ general  统计行数
-   ⎿ Done (0 tool uses · 0 tokens · 8.0s)
-""")
-
-
-def test_the_tree_at_two_hundred_columns() -> None:
-    assert draw_tree(200, *ENGLISH) == snapshot("""\
-● turn 1 · 2 tasks: 1 running, 1 done · 0 tools · 3.1k tokens · 44.5k with children · 29s
-├─ explore  read the parts
-│  ⎿ read src/part.py · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s
-└─ general  count the lines
-   ⎿ Done (0 tool uses · 0 tokens · 8.0s)
-""")
-    assert draw_tree(200, *CHINESE) == snapshot("""\
-● turn 1 · 2 tasks: 1 running, 1 done · 0 tools · 3.1k tokens · 44.5k with children · 29s
-├─ explore  阅读所有的文件
-│  ⎿ read src/part.py · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s
-└─ general  统计行数
-   ⎿ Done (0 tool uses · 0 tokens · 8.0s)
-""")
-
-
-def test_the_tree_in_color() -> None:
-    assert draw_tree(80, *ENGLISH, color=True).replace("\x1b[", "<").splitlines() == snapshot(
-        [
-            "<2m● <0mturn 1 · 2 tasks: 1 running, 1 done"
-            "<2m · 3.1k tokens · 44.5k with children · 29s<0m",
-            "<2m├─ <0m<1;36mexplore<0m  read the parts",
-            "<2m│  ⎿ <0mread src/part.py<2m · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s<0m",
-            "<2m└─ <0m<1;32mgeneral<0m  count the lines",
-            "<2m   ⎿ <0m<32mDone<0m<2m (0 tool uses · 0 tokens · 8.0s)<0m",
-        ]
-    )
-
-
-def test_the_tree_in_ascii() -> None:
-    assert draw_tree(200, "read the parts", "阅读所有的文件", glyphs=ASCII) == snapshot("""\
-* turn 1 - 2 tasks: 1 running, 1 done - 0 tools - 3.1k tokens - 44.5k with children - 29s
-|- explore  read the parts
-|  > read src/part.py - ##--- - 0 tools - 41.4k tokens - 29s
-`- general  阅读所有的文件
-   > Done (0 tool uses - 0 tokens - 8.0s)
-""")
-
-
-def test_the_selected_child_is_marked_with_and_without_color() -> None:
-    assert "└─▸" in draw_tree(80, "a", "b", selected="1.1.2")
-    assert "\x1b[1;32;7mgeneral" in draw_tree(80, "a", "b", color=True, selected="1.1.2")
+    assert draw() == [
+        "● turn 1 · 2 tasks: 1 running, 1 done · 3.1k tokens · 44.5k with children · 29s",
+        "├─ explore  read the parts",
+        "│  ⎿ read src/part.py · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s",
+        "└─▸general  count the lines",
+        "   ⎿ Done (0 tool uses · 0 tokens · 8.0s)",
+    ]
+    assert draw(ASCII)[2] == "|  > read src/part.py - ##--- - 0 tools - 41.4k tokens - 29s"
+    assert "\x1b[1;32;7mgeneral" in draw(color=True)[3]
 
 
 @pytest.mark.parametrize("columns", [1, 2, 7, 20, 80, 200])
@@ -344,23 +251,6 @@ class WaitingUI:
         self.is_asked.set()
         await asyncio.Event().wait()
         return None
-
-
-def test_five_hundred_children_are_drawn_quickly() -> None:
-    import time
-
-    events: list[AnyEvent] = [run_started("1", agent="main", at=1)]
-    for n in range(500):
-        run = f"1.1.{n + 1}"
-        events.append(run_started(run, "1", description=f"part {n}", at=1))
-        events.append(turn_started(run, at=2))
-    panel = make_panel(events)
-    lines = panel.format_lines(100, 40)
-    before = time.process_time()
-    for _ in range(10):
-        lines = panel.format_lines(100, 40)
-    assert (time.process_time() - before) / 10 < 0.02
-    assert "488 more: 488 running" in paint(lines, color=False)
 
 
 def test_streaming_text_is_wrapped_between_words() -> None:

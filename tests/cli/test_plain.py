@@ -7,42 +7,30 @@ import io
 from msgspec.structs import replace
 
 from mudroom._cli.output.plain_progress import PlainProgress
-from mudroom._core.events import (
-    AnyEvent,
-    Delta,
-    ModelCallRetried,
-    ToolCallFinished,
-    ToolCallStarted,
-    TurnFinished,
-    TurnStarted,
-    WorkMerged,
-)
-from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
+from mudroom._core.events import AnyEvent, Delta, ModelCallRetried, WorkMerged
+from mudroom._core.messages import ToolCallBlock, Usage
 from mudroom._core.runs import Reason, Work
-from mudroom._core.tools import ToolResult
 from mudroom._projections.run_tree import RunTree
-from mudroom.testing.event_builders import run_finished, run_started
+from mudroom.testing.event_builders import (
+    run_finished,
+    run_started,
+    tool_call_events,
+    turn_finished,
+    turn_started,
+)
 
 
 def make_session() -> list[AnyEvent]:
+    read = ToolCallBlock("a", "read", {"file_path": "setup.cfg"})
+    prompt = "Find the testing framework.\nBe quick."
     return [
         run_started("1"),
-        TurnStarted(at=0, run="1", turn=1),
-        run_started(
-            "1.1.1",
-            "1",
-            description="Testing framework",
-            prompt="Find the testing framework.\nBe quick.",
-        ),
+        turn_started("1"),
+        run_started("1.1.1", "1", description="Testing framework", prompt=prompt),
         run_started("1.1.2", "1", prompt="总结所有 .py 文件"),
         Delta(at=1, run="1.1.1", kind="text", text="let me see"),
-        ToolCallStarted(
-            at=2, run="1.1.1", call=ToolCallBlock("a", "read", {"file_path": "setup.cfg"})
-        ),
-        ToolCallFinished(at=3, run="1.1.1", call_id="a", name="read", result=ToolResult("x")),
-        TurnFinished(
-            at=3, run="1.1.1", message=AssistantMessage((TextBlock("t"),), usage=Usage(41_000, 400))
-        ),
+        *tool_call_events("1.1.1", read, "x"),
+        turn_finished("1.1.1", text="t", usage=Usage(41_000, 400), at=3),
         ModelCallRetried(at=4, run="1.1.2", attempt=1, delay=2.0, status=429),
         ModelCallRetried(at=6, run="1.1.2", attempt=2, delay=4.0),
         run_finished("1.1.1", Reason.GOAL, at=29),
@@ -72,23 +60,16 @@ def test_start_retry_and_end_of_a_child_have_one_line_each():
 
 
 def test_verbose_adds_a_line_for_each_tool_call():
-    assert [
-        line
-        for line in list_progress_lines(make_session(), verbose=True)
-        if line not in list_progress_lines(make_session())
-    ] == ["explore (Testing framework): read setup.cfg"]
+    usual = list_progress_lines(make_session())
+    verbose = list_progress_lines(make_session(), verbose=True)
+    added = [line for line in verbose if line not in usual]
+    assert added == ["explore (Testing framework): read setup.cfg"]
 
 
 def test_a_run_stopped_at_a_limit_with_a_summary_is_recovered():
-    events = [
-        run_started("1"),
-        run_started("1.1.1", "1"),
-        run_finished("1.1.1", Reason.MAX_TURNS, at=1, recovered=True),
-    ]
-    assert (
-        list_progress_lines(list(events))[-1]
-        == "explore (Look.): Turn limit, with a summary (0 tool uses · 0 tokens · 1.0s)"
-    )
+    ended = run_finished("1.1.1", Reason.MAX_TURNS, at=1, recovered=True)
+    *_, line = list_progress_lines([run_started("1"), run_started("1.1.1", "1"), ended])
+    assert line == "explore (Look.): Turn limit, with a summary (0 tool uses · 0 tokens · 1.0s)"
 
 
 def test_long_text_with_control_sequences_becomes_one_safe_line():

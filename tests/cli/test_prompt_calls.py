@@ -46,13 +46,23 @@ def ask(project: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
     return ask
 
 
-def test_a_command_of_the_user_runs_shell_commands_by_its_own_rules(
-    ask: Ask, project: Path
+@pytest.mark.parametrize(
+    ("flags", "settings", "refusal"),
+    [
+        ((), {}, ""),
+        (("--disallowed-tools", "Bash(touch:*)"), {}, "is refused"),
+        ((), {"disableSkillShellExecution": True}, ".claude/settings.json"),
+    ],
+)
+def test_a_command_of_the_user_runs_shell_commands_unless_a_rule_or_a_setting_forbids_it(
+    ask: Ask, project: Path, flags: tuple[str, ...], settings: dict[str, Any], refusal: str
 ) -> None:
     write(project.parent / "user/.claude/commands/make.md", TOUCH)
-    _, err = ask("/make new.txt")
-    assert "is refused" not in err
-    assert (project / "new.txt").exists()
+    write(project / ".claude/settings.json", settings)
+    code, err = ask("/make new.txt", *flags)
+    assert (code == 2) is bool(refusal) and refusal in err
+    assert ("is refused" in err) is (refusal == "is refused")
+    assert (project / "new.txt").exists() is not bool(refusal)
 
 
 def test_a_command_of_a_plugin_runs_the_programs_beside_it(ask: Ask, project: Path) -> None:
@@ -88,24 +98,6 @@ def test_an_unknown_command_is_not_sent_as_a_prompt(ask: Ask, project: Path) -> 
     assert "did not understand" in ask(f"{project} is what?")[1], "a path is text"
     assert "A space before the slash makes it text" in ask("/login returns 404, why?")[1]
     assert "did not understand" in ask(" /login returns 404, why?")[1]
-
-
-def test_a_deny_rule_has_precedence_over_the_rules_of_a_command(ask: Ask, project: Path) -> None:
-    write(project.parent / "user/.claude/commands/make.md", TOUCH)
-    code, err = ask("/make new.txt", "--disallowed-tools", "Bash(touch:*)")
-    assert code == 2
-    assert "is refused" in err
-    assert not (project / "new.txt").exists()
-
-
-def test_a_setting_forbids_shell_commands_in_files(ask: Ask, project: Path) -> None:
-    write(project.parent / "user/.claude/commands/make.md", TOUCH)
-    settings = project / ".claude/settings.json"
-    write(settings, {"disableSkillShellExecution": True})
-    code, err = ask("/make new.txt")
-    assert code == 2
-    assert str(settings) in err
-    assert not (project / "new.txt").exists()
 
 
 class Session:

@@ -205,12 +205,3 @@ def test_the_short_help_fits_on_a_screen_and_names_only_real_flags_and_commands(
     assert named == set(ALL_COMMANDS) - {"help"}
     flags = {option for parameter in root_command.params for option in parameter.opts}
     assert set(re.findall(r"(?<=  )-{1,2}[a-zA-Z][a-z-]*|(?<=, )--[a-z-]+", out)) <= flags
-
-
-def test_help_all_lists_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--help-all"]) == 0
-    out = capsys.readouterr().out
-    assert (
-        0 < out.index("Examples") < out.index("Limits:") < out.index("Commands for sessions:")
-        and "--json-schema" in out
-    )

@@ -14,25 +14,16 @@ from mudroom._cli.output.transcript_lines import (
     render_transcripts,
     render_tree,
 )
-from mudroom._core.agents import Agent
-from mudroom._core.budgets import Budget
-from mudroom._core.events import (
-    NoteInjected,
-    RunFinished,
-    RunStarted,
-    SessionOpened,
-    StoredEvent,
-    ToolCallFinished,
-)
+from mudroom._core.events import NoteInjected, RunFinished, SessionOpened, StoredEvent
 from mudroom._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage
-from mudroom._core.runs import Brief, Reason
-from mudroom._core.tools import ToolResult
+from mudroom._core.runs import Reason
 from mudroom._projections.run_tree import RunTree
 from mudroom.errors import UnknownName
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,
     tool_call_events,
+    tool_call_finished,
     tool_call_started,
     turn_events,
 )
@@ -41,47 +32,29 @@ from mudroom.testing.event_builders import (
 def make_session() -> list[StoredEvent]:
     tasks = [ToolCallBlock(f"t{n}", "task", {"prompt": "p"}) for n in range(3)]
     reading = ToolCallBlock("r", "read", {"file_path": "src/mypackage/module.py", "limit": 20})
+    searching = ToolCallBlock("g", "grep", {"pattern": "定义 \x1b[31m红色"})
+    prompt = "Read all .py files\nand summarize what each one does"
+    first = [ThinkingBlock("Where to look?"), TextBlock("I read it."), reading]
+    text = "All is well.\nNothing to do."
+    title = "总结 agents 目录下的所有 Python 文件"
     return [
         SessionOpened(at=0, session="5f1c", cwd="/home/ada/project", version="1"),
-        run_started(
-            "1", agent="general", prompt="Read all .py files\nand summarize what each one does"
-        ),
+        run_started("1", agent="general", prompt=prompt),
         *turn_events("1", *tasks, usage=Usage(3000, 100)),
         *(tool_call_started("1", task, at=1) for task in tasks),
         run_started("1.1.1", "1", at=1, description="Summarize mypackage .py files"),
-        *turn_events(
-            "1.1.1",
-            ThinkingBlock("Where to look?"),
-            TextBlock("I read it."),
-            reading,
-            usage=Usage(41_000, 300),
-        ),
+        *turn_events("1.1.1", *first, usage=Usage(41_000, 300)),
         *tool_call_events("1.1.1", reading, "     1\timport os\n" * 315),
         NoteInjected(at=3, run="1.1.1", text="Mind the list."),
-        *turn_events(
-            "1.1.1", TextBlock("All is well.\nNothing to do."), turn=2, at=28, usage=Usage(50, 50)
-        ),
+        *turn_events("1.1.1", TextBlock(text), turn=2, at=28, usage=Usage(50, 50)),
         run_finished("1.1.1", at=30),
-        run_started(
-            "1.1.2", "1", at=1, description="总结 agents 目录下的所有 Python 文件", prompt="总结"
-        ),
-        *tool_call_events(
-            "1.1.2",
-            ToolCallBlock("g", "grep", {"pattern": "定义 \x1b[31m红色"}),
-            "no match",
-            error=True,
-        ),
+        run_started("1.1.2", "1", at=1, description=title, prompt="总结"),
+        *tool_call_events("1.1.2", searching, "no match", error=True),
         run_finished("1.1.2", Reason.ERROR, at=5, error="the provider refused: 401"),
         run_started("1.1.3", "1", at=1, agent="general", description="Create a new module"),
         *tool_call_events("1.1.3", ToolCallBlock("b", "bash", {"command": "make test"})),
         run_finished("1.1.3", Reason.MAX_TURNS, at=125, recovered=True),
-        ToolCallFinished(
-            at=126,
-            run="1",
-            call_id="t0",
-            name="task",
-            result=ToolResult("All is well.\nNothing to do."),
-        ),
+        tool_call_finished("1", "t0", text, name="task", at=126),
         *turn_events("1", TextBlock("They do nothing."), turn=2, at=127, usage=Usage(3100, 20)),
         run_finished("1", at=128),
     ]
@@ -130,12 +103,8 @@ COLORED = """\
 """
 
 
-@pytest.mark.parametrize("columns", [80, 200])
-def test_the_tree_at_80_and_200_columns(columns: int):
-    assert render_tree(make_session(), TextStyle(columns=columns)) == WIDE
-
-
-def test_the_tree_at_20_columns():
+def test_the_tree_at_80_and_at_20_columns():
+    assert render_tree(make_session(), TextStyle(columns=80)) == WIDE
     tree, ledger = render_tree(make_session(), TextStyle(columns=20)).rsplit("\n\n", 1)
     assert tree + "\n" == NARROW
     assert max(measure_width(line) for line in tree.splitlines()) <= 20
@@ -143,13 +112,9 @@ def test_the_tree_at_20_columns():
 
 
 def test_the_tree_in_color_with_ascii_glyphs():
-    tree = (
-        render_tree(make_session(), TextStyle(columns=40, color=True, glyphs=ASCII)).rsplit(
-            "\n\n", 1
-        )[0]
-        + "\n"
-    )
-    assert re.sub(r"\x1b\[([\d;]+)m", r"<\1>", tree) == COLORED
+    style = TextStyle(columns=40, color=True, glyphs=ASCII)
+    tree, _ = render_tree(make_session(), style).rsplit("\n\n", 1)
+    assert re.sub(r"\x1b\[([\d;]+)m", r"<\1>", tree + "\n") == COLORED
 
 
 def test_a_run_without_an_end_is_unfinished():
@@ -159,11 +124,7 @@ def test_a_run_without_an_end_is_unfinished():
 
 
 def test_a_session_without_children_has_no_ledger():
-    events = [
-        *make_session()[:2],
-        *turn_events("1", TextBlock("Hello.")),
-        run_finished("1", at=2),
-    ]
+    events = [*make_session()[:2], *turn_events("1", TextBlock("Hello.")), run_finished("1", at=2)]
     assert render_tree(events).endswith("● 1 · turn 1 · Done (0 tool uses · 0 tokens · 2.0s)\n")
     assert render_tree([]) == ""
 
@@ -244,19 +205,6 @@ def test_the_transcript_shows_what_the_model_saw_and_notes_omissions():
     assert lines == CHILD.splitlines()
 
 
-def test_a_continued_run_names_the_run_it_continues():
-    brief = Brief(
-        run_id="2",
-        agent=Agent(name="main"),
-        prompt="And now?",
-        tools=(),
-        model="m",
-        budget=Budget(),
-        continues="1",
-    )
-    assert "\ncontinues run 1\n" in render_transcript([RunStarted(at=0, run="2", brief=brief)], "2")
-
-
 @pytest.mark.parametrize("columns", [20, 40, 80])
 def test_on_a_terminal_the_transcript_wraps_between_words(columns: int):
     text = "Read the files of the package and summarize what each does. 总结所有文件，然后报告。"
@@ -296,37 +244,11 @@ def test_long_results_and_arguments_are_cut_with_a_note():
     )
 
 
-def test_a_transcript_notes_tool_calls_without_a_result():
-    assert render_transcript(
-        [run_started("1"), *turn_events("1", ToolCallBlock("a", "bash", {"command": "x"}))], "1"
-    ).endswith("\nSome of these tool calls have no result.\n")
-
-
-def test_malformed_arguments_are_shown_unchanged():
-    assert "→ read {oops (not JSON)" in render_transcript(
-        [run_started("1"), *turn_events("1", ToolCallBlock("a", "read", {}, "{oops"))], "1"
-    )
-
-
-def test_control_sequences_are_never_printed():
-    evil = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\r\n\x00\x9b31m end"
-    call = ToolCallBlock("a", f"re{evil}ad", {evil: evil})
-    events = [
-        SessionOpened(at=0, session=evil, cwd=evil, version="1"),
-        run_started("1", agent=evil, prompt=evil),
-        *turn_events("1", ThinkingBlock(evil), TextBlock(evil), call),
-        *tool_call_events("1", call, evil),
-        NoteInjected(at=3, run="1", text=evil),
-        run_started("1.1.1", "1", agent=evil, prompt=evil, description=evil),
-        run_finished("1.1.1", Reason.ERROR, at=3, error=evil),
-    ]
-    for shown in (
-        render_tree(events),
-        render_transcript(events, "1"),
-        render_transcript(events, "1", TextStyle(full=True)),
-    ):
-        assert all(c.isprintable() or c == "\n" for c in shown)
-        assert "gnp.exe" in shown
+def test_calls_without_a_result_and_malformed_arguments_are_noted():
+    call = ToolCallBlock("a", "read", {}, "{oops")
+    shown = render_transcript([run_started("1"), *turn_events("1", call)], "1")
+    assert "→ read {oops (not JSON)" in shown
+    assert shown.endswith("\nSome of these tool calls have no result.\n")
 
 
 def test_an_unknown_run_is_named_with_the_nearest_ones():

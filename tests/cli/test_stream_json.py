@@ -1,15 +1,19 @@
-"""stream-json: every line is valid for the parser of another client."""
+"""stream-json: lines that the parser of another client reads, of built and of real sessions."""
 
+import asyncio
 import itertools
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.engine.conftest import Stage
 
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._cli.output.json_output import encode_line
-from mudroom._core.agents import Agent
-from mudroom._core.budgets import Budget, Limit, LimitState
+from mudroom._core.budgets import Limit, LimitState
 from mudroom._core.events import (
     AnyEvent,
     Delta,
@@ -17,11 +21,9 @@ from mudroom._core.events import (
     ModelCallRetried,
     NoteInjected,
     PermissionDecided,
-    RunFinished,
     RunStarted,
     ToolCallFinished,
     TurnFinished,
-    TurnStarted,
 )
 from mudroom._core.messages import (
     AssistantMessage,
@@ -31,111 +33,61 @@ from mudroom._core.messages import (
     ToolCallBlock,
     Usage,
 )
-from mudroom._core.runs import Brief, InboxMessage, Reason, Report
+from mudroom._core.runs import InboxMessage, Reason, Report
 from mudroom._core.tools import ToolResult
 from mudroom._projections.stream_json import StreamJson
+from mudroom.testing.event_builders import (
+    run_finished,
+    run_started,
+    tool_call,
+    tool_call_finished,
+    turn_started,
+)
 
 USAGE = Usage(input_tokens=100, output_tokens=20, cache_read_tokens=30, cache_write_tokens=10)
-
-
-def make_brief(run_id: str, **more: Any) -> Brief:
-    agent = Agent(name="explore" if more else "main")
-    return Brief(
-        run_id=run_id,
-        agent=agent,
-        prompt=f"prompt of {run_id}",
-        tools=("read",),
-        model="openai:m",
-        budget=Budget(),
-        **more,
-    )
+Lines = list[dict[str, Any]]
 
 
 def finish_turn(
     run: str, *content: TextBlock | ThinkingBlock | ToolCallBlock, stop: StopReason = StopReason.END
 ) -> TurnFinished:
-    return TurnFinished(
-        at=2.0,
-        run=run,
-        turn=1,
-        seconds=1.5,
-        message=AssistantMessage(content, stop, USAGE, "m-1", "openai", "msg_1"),
-    )
+    message = AssistantMessage(content, stop, USAGE, "m-1", "openai", "msg_1")
+    return TurnFinished(at=2.0, run=run, turn=1, seconds=1.5, message=message)
 
 
 def make_events(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report]:
-    task, read = (
-        ToolCallBlock("c1", "task", {"prompt": "x"}),
-        ToolCallBlock("c2", "read", {"file_path": "a"}),
+    task, read = tool_call("c1", "task", prompt="x"), tool_call("c2", file_path="a")
+    malformed = ToolCallBlock("c3", "read", {}, malformed="{nope")
+    thoughts = (ThinkingBlock("hm", "sig"), ThinkingBlock("", redacted="xx"))
+    child = run_finished(
+        "1.1.1", Reason.MAX_TURNS, text="seen", recovered=True, usage=USAGE, at=4.5
     )
-    child = Report(
-        outputs=dict[str, Any](),
-        text="seen",
-        reason=Reason.MAX_TURNS,
-        recovered=True,
-        run_id="1.1.1",
-        usage=USAGE,
-        turns=2,
-        agent="explore",
-        files_read=("a",),
-    )
-    root = Report(
-        outputs=dict[str, Any](),
-        text="the end",
-        reason=reason,
-        run_id="1",
-        usage=USAGE + USAGE,
-        turns=2,
-        seconds=4.0,
-        error="" if reason is Reason.GOAL else "boom",
-    )
+    error = "" if reason is Reason.GOAL else "boom"
+    root = run_finished("1", reason, text="the end", error=error, usage=USAGE + USAGE, at=5.0)
+    report = replace(root.report, turns=2, seconds=4.0)
     return [
-        RunStarted(at=1.0, run="1", brief=make_brief("1")),
-        TurnStarted(at=1.0, run="1", turn=1),
+        run_started("1", agent="main", at=1.0),
+        turn_started("1", at=1.0),
         Delta(at=1.0, run="1", turn=1, kind="text", text="I"),
-        finish_turn(
-            "1",
-            ThinkingBlock("hm", "sig"),
-            ThinkingBlock("", redacted="xx"),
-            TextBlock("I delegate"),
-            task,
-            stop=StopReason.CALLS,
-        ),
-        RunStarted(
-            at=2.0,
-            run="1.1.1",
-            brief=make_brief("1.1.1", parent="1", call_id="c1", depth=1, description="look"),
-        ),
+        finish_turn("1", *thoughts, TextBlock("I delegate"), task, stop=StopReason.CALLS),
+        run_started("1.1.1", "1", call_id="c1", description="look", at=2.0),
         ModelCallRetried(
             at=2.0, run="1.1.1", turn=1, attempt=1, delay=0.5, status=529, error="overloaded"
         ),
-        finish_turn(
-            "1.1.1", read, ToolCallBlock("c3", "read", {}, malformed="{nope"), stop=StopReason.CALLS
-        ),
-        ToolCallFinished(
-            at=3.0, run="1.1.1", turn=1, call_id="c2", name="read", result=ToolResult("mud")
-        ),
-        ToolCallFinished(
-            at=3.0,
-            run="1.1.1",
-            turn=1,
-            call_id="c3",
-            name="read",
-            result=ToolResult("bad arguments", error=True),
-        ),
+        finish_turn("1.1.1", read, malformed, stop=StopReason.CALLS),
+        tool_call_finished("1.1.1", "c2", "mud"),
+        tool_call_finished("1.1.1", "c3", "bad arguments", error=True),
         NoteInjected(at=3.0, run="1.1.1", turn=1, text="hurry up"),
-        RunFinished(at=4.5, run="1.1.1", report=child),
-        ToolCallFinished(
-            at=5.0, run="1", turn=1, call_id="c1", name="task", result=ToolResult("seen")
-        ),
+        replace(child, report=replace(child.report, turns=2, files_read=("a",))),
+        tool_call_finished("1", "c1", "seen", name="task", at=5.0),
         finish_turn("1", TextBlock("the end")),
-        RunFinished(at=5.0, run="1", report=root),
-    ], root
+        replace(root, report=report),
+    ], report
 
 
 def list_output_lines(
     reason: Reason = Reason.GOAL, limit: LimitState | None = None, **changes: Any
-) -> list[dict[str, Any]]:
+) -> Lines:
     counter = itertools.count()
     stream = StreamJson(
         session="s",
@@ -152,6 +104,15 @@ def list_output_lines(
         stream.make_result_line(replace(root, limit=limit, **changes), {"children": 1}),
     ]
     return [json.loads(encode_line(line)) for line in output]
+
+
+def make_lines(events: Sequence[AnyEvent]) -> Lines:
+    fold = StreamJson(session="s", cwd="/w", model="m", tools=(), agents=())
+    return [line for event in events for line in fold.make_event_lines(event)]
+
+
+def select(lines: Lines, subtype: str) -> Lines:
+    return [line for line in lines if line.get("subtype") == subtype]
 
 
 def test_every_line_is_read_by_the_parser_of_another_client() -> None:
@@ -171,31 +132,24 @@ def test_every_line_is_read_by_the_parser_of_another_client() -> None:
     } < set(kinds)
 
 
-def test_init_is_first_and_result_last_and_all_carry_session_and_uuid() -> None:
+def test_each_line_has_the_session_an_id_and_its_run() -> None:
     output = list_output_lines()
     assert (output[0]["type"], output[0]["subtype"], output[0]["cwd"]) == ("system", "init", "/w")
     assert [line["type"] for line in output].count("result") == 1 and output[-1]["type"] == "result"
     assert {line["session_id"] for line in output} == {"s"}
     assert len({line["uuid"] for line in output}) == len(output)
-
-
-def test_parent_tool_use_id_is_null_for_the_root_and_the_task_call_for_a_child() -> None:
-    talk = [line for line in list_output_lines() if line["type"] in ("assistant", "user")]
-    root, child = (
-        [t for t in talk if t["parent_tool_use_id"] is None],
-        [t for t in talk if t["parent_tool_use_id"] == "c1"],
-    )
+    talk = [line for line in output if line["type"] in ("assistant", "user")]
+    root = [line for line in talk if line["parent_tool_use_id"] is None]
+    child = [line for line in talk if line["parent_tool_use_id"] == "c1"]
     assert len(root) + len(child) == len(talk) and root and child
-    assert all(
-        (t["agent_id"], t["parent_agent_id"], t["spawn_depth"], t["agent_type"])
-        == ("1.1.1", "1", 1, "explore")
-        for t in child
-    )
-    assert all("agent_id" not in t for t in root)
+    names = ("agent_id", "parent_agent_id", "spawn_depth", "agent_type")
+    assert {tuple(line[name] for name in names) for line in child} == {("1.1.1", "1", 1, "explore")}
+    assert all("agent_id" not in line for line in root)
 
 
 def test_messages_are_raw_messages_with_usage_that_excludes_the_cache() -> None:
-    first = next(line for line in list_output_lines() if line["type"] == "assistant")["message"]
+    output = list_output_lines()
+    first, second, *_ = [line["message"] for line in output if line["type"] == "assistant"]
     assert [block["type"] for block in first["content"]] == [
         "thinking",
         "redacted_thinking",
@@ -204,76 +158,38 @@ def test_messages_are_raw_messages_with_usage_that_excludes_the_cache() -> None:
     ]
     assert first["usage"]["input_tokens"] == 60 and first["usage"]["cache_read_input_tokens"] == 30
     assert (first["id"], first["model"], first["stop_reason"]) == ("msg_1", "m-1", "tool_use")
-
-
-def test_arguments_that_are_not_json_are_passed_on_unchanged() -> None:
-    second = [line for line in list_output_lines() if line["type"] == "assistant"][1]["message"]
     assert second["content"][1]["input"] == {"INVALID_JSON": "{nope"}
+    (retry,) = select(output, "api_retry")
+    assert (retry["attempt"], retry["retry_delay_ms"], retry["error_status"]) == (1, 500, 529)
+    users = [line for line in output if line["type"] == "user"]
+    blocks: Lines = [block for line in users for block in line["message"]["content"]]
+    failed = {"tool_use_id": "c3", "content": "bad arguments", "is_error": True}
+    assert {"type": "tool_result", **failed} in blocks
+    assert {"type": "text", "text": "hurry up"} in blocks
 
 
 def test_a_child_has_lines_for_its_start_progress_and_end() -> None:
     tasks = [line for line in list_output_lines() if line.get("subtype", "").startswith("task_")]
-    assert [t["subtype"] for t in tasks] == [
-        "task_started",
-        "task_progress",
-        "task_progress",
-        "task_notification",
-    ]
-    assert all((t["task_id"], t["tool_use_id"]) == ("1.1.1", "c1") for t in tasks)
-    assert (tasks[1]["last_tool_name"], tasks[2]["usage"]) == (
-        "read",
-        {"total_tokens": 120, "tool_uses": 2, "duration_ms": 1000},
-    )
-    assert (tasks[3]["status"], tasks[3]["reason"], tasks[3]["summary"]) == (
-        "failed",
-        "MAX_TURNS",
-        "seen",
-    )
-
-
-def test_errors_retries_and_notes_of_the_engine_are_lines_too() -> None:
-    output = list_output_lines()
-    retry = next(line for line in output if line.get("subtype") == "api_retry")
-    assert (retry["attempt"], retry["retry_delay_ms"], retry["error_status"]) == (1, 500, 529)
-    blocks = [
-        block for line in output if line["type"] == "user" for block in line["message"]["content"]
-    ]
-    assert {
-        "type": "tool_result",
-        "tool_use_id": "c3",
-        "content": "bad arguments",
-        "is_error": True,
-    } in blocks
-    assert {"type": "text", "text": "hurry up"} in blocks
+    kinds = [line["subtype"].removeprefix("task_") for line in tasks]
+    assert kinds == ["started", "progress", "progress", "notification"]
+    assert all((line["task_id"], line["tool_use_id"]) == ("1.1.1", "c1") for line in tasks)
+    assert tasks[1]["last_tool_name"] == "read"
+    assert tasks[2]["usage"] == {"total_tokens": 120, "tool_uses": 2, "duration_ms": 1000}
+    end = tasks[3]
+    assert (end["status"], end["reason"], end["summary"]) == ("failed", "MAX_TURNS", "seen")
 
 
 def test_the_result_has_the_fields_that_scripts_read() -> None:
     last = list_output_lines()[-1]
-    assert (
-        last["subtype"],
-        last["is_error"],
-        last["result"],
-        last["num_turns"],
-        last["duration_ms"],
-    ) == (
-        "success",
-        False,
-        "the end",
-        2,
-        4000,
-    )
+    assert (last["subtype"], last["is_error"], last["result"]) == ("success", False, "the end")
+    assert (last["num_turns"], last["duration_ms"], last["duration_api_ms"]) == (2, 4000, 4500)
     assert last["usage"]["output_tokens"] == 40, "the main loop only"
     assert last["modelUsage"]["m-1"]["outputTokens"] == 60, "children included"
-    assert (
-        last["total_cost_usd"] is None
-        and last["permission_denials"] == []
-        and last["duration_api_ms"] == 4500
-    )
+    assert (last["total_cost_usd"], last["permission_denials"]) == (None, [])
     assert (last["reason"], last["ledger"]) == ("GOAL", {"children": 1})
-    assert [
-        (r["run_id"], r["reason"], r["recovered"], r["files_read"], r["failed"])
-        for r in last["reports"]
-    ] == [("1.1.1", "MAX_TURNS", True, ["a"], 0)]
+    (child,) = last["reports"]
+    fields = ("run_id", "reason", "recovered", "files_read", "failed")
+    assert [child[name] for name in fields] == ["1.1.1", "MAX_TURNS", True, ["a"], 0]
 
 
 def test_the_result_lists_every_denied_call() -> None:
@@ -281,16 +197,9 @@ def test_the_result_lists_every_denied_call() -> None:
     from claude_agent_sdk._internal.message_parser import parse_message
 
     events, report = make_events()
+    why = {"verdict": "deny", "policy_reason": "a rule says deny", "rule": "r"}
     denied = PermissionDecided(
-        at=2.5,
-        run="1.1.1",
-        turn=1,
-        call_id="c2",
-        name="read",
-        verdict="deny",
-        allowed=False,
-        policy_reason="a rule says deny",
-        rule="r",
+        at=2.5, run="1.1.1", turn=1, call_id="c2", name="read", allowed=False, **why
     )
     asked = PermissionDecided(
         at=2.5, run="1", turn=1, call_id="c1", name="task", verdict="ask", allowed=True
@@ -298,25 +207,17 @@ def test_the_result_lists_every_denied_call() -> None:
     stream = StreamJson(
         session="s", cwd="/w", model="m", tools=[], agents=[], sandbox="full", mode="plan"
     )
-    texts = [
-        line
-        for event in [*events[:7], denied, asked, *events[7:]]
-        for line in stream.make_event_lines(event)
-    ]
-    assert (
-        stream.make_init_line()["permissionMode"] == "plan"
-        and stream.make_init_line()["sandbox"] == "full"
-    )
+    for event in [*events[:7], denied, asked, *events[7:]]:
+        list(stream.make_event_lines(event))
+    first = stream.make_init_line()
+    assert (first["permissionMode"], first["sandbox"]) == ("plan", "full")
     last = stream.make_result_line(report, {})
     (denial,) = last["permission_denials"]
-    assert (denial["tool_name"], denial["tool_use_id"], denial["tool_input"]) == (
-        "read",
-        "c2",
-        {"file_path": "a"},
-    )
-    assert (denial["why"], denial["rule"], denial["agent_id"]) == ("a rule says deny", "r", "1.1.1")
+    fields = ("tool_name", "tool_use_id", "tool_input", "why", "rule", "agent_id")
+    expected = ("read", "c2", {"file_path": "a"}, "a rule says deny", "r", "1.1.1")
+    assert tuple(denial[name] for name in fields) == expected
     parsed = parse_message(last)
-    assert isinstance(parsed, ResultMessage) and parsed.permission_denials == [denial] and texts
+    assert isinstance(parsed, ResultMessage) and parsed.permission_denials == [denial]
 
 
 @pytest.mark.parametrize(
@@ -335,17 +236,14 @@ def test_the_subtype_names_the_limit(limit: Limit, subtype: str) -> None:
 
 
 def test_a_failure_has_errors_and_its_exact_reason() -> None:
-    subtypes = {reason: (line := list_output_lines(reason)[-1])["subtype"] for reason in Reason}
-    assert (
-        subtypes[Reason.MAX_TURNS] == "error_max_turns"
-        and subtypes[Reason.BUDGET] == "error_max_budget_usd"
-    )
+    lines = {reason: list_output_lines(reason)[-1] for reason in Reason}
+    subtypes = {reason: line["subtype"] for reason, line in lines.items()}
+    assert subtypes[Reason.MAX_TURNS] == "error_max_turns"
+    assert subtypes[Reason.BUDGET] == "error_max_budget_usd"
     assert subtypes[Reason.ERROR] == subtypes[Reason.CANCELLED] == "error_during_execution"
-    assert (
-        line["errors"] == ["boom"]
-        and line["is_error"]
-        and line["result"] == line["report"]["text"] == "the end"
-    )
+    line = lines[Reason.ERROR]
+    assert line["is_error"] and line["errors"] == ["boom"]
+    assert line["result"] == line["report"]["text"] == "the end"
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -370,58 +268,112 @@ def test_the_price_of_a_model_is_that_of_each_of_its_requests() -> None:
 
     fold = StreamJson(session="s", cwd="/w", model="m", tools=(), agents=(), cost=compute_cost)
     answer = finish_turn("1", TextBlock("Done."))
-    for event in (RunStarted(at=0, run="1", brief=make_brief("1")), answer, answer):
+    start = run_started("1")
+    brief = replace(start.brief, model="openai:m")
+    for event in (replace(start, brief=brief), answer, answer):
         list(fold.make_event_lines(event))
-    outputs: dict[str, Any] = {}
-    report = Report(text="Done.", reason=Reason.GOAL, run_id="1", outputs=outputs)
+    report = run_finished("1").report
     line = fold.make_result_line(report, {})
     (use,) = line["modelUsage"].values()
     assert (use["outputTokens"], use["costUSD"]) == (2 * USAGE.output_tokens, 200.0)
 
 
-def list_system_lines(events: list[AnyEvent], subtype: str) -> list[dict[str, Any]]:
-    """Return the system lines of events with a subtype."""
-    fold = StreamJson(session="s", cwd="/w", model="m", tools=(), agents=())
-    lines = [line for event in events for line in fold.make_event_lines(event)]
-    return [line for line in lines if line.get("subtype") == subtype]
-
-
-def test_a_background_child_and_a_background_command_have_one_start_and_one_end() -> None:
-    task = ToolCallBlock("t1", "task", {"prompt": "Look.", "background": True})
-    bash = ToolCallBlock("t2", "bash", {"command": "make", "background": True})
+def test_the_end_of_a_background_command_names_its_output() -> None:
+    bash = tool_call("t2", "bash", command="make", background=True)
     started = ToolResult("Started", detail={"command": "1.1.2", "background": True})
     end = InboxMessage("1.1.2#end", "<status>failed</status>", "1.1.2", "notification")
-    child = make_brief("1.1.1", parent="1", call_id="t1", depth=1)
-    outputs: dict[str, Any] = {}
-    report = Report(text="done", reason=Reason.GOAL, run_id="1.1.1", outputs=outputs)
-    events: list[AnyEvent] = [
-        RunStarted(at=0, run="1", brief=make_brief("1")),
-        TurnFinished(at=1, run="1", turn=1, message=AssistantMessage((task, bash))),
-        RunStarted(at=2, run="1.1.1", brief=child),
-        ToolCallFinished(at=3, run="1", call_id="t2", name="bash", result=started),
-        MessageSent(at=4, run="1", message=end, result=ToolResult("", True, spill="/s/1.txt")),
-        RunFinished(at=5, run="1.1.1", report=report),
-        MessageSent(at=6, run="1", message=InboxMessage("1.1.1#end", "x", "1.1.1")),
-    ]
-    starts = list_system_lines(events, "task_started")
-    assert [(line["task_id"], line["task_type"]) for line in starts] == [
-        ("1.1.1", "local_agent"),
-        ("1.1.2", "local_bash"),
-    ]
-    assert all(line["is_backgrounded"] for line in starts)
-    ends = list_system_lines(events, "task_notification")
-    assert [(line["task_id"], line["status"]) for line in ends] == [
-        ("1.1.2", "failed"),
-        ("1.1.1", "completed"),
-    ]
-    assert ends[0]["output_file"] == "/s/1.txt"
+    lines = make_lines(
+        [
+            run_started("1"),
+            finish_turn("1", bash),
+            ToolCallFinished(at=3, run="1", call_id="t2", name="bash", result=started),
+            MessageSent(at=4, run="1", message=end, result=ToolResult("", True, spill="/s/1.txt")),
+        ]
+    )
+    (start,) = select(lines, "task_started")
+    assert (start["task_id"], start["task_type"]) == ("1.1.2", "local_bash")
+    (end_line,) = select(lines, "task_notification")
+    assert (end_line["task_id"], end_line["status"]) == ("1.1.2", "failed")
+    assert end_line["output_file"] == "/s/1.txt"
 
 
 def test_a_run_that_a_message_begins_is_in_the_background() -> None:
-    child = make_brief("1.1.1~2", parent="1", depth=1, name="alice", message_ids=("1.1.2.1.1",))
-    events: list[AnyEvent] = [
-        RunStarted(at=0, run="1", brief=make_brief("1")),
-        RunStarted(at=1, run="1.1.1~2", brief=child),
-    ]
-    (line,) = list_system_lines(events, "task_started")
+    child = run_started("1.1.1~2", "1", name="alice", message_ids=("1.1.2.1.1",))
+    (line,) = select(make_lines([run_started("1"), child]), "task_started")
     assert (line["task_id"], line["is_backgrounded"]) == ("1.1.1~2", True)
+
+
+def check_pairs(lines: Lines, tasks: set[str]) -> None:
+    """Check that each task has one start and, after it, one end."""
+    for task in tasks:
+        own = [line["subtype"] for line in lines if line.get("task_id") == task]
+        assert (own[0], own[-1]) == ("task_started", "task_notification"), task
+        assert own.count("task_started") == own.count("task_notification") == 1, task
+    assert {line["task_id"] for line in select(lines, "task_started")} == tasks
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+async def test_each_child_and_command_has_one_start_and_one_end(stage: Stage) -> None:
+    go = asyncio.Event()
+
+    async def wait_for_go(_: Request) -> Answer:
+        await go.wait()
+        return "detached and done"
+
+    def parent(request: Request) -> Answer:
+        if request.turn == 0:
+            return [
+                call("task", prompt="DETACHED"),
+                call("task", prompt="OUTER", background=True),
+                call("task", prompt="ALICE", name="alice", description="look"),
+            ]
+        if request.turn == 1:
+            go.set()
+            sending = call("send_message", to="alice", message="And the window?")
+            return [sending, call("bash", command="sleep 600", background=True)]
+        return "the end"
+
+    script = {
+        "PARENT": [parent],
+        "DETACHED": [wait_for_go],
+        "OUTER": [[call("task", prompt="INNER")], "outer done"],
+        "INNER": ["inner done"],
+        "ALICE": ["the door", "the window"],
+    }
+    async with stage.open(script) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await stage.wait_until(lambda: "1.1.3" in stage.reports and "1.1.2" in stage.reports)
+        assert session.runs.detach("1.1.1")
+        report = await running
+    assert report.ok and report.stopped_commands
+    lines = make_lines(stage.events)
+    check_pairs(lines, {*stage.runs[1:], "1.2.2"})
+    detached = [each for each in lines if each.get("task_id") == "1.1.1"]
+    assert [line.get("is_backgrounded") for line in detached] == [False, None, True]
+    assert detached[1]["patch"] == {"is_backgrounded": True}
+    assert [line["task_id"] for line in select(lines, "task_updated")] == ["1.1.1"]
+    ends = {line["task_id"]: line for line in select(lines, "task_notification")}
+    in_background = {task for task, line in ends.items() if line.get("is_backgrounded")}
+    assert in_background == {"1.1.1", "1.1.2", "1.2.1"}
+    start = next(each for each in select(lines, "task_started") if each["task_id"] == "1.2.2")
+    end = ends["1.2.2"]
+    assert (end["status"], end["tool_use_id"]) == ("stopped", start["tool_use_id"])
+
+
+async def test_the_lines_of_a_named_child_have_its_name(stage: Stage) -> None:
+    script = {
+        "PARENT": [[call("task", prompt="ALICE", name="alice", description="look")], "the end"],
+        "ALICE": [[call("todo", todos=[])], "the door"],
+    }
+    await stage.run(script)
+    start = next(e for e in stage.events if isinstance(e, RunStarted) and e.run != "1")
+    lines = make_lines([*stage.events, start])
+    check_pairs(lines, {"1.1.1"})  # also if a start is recorded twice
+    for subtype in ("task_started", "task_progress"):
+        (line,) = select(lines, subtype)
+        assert (line["name"], line["description"]) == ("alice", "alice: look")
+    assert select(lines, "task_notification")[0]["name"] == "alice"

@@ -17,22 +17,8 @@ from ..integrations.tracing.otlp_receiver import receive_otlp
 async def run_mudroom(folder: Path, *words: str, **environ: str) -> tuple[int, str]:
     """Run a command; return its exit code and its messages."""
     return await run_program(
-        folder,
-        "from mudroom._cli.main import main\nsys.exit(main())",
-        *words,
-        **environ,
+        folder, "from mudroom._cli.main import main\nsys.exit(main())", *words, **environ
     )
-
-
-async def run_library(folder: Path, statement: str) -> tuple[int, str]:
-    """Run a statement of a program that uses the library; return as `run_mudroom`."""
-    program = f"""
-import asyncio
-from mudroom import Session
-async def main():
-    {statement}
-asyncio.run(main())"""
-    return await run_program(folder, program)
 
 
 async def run_program(folder: Path, program: str, *words: str, **environ: str) -> tuple[int, str]:
@@ -58,14 +44,8 @@ atexit.register(lambda: print("imported:", find(), file=sys.stderr))
     return process.returncode or 0, messages.decode()
 
 
-PROMPT = (
-    "-p",
-    "Hello",
-    "--model",
-    "offline",
-    "--session-id",
-    "5f3a1c1e-0000-4000-8000-000000000001",
-)
+SESSION = "5f3a1c1e-0000-4000-8000-000000000001"
+PROMPT = ("-p", "Hello", "--model", "offline", "--session-id", SESSION)
 
 
 async def test_a_live_session_and_its_export_have_the_same_spans(tmp_path: Path) -> None:
@@ -85,22 +65,15 @@ async def test_a_live_session_and_its_export_have_the_same_spans(tmp_path: Path)
         assert "--format otel sends the spans" in messages
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        PROMPT,
-        ("runs",),
-        """async with Session(model="offline") as session: await session.run("Hello")""",
-    ],
-    ids=["prompt", "list", "library"],
-)
-async def test_without_an_address_no_module_of_traces_is_imported(
-    program: tuple[str, ...] | str, tmp_path: Path
-) -> None:
-    if isinstance(program, str):
-        code, messages = await run_library(tmp_path, program)
-    else:
-        code, messages = await run_mudroom(tmp_path, *program)
+async def test_without_an_address_a_program_imports_no_module_of_traces(tmp_path: Path) -> None:
+    program = """
+import asyncio
+from mudroom import Session
+async def main():
+    async with Session(model="offline") as session:
+        await session.run("Hello")
+asyncio.run(main())"""
+    code, messages = await run_program(tmp_path, program)
     assert code == 0, messages
     assert "imported: ['mudroom._adapters.integrations.tracing.spec']" in messages
 

@@ -1,12 +1,13 @@
-"""The scrollback of a conversation, its Markdown, mentions, pastes, and the status line."""
+"""The scrollback of a conversation: answers, streams, calls, mentions, pastes, the status line."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from msgspec.structs import replace
@@ -15,19 +16,16 @@ from prompt_toolkit.document import Document
 
 from mudroom import Session
 from mudroom._adapters.models.pricing import get_context_window
-from mudroom._cli.actions.prompts import (
-    describe_unknown_mentions,
-    expand_mentions,
-    split_message,
-)
+from mudroom._cli.actions.prompts import describe_unknown_mentions, expand_mentions, split_message
 from mudroom._cli.interactive.key_actions import PasteStore
 from mudroom._cli.interactive.mentions import MentionCompletions, find_mention
 from mudroom._cli.interactive.prompt_ui import PromptCompleter
 from mudroom._cli.interactive.scrollback_writer import ScrollbackWriter
 from mudroom._cli.interactive.status_line import StatusLine
-from mudroom._cli.output.markdown import MarkdownBlocks, render_markdown
+from mudroom._cli.output.markdown import MarkdownBlocks, format_unfinished, render_markdown
 from mudroom._cli.output.scrollback import Scrollback
-from mudroom._cli.output.text import UNICODE, measure_width
+from mudroom._cli.output.text import ASCII, UNICODE, measure_width, paint
+from mudroom._cli.output.tree_lines import TreeStyle, format_figures, format_tree
 from mudroom._core.events import (
     AnyEvent,
     Delta,
@@ -37,9 +35,8 @@ from mudroom._core.events import (
     StoredEvent,
     ToolCallFinished,
     TurnFailed,
-    TurnFinished,
 )
-from mudroom._core.messages import AssistantMessage, ToolCallBlock, Usage
+from mudroom._core.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCallBlock, Usage
 from mudroom._core.runs import InboxMessage, Reason
 from mudroom._core.tools import ToolResult
 from mudroom._engine.inbox import make_notification
@@ -56,7 +53,7 @@ from mudroom.testing.event_builders import (
 )
 
 
-def write_events(events: list[AnyEvent], *, show_tasks: bool = True) -> str:
+def write_events(events: Sequence[AnyEvent], *, show_tasks: bool = True) -> str:
     pages: list[str] = []
     tree = RunTree()
     writer = ScrollbackWriter(
@@ -79,83 +76,64 @@ def call_tool(
     return tool_call_events("1", ToolCallBlock("c", name, arguments), text, error=error)
 
 
-def test_a_streamed_answer_is_written_once() -> None:
-    assert (
-        write_events(make_answer_events("One ", "line.\n\nAnother", " one."))
-        == "One line.\n\nAnother one.\n\n"
-    )
-
-
-def test_an_answer_that_was_not_streamed_is_written_too() -> None:
-    assert write_events([turn_finished("1", text="All at once")]) == "All at once\n\n"
-
-
-def test_text_of_a_failed_model_call_is_marked_as_cut_off() -> None:
-    text = write_events(
+HALF = Delta(at=1, run="1", kind="text", text="half a th")
+CUT_OFF = "half a th\n\n(the answer was cut off here)\n\n"
+ANSWERS: dict[str, tuple[list[AnyEvent], str]] = {
+    "streamed": (
+        make_answer_events("One ", "line.\n\nAnother", " one."),
+        "One line.\n\nAnother one.\n\n",
+    ),
+    "not streamed": ([turn_finished("1", text="All at once")], "All at once\n\n"),
+    "of a failed model call": (
+        [HALF, ModelCallRetried(at=2, run="1", attempt=1, delay=0.1), *make_answer_events("whole")],
+        f"{CUT_OFF}whole\n\n",
+    ),
+    "partial": (
         [
-            Delta(at=1, run="1", kind="text", text="half a th"),
-            ModelCallRetried(at=2, run="1", attempt=1, delay=0.1),
-            *make_answer_events("whole"),
-        ]
-    )
-    assert text == "half a th\n\n(the answer was cut off here)\n\nwhole\n\n"
-
-
-def test_a_partial_answer_is_written_once() -> None:
-    text = write_events(
-        [
-            Delta(at=1, run="1", kind="text", text="half a th"),
+            HALF,
             TurnFailed(at=2, run="1", error="cut off", text="half a th"),
             run_finished("1", Reason.CANCELLED, text="half a th"),
-        ]
-    )
-    assert text == "half a th\n\n(the answer was cut off here)\n\n"
+        ],
+        CUT_OFF,
+    ),
+    "of a child": (
+        [run_started("1.1.1", "1"), Delta(at=1, run="1.1.1", kind="text", text="mud\n\nmud\n\n")],
+        "",
+    ),
+    "only in the report": ([run_finished("1", Reason.CANCELLED, text="partial")], "partial\n\n"),
+    "also in the report": (
+        [*make_answer_events("said"), run_finished("1", text="said")],
+        "said\n\n",
+    ),
+    "of a run that a limit ends": (
+        [
+            *make_answer_events("I look."),
+            turn_finished("1", tool_call("c"), turn=2),
+            turn_finished("1", turn=3),
+            run_finished("1", Reason.MAX_TURNS, text="I look."),
+        ],
+        "I look.\n\n",
+    ),
+}
 
 
-def test_text_of_children_is_not_written() -> None:
-    assert (
-        write_events(
-            [
-                run_started("1.1.1", "1"),
-                Delta(at=1, run="1.1.1", kind="text", text="mud\n\nmud\n\n"),
-            ]
-        )
-        == ""
-    )
-
-
-def test_a_report_that_was_not_streamed_is_written_at_the_end() -> None:
-    partial = run_finished("1", Reason.CANCELLED, text="partial")
-    assert write_events([partial]) == "partial\n\n"
-    done = run_finished("1", text="said")
-    assert write_events([*make_answer_events("said"), done]) == "said\n\n"
-
-
-def test_the_last_text_of_a_run_that_a_limit_ends_is_written_once() -> None:
-    events = [
-        *make_answer_events("I look."),
-        turn_finished("1", tool_call("c"), turn=2),
-        turn_finished("1", turn=3),
-        run_finished("1", Reason.MAX_TURNS, text="I look."),
-    ]
-    assert write_events(events) == "I look.\n\n"
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_an_answer_is_written_once(kind: str) -> None:
+    events, text = ANSWERS[kind]
+    assert write_events(events) == text
 
 
 def test_a_message_is_written_once_when_it_is_sent() -> None:
     sent = MessageSent(at=1, run="1", message=InboxMessage("m1", "mind\x1b[2J the gap"))
     delivered = MessageDelivered(at=2, run="1", text="mind the gap", origin="user", message_id="m1")
     to_child = MessageSent(at=3, run="1.1.1", message=InboxMessage("m2", "hurry"))
-    from_child = MessageSent(at=4, run="1", message=InboxMessage("m3", "ready", "1.1.1"))
-    assert write_events([sent, delivered, to_child, from_child]) == (
-        "  → mind the gap\n  → message from 1.1.1: ready\n"
-    )
-
-
-def test_a_message_of_a_named_child_shows_its_name() -> None:
-    sent = MessageSent(at=3, run="1", message=InboxMessage("m1", "ready", "1.1.1", name="alice"))
-    assert write_events([run_started("1.1.1", "1", name="alice"), sent]).endswith(
-        "  → message from alice: ready\n"
-    )
+    unnamed = MessageSent(at=4, run="1", message=InboxMessage("m3", "ready", "1.1.1"))
+    named = MessageSent(at=5, run="1", message=InboxMessage("m4", "ready", "1.1.2", name="alice"))
+    child = run_started("1.1.2", "1", name="alice")
+    shown = write_events([sent, delivered, to_child, unnamed, child, named])
+    assert shown.startswith("  → mind the gap\n  → message from 1.1.1: ready\n")
+    assert shown.endswith("  → message from alice: ready\n")
+    assert shown.count("→") == 3
 
 
 def test_the_end_of_background_work_is_written_as_that_of_a_task() -> None:
@@ -212,14 +190,11 @@ def test_rules_in_the_words_of_the_user_are_shown_when_they_are_found() -> None:
 
 
 def test_tool_calls_of_every_kind() -> None:
+    lines = {"old_string": "x = 1\ny", "new_string": "x = 2\ny"}
     text = write_events(
         [
             *call_tool("read", {"file_path": "a.py"}, "1\tx\n2\ty"),
-            *call_tool(
-                "edit",
-                {"file_path": "a.py", "old_string": "x = 1\ny", "new_string": "x = 2\ny"},
-                "ok",
-            ),
+            *call_tool("edit", {"file_path": "a.py", **lines}, "ok"),
             *call_tool("write", {"file_path": "b.py", "content": "\n".join("abcdefghijkl")}, "ok"),
             *call_tool("bash", {"command": "make"}, "one\x1b[2J\ntwo"),
             *call_tool("bash", {"command": "false"}, "[exit code 1]", error=True),
@@ -276,14 +251,12 @@ def test_tasks_are_listed_with_their_outcome_and_many_tasks_are_counted() -> Non
   ⎿ Failed: no luck (0 tool uses · 0 tokens · 4.0s)
 """)
     crowd = write_events(make_task_events(40))
-    assert (
-        crowd.count("\n") == 4
-        and "● 40 tasks: 39 done, 1 failed" in crowd
-        and "> task (part 1): p" in crowd
-    )
+    assert crowd.count("\n") == 4 and "> task (part 1): p" in crowd
+    assert "● 40 tasks: 39 done, 1 failed" in crowd
     assert write_events(make_task_events(2), show_tasks=False) == ""
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="ab \n`-1.|#", max_size=120), st.integers(1, 9))
 def test_splitting_into_blocks_preserves_the_text(text: str, size: int) -> None:
     blocks, out = MarkdownBlocks(), ""
@@ -297,10 +270,8 @@ def test_a_block_ends_where_later_text_cannot_change_it() -> None:
     assert blocks.feed("A paragraph\nof two lines") == ""
     assert blocks.feed("\n\nThe next\n") == "A paragraph\nof two lines\n\n"
     assert blocks.feed("\n```py\ncode\n\n\nmore\n") == "The next\n\n"
-    assert (
-        blocks.feed("```\n\n- one\n\n- two\n\nend\n")
-        == "```py\ncode\n\n\nmore\n```\n\n- one\n\n- two\n\n"
-    )
+    listed = blocks.feed("```\n\n- one\n\n- two\n\nend\n")
+    assert listed == "```py\ncode\n\n\nmore\n```\n\n- one\n\n- two\n\n"
     assert blocks.take_rest() == "end\n"
 
 
@@ -485,39 +456,198 @@ def test_the_status_line_says_when_costs_are_not_known() -> None:
 def test_the_status_line_drops_the_least_important_figures_first() -> None:
     status = StatusLine(lambda model: 200_000)
     status.model, status.sandbox, status.mode = "anthropic:claude-sonnet-4-5", "full", "plan"
-    status.apply(
-        TurnFinished(
-            at=1, run="1", turn=1, message=AssistantMessage((), usage=Usage(100_000, 1_000))
-        )
-    )
+    status.apply(turn_finished("1", usage=Usage(100_000, 1_000)))
     wide = "".join(status.format_line(120, UNICODE, hint="esc: stop"))
-    assert wide.split(" · ") == snapshot(
-        [
-            "anthropic:claude-sonnet-4-5",
-            "sandbox full",
-            "mode plan",
-            "101.0k tokens",
-            "context 50%",
-            "esc: stop",
-        ]
-    )
-    assert "".join(status.format_line(60, UNICODE, hint="esc: stop")) == snapshot(
-        "claude-sonnet-4-5 · 101.0k tokens · context 50% · esc: stop"
-    )
+    figures = "101.0k tokens · context 50% · esc: stop"
+    assert wide == f"anthropic:claude-sonnet-4-5 · sandbox full · mode plan · {figures}"
+    narrow = "".join(status.format_line(60, UNICODE, hint="esc: stop"))
+    assert narrow == f"claude-sonnet-4-5 · {figures}"
     keys = "enter, y, n: answer, esc: stop"
     assert status.format_line(40, UNICODE, hint=keys) == (keys, ""), "the keys stay to the last"
 
 
 def test_the_status_line_shows_only_the_tokens_of_a_context_of_unknown_size() -> None:
-    assert (
-        get_context_window("anthropic:claude-sonnet-4-5") == 200_000
-        and get_context_window("openai:gpt-4o") == 128_000
-    )
-    assert (
-        get_context_window("ollama:qwen3:8b") is None
-        and get_context_window("anthropic:a-model-of-tomorrow") is None
-        and get_context_window("offline:rules") is None
-    )
+    for model in ("ollama:qwen3:8b", "anthropic:a-model-of-tomorrow", "offline:rules"):
+        assert get_context_window(model) is None, model
     status = StatusLine()
     status.model, status.context_tokens = "ollama:qwen3:8b", 41_400
     assert "".join(status.format_line(80, UNICODE)).endswith("context 41.4k")
+
+
+class Screen:
+    """A writer at a terminal of 60 columns, and what it has written."""
+
+    def __init__(self, *, color: bool = False) -> None:
+        self.pages: list[str] = []
+        self.tree = RunTree()
+        scrollback = Scrollback(write=self.pages.append, columns=lambda: 60, color=color)
+        self.writer = ScrollbackWriter(scrollback, self.tree)
+        self.feed([run_started("1"), turn_started("1")])
+
+    def feed(self, events: Iterable[AnyEvent]) -> str:
+        """Apply events; return what is new."""
+        self.pages.clear()
+        for event in events:
+            self.tree.apply(event)
+            self.writer.apply(event)
+        return "".join(self.pages)
+
+    def format_pending(self) -> str:
+        return paint(self.writer.format_pending(60, 20), color=False)
+
+
+def stream(text: str, kind: str = "text") -> list[AnyEvent]:
+    return [Delta(at=1, run="1", kind=kind, text=text)]
+
+
+def finish_call(name: str, text: str, number: int = 0, **arguments: object) -> list[AnyEvent]:
+    return [*tool_call_events("1", ToolCallBlock(f"c{number}", name, arguments), text)]
+
+
+def glob_times(count: int) -> Iterable[AnyEvent]:
+    for n in range(count):
+        yield from finish_call("glob", "no match", n, pattern=f"*.{n}")
+
+
+def test_items_of_a_list_are_written_one_by_one_without_blank_lines() -> None:
+    screen = Screen()
+    assert screen.feed(stream("- one\n  more\n- tw")) == "- one\n  more\n"
+    assert screen.format_pending() == "- tw\n"
+    assert screen.feed(stream("o\n\n3. three\n4. four\n")) == "- two\n\n3. three\n"
+    assert screen.feed(stream("\nThe end.\n")) == "4. four\n\n"
+    assert (
+        screen.feed(
+            [turn_finished("1", text="- one\n  more\n- two\n\n3. three\n4. four\n\nThe end.\n")]
+        )
+        == "The end.\n\n"
+    )
+
+
+def test_a_list_in_pieces_is_rendered_like_a_whole_list() -> None:
+    text = "1. one **bold**\n2. two\n   - inner\n3. 三\n\nThe end.\n"
+    blocks = MarkdownBlocks()
+    pieces = ""
+    for line in text.splitlines(keepends=True):
+        if block := blocks.feed(line):
+            pieces += render_markdown(block, columns=40, color=True, ends=not blocks.is_in_list)
+    pieces += render_markdown(blocks.take_rest(), columns=40, color=True)
+    assert pieces == render_markdown(text, columns=40, color=True)
+
+
+def test_an_unfinished_block_looks_as_it_will_be_printed() -> None:
+    table = "| a | b |\n|---|---|\n" + "".join(f"| {n} | 值{n} |\n" for n in range(30))
+    rows = format_unfinished(table, columns=40, height=50, color=True)
+    text = paint(rows, color=False)
+    assert "|" not in text and "值29" in text and len(rows) == 32
+    short = paint(format_unfinished(table, columns=40, height=5, color=True), color=False)
+    assert short.splitlines() == ["… earlier rows", *text.splitlines()[-4:]]
+    source = format_unfinished(table, columns=40, height=2, color=False, glyphs=ASCII)
+    assert source == [[(".. earlier rows", "dim")], [("| 29 | 值29 |", "")]]
+    (bold, rest) = format_unfinished("**x** y", columns=40, height=5, color=True)[0]
+    assert (bold, rest) == (("x", "bold"), (" y", ""))
+    assert format_unfinished("**x", columns=40, height=5, color=False) == [[("**x", "")]]
+    assert format_unfinished("x", columns=40, height=0, color=True) == []
+
+
+def test_numbers_have_a_dot_headings_begin_at_the_left_and_links_show_addresses() -> None:
+    text = "# Head\n\n9. [nine](https://example.org/9)\n10. ten is wrapped at the end of the row\n"
+    rendered = render_markdown(text, columns=40, color=True)
+    assert "\x1b]8" not in rendered
+    assert re.sub(r"\x1b\[[\d;]*m", "", rendered).splitlines() == [
+        "Head",
+        "",
+        "  9. nine (https://example.org/9)",
+        " 10. ten is wrapped at the end of the",
+        "     row",
+        "",
+    ]
+    pending = paint(format_unfinished(text, columns=40, height=9, color=True), color=False)
+    assert "nine (https://example.org/9)" in pending
+
+
+def test_inline_code_has_no_background() -> None:
+    assert "\x1b[1;36mcode" in render_markdown("see `code`", columns=40, color=True)
+
+
+def test_thinking_is_shown_while_it_streams_then_folded_and_kept() -> None:
+    screen = Screen()
+    assert screen.feed(stream("I look.\n我先看。\nI decide.", "thinking")) == ""
+    assert screen.format_pending() == "  我先看。\n  I decide.\n"
+    assert screen.feed(stream("The answer.\n")) == "Thought (3 lines, ctrl+o): I look.\n"
+    assert "The answer" in screen.format_pending()
+    assert (
+        paint(screen.writer.format_latest_result(), color=False) == "I look.\n我先看。\nI decide.\n"
+    )
+    message = AssistantMessage((ThinkingBlock("I look."), TextBlock("The answer.\n")))
+    event = turn_finished("1", text="The answer.\n")
+    assert "Thought" not in screen.feed([type(event)(at=2, run="1", turn=1, message=message)])
+    screen.feed(finish_call("read", "x", file_path="a.py"))
+    assert "I look." not in paint(screen.writer.format_latest_result(), color=False)
+
+
+def test_thinking_that_did_not_stream_is_written_before_the_answer() -> None:
+    message = AssistantMessage((ThinkingBlock("I look."), TextBlock("The answer.\n")))
+    event = turn_finished("1", text="")
+    shown = Screen().feed([type(event)(at=2, run="1", turn=1, message=message)])
+    assert shown == "Thought (1 line, ctrl+o): I look.\n\nThe answer.\n\n"
+
+
+def test_many_calls_with_one_line_become_a_group() -> None:
+    screen = Screen()
+    calls = [
+        event for n in range(30) for event in finish_call("glob", "no match", n, pattern=f"*.{n}")
+    ]
+    assert screen.feed(calls) == ""
+    assert "● 30 calls: glob 30\n  ⎿ *.0, *.1," in screen.format_pending()
+    shown = screen.feed(finish_call("read", "1\tx", 40, file_path="甲.py"))
+    shown += screen.feed(stream("Nothing.\n\nMore\n"))
+    assert shown.startswith("● 31 calls: glob 30, read 1\n  ⎿ *.0, *.1,")
+    assert shown.endswith("…\n\nNothing.\n\n") and screen.format_pending() == "More\n"
+    assert screen.feed([*glob_times(3), run_finished("1")]).count("● glob *.") == 3
+
+
+def test_the_last_lines_of_a_command_are_always_shown() -> None:
+    output = "\n".join(map(str, range(100, 141))) + "\n7 failed, 291 passed"
+    shown = Screen().feed(finish_call("bash", output, command="pytest"))
+    assert "⎿ 100\n" in shown and "… 34 more lines (ctrl+o)\n" in shown
+    assert shown.endswith("140\n    7 failed, 291 passed\n")
+    nine = Screen().feed(finish_call("bash", "\n".join("abcdefghi"), command="x"))
+    assert "more line" not in nine and nine.count("\n") == 10
+
+
+def test_only_changed_todos_are_shown() -> None:
+    screen = Screen()
+    first = "[ ] a\n[ ] b\n[ ] 丙\n(0/3 completed)"
+    assert screen.feed(finish_call("todo", first, todos=[])).count("[ ]") == 3
+    second = "[x] a\n[>] b\n[ ] 丙\n(1/3 completed)"
+    shown = screen.feed(finish_call("todo", second, todos=[]))
+    assert "[x] a" in shown and "[>] b" in shown and "丙" not in shown
+    assert "no change" in screen.feed(finish_call("todo", second, todos=[]))
+
+
+def test_tokens_are_estimated_while_an_answer_streams() -> None:
+    screen = Screen()
+    screen.feed([*stream("x" * 400, "thinking"), *stream("y" * 4_000)])
+    assert "~1.1k tokens" in format_figures(screen.tree.runs["1"], 2.0)
+    screen.feed([turn_finished("1", text="y" * 4_000)])
+    assert "110 tokens" in format_figures(screen.tree.runs["1"], 2.0)
+
+
+def test_a_task_whose_result_is_printed_has_no_row_in_the_tree_but_is_counted() -> None:
+    screen = Screen()
+    tasks = [ToolCallBlock(f"t{n}", "task", {"prompt": "p"}) for n in range(2)]
+    screen.feed(
+        [
+            turn_finished("1", *tasks),
+            *(tool_call_started("1", task) for task in tasks),
+            run_started("1.1.1", "1", description="first", call_id="t0"),
+            run_started("1.1.2", "1", description="second", call_id="t1"),
+            run_finished("1.1.1"),
+        ]
+    )
+    shown = screen.feed(tool_call_events("1", tasks[0], "done")[-1:])
+    assert "> task (first)" in shown
+    style = TreeStyle(now=2.0, printed_runs=screen.writer.printed_runs, glyphs=UNICODE)
+    tree = paint(format_tree(screen.tree, screen.tree.roots[-1], style), color=False)
+    assert "2 tasks: 1 running, 1 done" in tree
+    assert "second" in tree and "first" not in tree

@@ -15,12 +15,16 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pytest
 from tests.signals import send_signal
 
+from mudroom.testing.model_server import ModelServer
+
 from .tmux_control import TmuxControl
+
+MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 
 _STOP_NANOSECONDS = 200_000
 """Processor time of a process that is only stopped. A drawing takes more than a millisecond."""
@@ -274,6 +278,16 @@ class Tmux:
         )
         self._control = TmuxControl(self._name)
         return self
+
+    async def open(self, server: ModelServer, *flags: str, **options: Any) -> None:
+        """Start the program with a scripted model, and wait until its session is open."""
+        await self.start(*MODEL, *flags, url=server.url, **options)
+        await self.expect("claude-s", ">>")
+
+    async def leave(self) -> None:
+        """Leave the prompt, and check that the program ends well."""
+        await self.press("C-d")
+        assert await self.end() == 0
 
     async def type(self, text: str) -> None:
         """Press the keys of a text."""

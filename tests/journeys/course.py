@@ -7,17 +7,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pytest
-
 from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import ModelServer, Script, ServerAnswer, ServerRequest
 
-from .conftest import Mudroom
+from .conftest import MODEL, Mudroom
 
-MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 _numbers = itertools.count(1)
-
-each_language = pytest.mark.parametrize("language", [0, 1], ids=["english", "chinese"])
 
 Turn = ServerAnswer | Script
 """An answer, or a function that makes it from the request."""

@@ -17,8 +17,8 @@ from mudroom.testing import load_replay_model
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import Mudroom
+from .course import MODEL
 
-MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 SECRET = "sk-ant-" + "a1B2" * 12
 
 READER = """
@@ -43,17 +43,12 @@ print(json.dumps({
 def answer_as_family(request: ServerRequest) -> ServerAnswer:
     if "task" in request.tools:
         tasks = [
-            ToolCallBlock(
-                f"toolu_{n}", "task", {"prompt": f"CHILD {n}", "description": f"look {n}"}
-            )
+            ToolCallBlock(f"toolu_{n}", "task", {"prompt": f"CHILD {n}", "description": "look"})
             for n in (1, 2)
         ]
         return f"end {request.turn}" if request.turn % 2 else tasks
-    return (
-        f"seen {SECRET}"
-        if request.turn
-        else [ToolCallBlock("r", "read", {"file_path": "f0.txt", "limit": 1})]
-    )
+    read = ToolCallBlock("r", "read", {"file_path": "f0.txt", "limit": 1})
+    return f"seen {SECRET}" if request.turn else [read]
 
 
 def _read_with_sdk(words: list[str], environ: dict[str, str]) -> str:
@@ -79,59 +74,38 @@ async def test_the_claude_agent_sdk_reads_the_transcripts(mudroom: Mudroom, tmp_
     session = await _record_session(mudroom, "first", "second")
     done = await mudroom("export", session[:8], "-o", str(tmp_path / "claude" / "projects"))
     assert done.code == 0 and "4 child runs" in done.err and not done.out
+    again = await mudroom("export", session[:8], "-o", str(tmp_path / "again"))
+    assert again.code == 0
+    first, second = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).rglob("*.json*")}
+        for name in ("claude/projects", "again")
+    )
+    assert first == second and len(first) == 9
     environ = {**os.environ, "CLAUDE_CONFIG_DIR": str(tmp_path / "claude")}
     out = _read_with_sdk([session, str(mudroom.project)], environ)
     seen = json.loads(out)
     assert seen["sessions"] == [[session, "first"]]
-    assert [kind for kind, _ in seen["main"]] == [
-        "user",
-        "assistant",
-        "user",
-        "user",
-        "assistant",
-    ] * 2
-    assert seen["main"][0][1] == "first" and seen["main"][-1][1] == [
-        {"type": "text", "text": "end 3"}
-    ]
+    kinds = ["user", "assistant", "user", "user", "assistant"]
+    assert [kind for kind, _ in seen["main"]] == kinds * 2
+    assert seen["main"][0][1] == "first"
+    assert seen["main"][-1][1] == [{"type": "text", "text": "end 3"}]
     assert sorted(seen["children"]) == ["1.1.1", "1.1.2", "2.1.1", "2.1.2"]
     kinds, contents, parents = zip(*seen["children"]["1.1.2"], strict=True)
     assert kinds == ("user", "assistant", "user", "assistant") and contents[0] == "CHILD 2"
     assert set(parents) == {"toolu_2"} and "MUD-0" in contents[2][0]["content"]
     (meta,) = tmp_path.glob("claude/projects/*/*/subagents/agent-1.1.2.meta.json")
     about = json.loads(meta.read_text())
-    assert (
-        about["agentType"] == "general"
-        and about["spawnDepth"] == 1
-        and "parentAgentId" not in about
-    )
+    assert (about["agentType"], about["spawnDepth"]) == ("general", 1)
+    assert "parentAgentId" not in about
     assert meta.stat().st_mode & 0o077 == 0 and SECRET not in out
-
-
-async def test_exporting_twice_gives_the_same_transcripts(mudroom: Mudroom, tmp_path: Path) -> None:
-    session = await _record_session(mudroom, "first")
-    for name in ("a", "b"):
-        assert (await mudroom("export", session, "-o", str(tmp_path / name))).code == 0
-    first, second = (
-        {p.name: p.read_bytes() for p in tmp_path.glob(f"{name}/**/*.json*")} for name in ("a", "b")
-    )
-    assert first == second and len(first) == 5
 
 
 async def test_markdown_export_shows_all_runs(mudroom: Mudroom) -> None:
     session = await _record_session(mudroom, "第一个问题")
     page = (await mudroom("export", "--format", "md")).out
     assert page.startswith(f"# Session {session}\n") and page.count("## Run ") == 3
-    assert all(
-        words in page
-        for words in (
-            "第一个问题",
-            "CHILD 2",
-            "MUD-0",
-            "**Answer**",
-            "end 1",
-            "[redacted: Anthropic key]",
-        )
-    )
+    for words in ("第一个问题", "CHILD 2", "MUD-0", "**Answer**", "end 1", "[redacted: Anthropic"):
+        assert words in page
     assert SECRET not in page and "\x1b" not in page
 
 
@@ -172,8 +146,3 @@ def test_every_text_of_an_event_is_redacted() -> None:
     )
     out = list(redact_events([NoteInjected(at=0, run="1", text=SECRET), call], Redactor({})))
     assert len(out) == 2 and SECRET not in str(out) and "redacted" in str(out)
-
-
-async def test_parts_that_cannot_be_exported_are_named(mudroom: Mudroom) -> None:
-    assert "no session of this folder" in (await mudroom("export")).err
-    assert "unknown session" in (await mudroom("export", "nobody", "--format", "md")).err

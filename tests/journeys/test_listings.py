@@ -1,4 +1,4 @@
-"""The listing commands at terminals of 40, 80 and 200 columns."""
+"""The listing commands at narrow and wide terminals."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_no_listing_is_wider_than_the_terminal(
     if arguments == ("board", "list"):
         await mudroom("board", "add", "a long subject that says what a worker has to do " * 3)
     is_help = arguments[0] in ("help", "-h")  # The help has lines of at least 50 columns.
-    for columns in (80, 200) if is_help else (40, 80, 200):
+    for columns in (80,) if is_help else (40, 200):
         async with mudroom.start_at_terminal(*arguments, columns=columns) as terminal:
             shown = await terminal.read_all()
         wide = [line for line in shown.splitlines() if measure_width(line) > columns]

@@ -8,8 +8,8 @@ from mudroom.testing.model_server import ModelServer
 
 from ..session.test_prompt_images import make_png
 from .conftest import Tmux
+from .course import MODEL
 
-MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 READY = "sandbox"
 
 
@@ -24,8 +24,7 @@ async def test_a_mentioned_file_is_sent_and_its_size_is_said(tmux: Tmux) -> None
     (project / "data.bin").write_bytes(b"\0\1")
     write(project / "secret.txt", "planted")
     async with ModelServer(lambda asked: f"reply-{asked.number}") as server:
-        await tmux.start(*MODEL, "--disallowed-tools", "Read(secret.txt)", url=server.url)
-        await tmux.expect(READY)
+        await tmux.open(server, "--disallowed-tools", "Read(secret.txt)")
         await tmux.say("see @f3.txt, @big.log, @data.bin and @secret.txt")
         await tmux.expect(
             "f3.txt: attached, 301 lines, 3.6 kB",
@@ -50,8 +49,7 @@ async def test_images_are_sent_by_mention_and_by_pasted_path(tmux: Tmux) -> None
     (desktop / "shot.png").write_bytes(make_png(5, 4))
     (project / "torn.png").write_bytes(make_png(5, 4)[:40])
     async with ModelServer(lambda asked: f"reply-{asked.number}") as server:
-        await tmux.start(*MODEL, url=server.url, columns=200)
-        await tmux.expect(READY)
+        await tmux.open(server, columns=200)
         await tmux.type("compare @a.png, torn.png and ")
         await tmux.paste(str(desktop / "shot.png").replace(" ", "\\ "))
         await tmux.press("Enter")
@@ -95,8 +93,7 @@ async def test_commands_and_skills_of_files_are_prompts_with_arguments(tmux: Tmu
 
 async def test_commands_of_other_programs_name_the_nearest_one(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: f"reply-{asked.number}") as server:
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect(READY)
+        await tmux.open(server)
         await tmux.say("/login")
         await tmux.expect("unknown command /login. Keys are environment variables")
         await tmux.say("/undo")

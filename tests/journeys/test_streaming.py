@@ -38,12 +38,10 @@ class Script:
         return Fault(ANSWER, chunk_size=60, pause=0.02)
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
-async def test_an_answer_appears_where_it_stays(tmux: Tmux, columns: int) -> None:
+async def test_an_answer_appears_where_it_stays(tmux: Tmux) -> None:
     script = Script()
     async with ModelServer(script) as server:
-        await tmux.start(*MODEL, url=server.url, columns=columns, rows=40)
-        await tmux.expect("claude-s")
+        await tmux.open(server, columns=40, rows=40)
         await tmux.say("look")
         shown = await tmux.expect("7 failed, 3 passed", "turn 2", "esc: stop")
         assert "Thought (2 lines, ctrl+o): I look" in shown
@@ -88,8 +86,7 @@ async def test_no_color_hides_text_on_a_light_or_a_dark_terminal(
 
     async with ModelServer(answer) as server:
         color = {"light": "0;15", "dark": "15;0"}[background]
-        await tmux.start(*MODEL, url=server.url, rows=30, env={"COLORFGBG": color})
-        await tmux.expect("claude-s")
+        await tmux.open(server, rows=30, env={"COLORFGBG": color})
         await tmux.say("look")
         await tmux.expect("See code and bold:", "x = 1", "项目")
         colored = await tmux.read_screen(colors=True)

@@ -10,24 +10,21 @@ from pathlib import Path
 import pytest
 
 from mudroom._cli.output.text import ERASE_DOWN
-from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 from ..waiting import wait_until
 from .conftest import Mudroom, Tmux
+from .course import MODEL, make_call
 
-MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 READY = "sandbox"
 """Text on the screen when the session is open."""
 
 
 def delegate_once(asked: ServerRequest) -> ServerAnswer:
     if "task" in asked.tools:
-        task = ToolCallBlock(
-            f"t{asked.number}", "task", {"prompt": "CHILD look", "description": "look around"}
-        )
+        task = make_call("task", prompt="CHILD look", description="look around")
         return "answer" if asked.turn % 2 else [task]
-    return "seen" if asked.turn else [ToolCallBlock("r", "read", {"file_path": "f0.txt"})]
+    return "seen" if asked.turn else [make_call("read", file_path="f0.txt")]
 
 
 def get_last_words(asked: ServerRequest) -> str:
@@ -37,14 +34,12 @@ def get_last_words(asked: ServerRequest) -> str:
 
 async def test_a_conversation_with_its_commands(tmux: Tmux) -> None:
     async with ModelServer(delegate_once) as server:
-        await tmux.start(*MODEL, url=server.url, rows=80)
-        await tmux.expect("mudroom >>", "claude-sonnet-4-5")
-        await tmux.say("/help")
-        await tmux.expect("/clear", "/rewind", "/export")
-        await tmux.say("look around")
+        await tmux.start("look around", *MODEL, url=server.url, rows=80)
         await tmux.expect(
             "> task (look around): CHILD look", "Done (1 tool use", "answer", "1 child read"
         )
+        await tmux.say("/help")
+        await tmux.expect("/clear", "/rewind", "/export")
         await tmux.say("/runs")
         await tmux.expect("1.1.1  general  look around  (Done, 1 tool use")
         await tmux.say("/cost")
@@ -67,8 +62,7 @@ async def test_a_conversation_with_its_commands(tmux: Tmux) -> None:
 
 async def test_every_slash_command_prints_something(tmux: Tmux, mudroom: Mudroom) -> None:
     async with ModelServer(lambda asked: "an answer to copy") as server:
-        await tmux.start(*MODEL, url=server.url, rows=50, columns=200)
-        await tmux.expect(READY)
+        await tmux.open(server, rows=50, columns=200)
         await tmux.say("a first prompt")
         await tmux.expect("an answer to copy")
         for command, answer in (
@@ -100,20 +94,8 @@ async def test_every_slash_command_prints_something(tmux: Tmux, mudroom: Mudroom
             assert "fault of mudroom" not in shown
         await tmux.type("?")
         await tmux.expect("ctrl+x ctrl+k")
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
+        await tmux.leave()
     assert (mudroom.project / ".agents" / "agents" / "reviewer.md").exists()
-
-
-async def test_input_before_the_prompt_is_drawn_is_kept(tmux: Tmux) -> None:
-    async with ModelServer(lambda asked: "heard") as server:
-        await tmux.start(*MODEL, url=server.url)
-        await asyncio.sleep(0.25)
-        await tmux.say("an early bird")
-        await tmux.expect("heard")
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
-        assert len(server.requests) == 1 and "an early bird" in get_last_words(server.requests[0])
 
 
 async def test_keys_before_the_prompt_is_drawn_are_keys(tmux: Tmux, tmp_path: Path) -> None:
@@ -132,8 +114,7 @@ async def test_keys_before_the_prompt_is_drawn_are_keys(tmux: Tmux, tmp_path: Pa
         assert "^[" not in shown, "what the terminal echoed before is erased"
         await tmux.press("Enter")
         await tmux.expect("heard")
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
+        await tmux.leave()
 
 
 async def test_early_lines_are_sent_one_after_the_other(tmux: Tmux, tmp_path: Path) -> None:
@@ -151,25 +132,15 @@ async def test_early_lines_are_sent_one_after_the_other(tmux: Tmux, tmp_path: Pa
         assert await tmux.end() == 0
 
 
-async def test_a_prompt_on_the_command_line_is_run_first(tmux: Tmux) -> None:
-    async with ModelServer(lambda asked: "first one") as server:
-        await tmux.start("begin now", *MODEL, url=server.url)
-        await tmux.expect("first one")
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
-
-
 async def test_history_is_kept_for_each_folder_and_searched(tmux: Tmux, mudroom: Mudroom) -> None:
     async with ModelServer(lambda asked: "fine") as server:
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect(READY)
+        await tmux.open(server)
         await tmux.say("a memorable prompt")
         await tmux.expect("fine")
         await tmux.say("exit")
         await tmux.end()
         await tmux.close()
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect(READY)
+        await tmux.open(server)
         await tmux.press("Up")
         await tmux.expect(">> exit")
         await tmux.press("Up")
@@ -185,9 +156,12 @@ async def test_history_is_kept_for_each_folder_and_searched(tmux: Tmux, mudroom:
     assert history.stat().st_mode & 0o777 == 0o600
 
 
-async def test_new_lines_and_long_pastes(tmux: Tmux) -> None:
+async def test_new_lines_long_pastes_and_an_editor(tmux: Tmux, tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho and ended there >>"$1"\n')
+    editor.chmod(0o700)
     async with ModelServer(lambda asked: "heard") as server:
-        await tmux.start(*MODEL, url=server.url)
+        await tmux.start(*MODEL, url=server.url, env={"EDITOR": str(editor)})
         await tmux.expect(READY)
         await tmux.type("one\\")
         await tmux.press("Enter")
@@ -199,37 +173,25 @@ async def test_new_lines_and_long_pastes(tmux: Tmux) -> None:
         await tmux.expect("one", "two", "three", "[Pasted text #1 +39 lines]")
         await tmux.press("Enter")
         await tmux.expect("heard", gone="row 20")
-        assert r"one\ntwo\nthree\nrow 0\n" in get_last_words(
-            server.requests[0]
-        ) and "row 39" in get_last_words(server.requests[0])
-
-
-async def test_the_input_line_is_edited_in_an_editor(tmux: Tmux, tmp_path: Path) -> None:
-    editor = tmp_path / "editor"
-    editor.write_text('#!/bin/sh\necho and ended there >>"$1"\n')
-    editor.chmod(0o700)
-    async with ModelServer(lambda asked: "heard") as server:
-        await tmux.start(*MODEL, url=server.url, env={"EDITOR": str(editor)})
-        await tmux.expect(READY)
+        words = get_last_words(server.requests[0])
+        assert r"one\ntwo\nthree\nrow 0\n" in words and "row 39" in words
         await tmux.type("begun here ")
         await tmux.press("C-g")
         await tmux.expect("mudroom >> begun here and ended there")
         await tmux.press("Enter")
-        await tmux.expect("heard")
-        assert "begun here and ended there" in get_last_words(server.requests[0])
+        await tmux.expect_scrolled("heard", 2)
+        assert "begun here and ended there" in get_last_words(server.requests[1])
 
 
 async def test_shell_output_is_added_to_the_next_prompt(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: "noted") as server:
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect(READY)
+        await tmux.open(server)
         await tmux.say("!echo from the shell $((6*7))")
         await tmux.expect("from the shell 42")
         await tmux.say("what was that")
         await tmux.expect("noted")
-        assert "from the shell 42" in get_last_words(
-            server.requests[0]
-        ) and "what was that" in get_last_words(server.requests[0])
+        words = get_last_words(server.requests[0])
+        assert "from the shell 42" in words and "what was that" in words
         await tmux.say("!touch started; sleep 60")
         await wait_until((tmux.mudroom.project / "started").exists)
         await tmux.press("Escape")
@@ -238,8 +200,7 @@ async def test_shell_output_is_added_to_the_next_prompt(tmux: Tmux) -> None:
 
 async def test_files_and_agents_are_completed_and_mentioned(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: "done") as server:
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect(READY)
+        await tmux.open(server)
         await tmux.type("/con")
         await tmux.expect("/context", "what the model is sent")
         await tmux.press("C-c")
@@ -253,15 +214,13 @@ async def test_files_and_agents_are_completed_and_mentioned(tmux: Tmux) -> None:
         await tmux.expect("with @agent-explore")
         await tmux.press("Enter")
         await tmux.expect("done")
-        assert "see @f3.txt with" in get_last_words(
-            server.requests[0]
-        ) and "agent explore with the task tool" in get_last_words(server.requests[0])
+        words = get_last_words(server.requests[0])
+        assert "see @f3.txt with" in words and "agent explore with the task tool" in words
 
 
 async def test_rewind_to_before_a_prompt(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: f"answer {asked.number}") as server:
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect(READY)
+        await tmux.open(server)
         for n, prompt in enumerate(("first thing", "second thing"), 1):
             await tmux.say(prompt)
             await tmux.expect(f"answer {n}")
@@ -283,8 +242,7 @@ async def test_rewind_to_before_a_prompt(tmux: Tmux) -> None:
 
 async def test_session_model_and_mode_are_changed(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: f"answer {asked.number} of {asked.model}") as server:
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect(READY, "mode default")
+        await tmux.open(server)
         await tmux.say("the first session")
         await tmux.expect("answer 1")
         await tmux.press("BTab")
@@ -323,8 +281,7 @@ async def test_session_model_and_mode_are_changed(tmux: Tmux) -> None:
 async def test_last_is_the_last_other_session_at_the_prompt(tmux: Tmux, mudroom: Mudroom) -> None:
     async with ModelServer(lambda asked: f"answer {asked.number}") as server:
         await mudroom("-p", "the recorded prompt", *MODEL, url=server.url)
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect(READY)
+        await tmux.open(server)
         await tmux.say("/model replay:nothing")
         await tmux.expect("unknown session 'nothing'")
         await tmux.say("/model replay:last")
@@ -333,13 +290,12 @@ async def test_last_is_the_last_other_session_at_the_prompt(tmux: Tmux, mudroom:
         await tmux.say("/resume last")
         await tmux.expect("> the recorded prompt")
         assert server.request_count == 1
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
+        await tmux.leave()
 
 
 async def test_the_full_result_and_the_export(tmux: Tmux, mudroom: Mudroom) -> None:
     def answer(asked: ServerRequest) -> ServerAnswer:
-        return "seen" if asked.turn else [ToolCallBlock("r", "bash", {"command": "seq 100 140"})]
+        return "seen" if asked.turn else [make_call("bash", command="seq 100 140")]
 
     async with ModelServer(answer) as server:
         await tmux.start("--permission-mode", "acceptEdits", *MODEL, url=server.url, rows=60)
@@ -364,15 +320,14 @@ async def test_the_full_result_and_the_export(tmux: Tmux, mudroom: Mudroom) -> N
 
 async def test_sigterm_ends_the_prompt_with_its_exit_code(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: Fault(delay=60)) as server:
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect(READY)
+        await tmux.open(server)
         await tmux.say("hang")
         await tmux.expect("thinking")
         os.kill(await tmux.read_pid(), signal.SIGTERM)
         assert await tmux.end() == 143
 
 
-@pytest.mark.parametrize("env", [{"MUDROOM_SCREEN_READER": "1"}, {"TERM": "dumb"}, {"CI": "true"}])
+@pytest.mark.parametrize("env", [{"MUDROOM_SCREEN_READER": "1"}, {"CI": "true"}])
 async def test_the_plain_ui_is_used_where_the_cursor_cannot_move(
     tmux: Tmux, env: dict[str, str]
 ) -> None:
@@ -391,20 +346,7 @@ async def test_the_plain_ui_is_used_where_the_cursor_cannot_move(
         await tmux.say("/cost")
         await tmux.expect("2 runs")
         assert not re.search(r"\x1b\[[0-9;]*[A-HJKST]", await tmux.read_screen(colors=True))
-        await tmux.press("C-d")
-        assert await tmux.end() == 0
-
-
-async def test_twenty_columns_are_enough_for_the_live_tree(mudroom: Mudroom) -> None:
-    async with ModelServer(delegate_once, delay=0.3) as server:
-        async with mudroom.start_at_terminal(
-            "-p", "a rather long prompt", *MODEL, url=server.url, columns=20
-        ) as screen:
-            assert await screen.end() == 0
-    drawn = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", screen.seen)
-    assert "└─ general" in drawn and "answer" in drawn and "1 child read" in drawn
-    tree = drawn.partition("answer")[0].splitlines()
-    assert tree and max(len(line.rstrip("\r")) for line in tree) <= 20
+        await tmux.leave()
 
 
 def remove_erased_rows(output: str) -> str:
@@ -426,9 +368,7 @@ async def test_an_answer_is_rendered_on_a_terminal_and_unchanged_in_a_pipe(
 
     async def slowly(asked: ServerRequest) -> ServerAnswer:
         if "task" in asked.tools and not asked.turn:
-            return [
-                ToolCallBlock("t", "task", {"prompt": "CHILD look", "description": "look around"})
-            ]
+            return [make_call("task", prompt="CHILD look", description="look around")]
         return Fault(MARKDOWN, chunk_size=120, pause=pause) if "task" in asked.tools else "seen"
 
     async with ModelServer(slowly) as server:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from pathlib import Path
 
 import pytest
 
@@ -9,8 +10,8 @@ from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import Mudroom, Tmux
+from .course import MODEL, make_call
 
-MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 READY = "sandbox"
 
 
@@ -58,12 +59,11 @@ async def start_prompt(
     tmux: Tmux, server: ModelServer, *, columns: int = 80, rows: int = 30
 ) -> None:
     """Start the program and send the prompt "look"."""
-    await tmux.start(*MODEL, url=server.url, columns=columns, rows=rows)
-    await tmux.expect("claude-s")
+    await tmux.open(server, columns=columns, rows=rows)
     await tmux.say("look")
 
 
-async def test_one_of_three_is_stopped_and_the_other_two_report(
+async def test_one_child_gets_a_message_one_is_stopped_and_one_wraps_up(
     tmux: Tmux, three: ThreeTasks
 ) -> None:
     async with ModelServer(three) as server:
@@ -73,78 +73,38 @@ async def test_one_of_three_is_stopped_and_the_other_two_report(
             "├─ general  look at alpha 看",
             "└─ general  look at gamma 看",
             "⎿ read f0.txt",
+            "ctrl+t: steer a child",
         )
         await tmux.press("C-t")
         await tmux.expect("└─▸general", "m: message, w: wrap up, x: stop")
-        await tmux.press("Up")
-        await tmux.expect("├─▸general  look at beta")
-        await tmux.press("x")
-        await tmux.expect("Stopped general (look at beta 看)", "2 running, 1 stopped")
-        three.go.set()
-        shown = await tmux.expect("all told", "3 children read")
-        assert re.search(r"look at beta 看\): CHILD beta 看一看\n +⎿ Stopped", shown)
-        assert len(re.findall(r"⎿ Done \(1 tool use", shown)) == 2
-    assert (
-        "alpha saw it" in three.received[-1]
-        and "gamma saw it" in three.received[-1]
-        and "CANCELLED" in three.received[-1]
-    )
-
-
-async def test_a_message_to_one_child_reaches_only_this_child(
-    tmux: Tmux, three: ThreeTasks
-) -> None:
-    async with ModelServer(three) as server:
-        await start_prompt(tmux, server)
-        await tmux.expect("3 running", "⎿ read f0.txt")
-        await tmux.press("C-t")
-        await tmux.expect("└─▸general")
         await tmux.press("m")
         await tmux.expect("to general (look at gamma")
         await tmux.say("look at the end too")
         await tmux.expect("Message to general (look at gamma 看): look at the end too")
+        await tmux.press("C-t")
+        await tmux.expect("└─▸general")
+        await tmux.press("Up")
+        await tmux.expect("├─▸general  look at beta")
+        await tmux.press("x")
+        await tmux.expect("Stopped general (look at beta 看)", "2 running, 1 stopped")
+        await tmux.press("Up")
+        await tmux.expect("├─▸general  look at alpha")
+        await tmux.press("w")
+        await tmux.expect("Asked general (look at alpha 看) to wrap up", "Stopped, with a summary")
         three.go.set()
-        await tmux.expect("all told")
+        shown = await tmux.expect("all told", "3 children read")
+        assert re.search(r"look at beta 看\): CHILD beta 看一看\n +⎿ Stopped", shown)
+        assert len(re.findall(r"⎿ Done \(1 tool use", shown)) == 1
     readers = [text for text in three.received if "look at the end too" in text]
     assert readers and all(text.startswith("gamma:") for text in readers)
+    reports = three.received[-1]
+    assert "gamma saw it" in reports and "CANCELLED" in reports
+    assert "alpha saw it" in reports, "the partial report is returned"
 
 
-async def test_one_child_wraps_up_and_reports_a_partial_result(
+async def test_an_open_transcript_follows_the_run_and_its_end_restores_the_screen(
     tmux: Tmux, three: ThreeTasks
 ) -> None:
-    async with ModelServer(three) as server:
-        await start_prompt(tmux, server)
-        await tmux.expect("3 running", "⎿ read f0.txt")
-        await tmux.press("C-t")
-        await tmux.expect("└─▸general")
-        await tmux.press("w")
-        await tmux.expect("Asked general (look at gamma 看) to wrap up", "Stopped, with a summary")
-        three.go.set()
-        await tmux.expect("all told")
-    assert "gamma saw it" in three.received[-1], "the partial report is returned"
-
-
-async def test_an_open_transcript_follows_the_run(tmux: Tmux, three: ThreeTasks) -> None:
-    async with ModelServer(three) as server:
-        await start_prompt(tmux, server)
-        await tmux.expect("3 running", "⎿ read f0.txt")
-        await tmux.press("C-t")
-        await tmux.expect("└─▸general")
-        await tmux.press("Enter")
-        await tmux.expect(
-            "general (look at gamma", "line of mud", "281 more lines", gone="look at alpha"
-        )
-        await tmux.press("PageUp", "PageUp")
-        await tmux.expect("→ read file_path=f0.txt")
-        three.go.set()
-        await tmux.press("PageDown", "PageDown")
-        await tmux.expect("gamma saw it", "281 more lines")
-        await tmux.press("Escape")
-        await tmux.expect("mudroom >>", gone="line of mud")
-        await tmux.expect_scrolled("all told", 1)
-
-
-async def test_closing_a_transcript_restores_the_screen(tmux: Tmux, three: ThreeTasks) -> None:
     async with ModelServer(three) as server:
         await start_prompt(tmux, server, rows=24)
         before = await tmux.expect("mudroom >> look", "3 running", "⎿ read f0.txt")
@@ -156,8 +116,8 @@ async def test_closing_a_transcript_restores_the_screen(tmux: Tmux, three: Three
         await tmux.resize(70, 18)
         await tmux.expect("general (look at gamma", "281 more lines")
         await tmux.resize(80, 24)
-        await tmux.press("PageUp")
-        await tmux.expect("line of mud")
+        await tmux.press("PageUp", "PageUp")
+        await tmux.expect("→ read file_path=f0.txt")
         await tmux.press("Escape")
         await tmux.expect("mudroom >> look", "└─▸general", gone="line of mud")
         await tmux.press("Escape")
@@ -217,29 +177,34 @@ async def test_a_question_is_shown_over_an_open_transcript(tmux: Tmux, mudroom: 
     assert (mudroom.project / "new.txt").read_text() == "x\n"
 
 
-async def test_input_during_a_run_is_queued_and_shown(tmux: Tmux, three: ThreeTasks) -> None:
+async def test_lines_are_queued_returned_by_esc_and_sent_at_once_by_ctrl_s(
+    tmux: Tmux, three: ThreeTasks
+) -> None:
     async with ModelServer(three) as server:
         await start_prompt(tmux, server)
+        await tmux.expect("3 running", "ctrl+t: steer a child")
+        await tmux.press("Up")
+        await tmux.expect("mudroom >> look\nclaude", gone="▸")
+        await tmux.press("C-u")
+        await tmux.say("later")
+        await tmux.expect("queued: later")
+        await tmux.press("Escape")
+        await tmux.expect("Stopped after ", ">> later", gone="queued:")
+        await tmux.press("C-c")
+        await tmux.say("go on")
         await tmux.expect("3 running")
         await tmux.say("and then this")
         await tmux.expect("queued: and then this")
         await tmux.say("/cost")
-        await tmux.expect("tokens in 4 runs")
-        three.go.set()
-        await tmux.expect("mudroom >> and then this", gone="queued:")
-        await tmux.expect("6 children read")
-
-
-async def test_ctrl_s_sends_a_message_to_the_working_model(tmux: Tmux, three: ThreeTasks) -> None:
-    async with ModelServer(three) as server:
-        await start_prompt(tmux, server)
-        await tmux.expect("3 running")
+        await tmux.expect("tokens in 8 runs")
         await tmux.type("mind the gap")
         await tmux.press("C-s")
         await tmux.expect("→ mind the gap")
         three.go.set()
-        await tmux.expect("all told")
-    assert "mind the gap" in three.received[-1] and "alpha saw it" in three.received[-1]
+        await tmux.expect("mudroom >> and then this", gone="queued:")
+        await tmux.expect_scrolled("all told", 2)
+    told = [text for text in three.received if "mind the gap" in text]
+    assert "alpha saw it" in told[0], "the working model reads it with its next request"
 
 
 class DetachedTasks(ThreeTasks):
@@ -254,14 +219,20 @@ class DetachedTasks(ThreeTasks):
         return "all told" if count == len(self.names) else f"{started} started, {count} told"
 
 
-async def test_ctrl_b_sends_all_children_to_the_background(tmux: Tmux) -> None:
+async def test_ctrl_b_sends_the_selected_child_then_all_to_the_background(tmux: Tmux) -> None:
     three = DetachedTasks()
     async with ModelServer(three) as server:
         await start_prompt(tmux, server, columns=120)
         await tmux.expect("3 running", "⎿ read f0.txt", "ctrl+b: background")
+        await tmux.press("C-t")
+        await tmux.expect("└─▸general")
+        await tmux.press("C-b")
+        await tmux.expect("To the background: general (look at gamma 看). The model", "3 running")
+        await tmux.press("Escape")
+        await tmux.expect("mudroom >>", gone="steer >>")
         await tmux.press("C-b")
         await tmux.expect(
-            "To the background: general (look at alpha 看), general (look at beta 看), general",
+            "To the background: general (look at alpha 看), general (look at beta 看)",
             "3 started, 0 told",
             "3 running",
             gone="ctrl+b: background",
@@ -272,38 +243,19 @@ async def test_ctrl_b_sends_all_children_to_the_background(tmux: Tmux) -> None:
         await tmux.expect("all told", "3 children read")
 
 
-async def test_ctrl_b_sends_a_command_to_the_background(tmux: Tmux, mudroom: Mudroom) -> None:
-    command = "until test -e go; do sleep 0.05; done; echo the gate is open"
-
+async def test_a_command_is_sent_to_the_background_listed_and_stopped(tmux: Tmux) -> None:
     def answer(asked: ServerRequest) -> ServerAnswer:
         if asked.turn == 0:
-            return [ToolCallBlock("b", "bash", {"command": command})]
-        if asked.turn == 1:
-            return [ToolCallBlock("w", "wait", {})]
-        return "all told" if "the gate is open" in str(asked.messages[-1]) else "no end"
-
-    async with ModelServer(answer) as server:
-        await tmux.start(*MODEL, url=server.url, columns=120)
-        await tmux.expect("claude-s")
-        await tmux.say("look")
-        await tmux.expect("ctrl+b: background")
-        await tmux.press("C-b")
-        await tmux.expect("To the background: a command.", gone="ctrl+b: background")
-        (mudroom.project / "go").touch()
-        await tmux.expect("all told")
-
-
-async def test_a_background_command_is_listed_and_stopped_from_the_panel(tmux: Tmux) -> None:
-    def answer(asked: ServerRequest) -> ServerAnswer:
-        if asked.turn == 0:
-            return [ToolCallBlock("b", "bash", {"command": "sleep 600", "background": True})]
+            return [ToolCallBlock("b", "bash", {"command": "sleep 600"})]
         if asked.turn == 1:
             return [ToolCallBlock("w", "wait", {})]
         return "all told" if "<status>stopped</status>" in str(asked.messages[-1]) else "no end"
 
     async with ModelServer(answer) as server:
-        await start_prompt(tmux, server)
-        await tmux.expect("$ sleep 600 · background")
+        await start_prompt(tmux, server, columns=120)
+        await tmux.expect("ctrl+b: background")
+        await tmux.press("C-b")
+        await tmux.expect("To the background: a command.", "$ sleep 600 · background")
         await tmux.say("/runs")
         await tmux.expect("1.1.1  $ sleep 600  (running)", "enter opens it")
         await tmux.press("C-t")
@@ -314,40 +266,6 @@ async def test_a_background_command_is_listed_and_stopped_from_the_panel(tmux: T
         await tmux.expect("command#1.1.1 takes no message; x stops it.")
         await tmux.press("x")
         await tmux.expect("Stopped command#1.1.1", "all told")
-
-
-async def test_ctrl_b_sends_the_selected_child_to_the_background(tmux: Tmux) -> None:
-    three = DetachedTasks()
-    async with ModelServer(three) as server:
-        await start_prompt(tmux, server)
-        await tmux.expect("3 running", "⎿ read f0.txt")
-        await tmux.press("C-t")
-        await tmux.expect("└─▸general")
-        await tmux.press("C-b")
-        await tmux.expect("To the background: general (look at gamma 看). The model", "3 running")
-        three.go.set()
-        await tmux.expect("all told", "3 children read")
-        last = server.requests[-1].body.decode()
-    assert last.count("Started 1.1.3 in the background") == last.count("Started 1.1.") == 1
-
-
-async def test_esc_stops_the_run_and_returns_the_queue_to_the_input_line(
-    tmux: Tmux, three: ThreeTasks
-) -> None:
-    async with ModelServer(three) as server:
-        await start_prompt(tmux, server)
-        await tmux.expect("3 running")
-        await tmux.say("later")
-        await tmux.expect("queued: later")
-        await tmux.press("Escape")
-        await tmux.expect("Stopped after ", ">> later", gone="queued:")
-        await tmux.press("C-c")
-        three.go.set()
-        await tmux.say("go on")
-        await tmux.expect("all told")
-        assert "CHILD alpha" in server.requests[-1].body.decode(), (
-            "the conversation contains the stopped tasks"
-        )
 
 
 async def test_ctrl_x_ctrl_k_stops_everything(tmux: Tmux, three: ThreeTasks) -> None:
@@ -392,28 +310,13 @@ async def test_ctrl_c_at_ten_moments_keeps_the_session(tmux: Tmux) -> None:
         assert await tmux.end() == 0
 
 
-@pytest.mark.parametrize("columns", [20, 80, 200])
+@pytest.mark.parametrize("columns", [20, 200])
 async def test_the_screen_at_any_width(tmux: Tmux, three: ThreeTasks, columns: int) -> None:
     async with ModelServer(three) as server:
         await start_prompt(tmux, server, columns=columns, rows=24)
         shown = await tmux.expect("general", "⎿ read")
         assert "├─" in shown and "└─" in shown and ">>" in shown
         assert (columns < 80) == ("look at alpha 看" not in shown)
-        three.go.set()
-        await tmux.expect("all told")
-
-
-async def test_a_resize_leaves_one_prompt_and_one_tree(tmux: Tmux, three: ThreeTasks) -> None:
-    async with ModelServer(three) as server:
-        await start_prompt(tmux, server, columns=100, rows=30)
-        await tmux.expect("3 running", "⎿ read f0.txt")
-        for columns, rows in ((60, 20), (120, 30), (40, 24), (100, 30)):
-            await tmux.resize(columns, rows)
-            await asyncio.sleep(0.5)
-            await tmux.expect("esc: stop")  # The status line is hidden until the width settles.
-        shown = await tmux.expect("3 running", "⎿ read f0.txt", "esc: stop")
-        assert shown.count("3 running") == 1 and shown.count("look at gamma") == 1
-        assert len(re.findall(r"^mudroom >>$", shown, re.MULTILINE)) == 1
         three.go.set()
         await tmux.expect("all told")
 
@@ -435,8 +338,7 @@ async def test_no_rows_of_another_width_remain(
 ) -> None:
     three.about = "看这个文件夹里的所有文件和它们的定义 " * 2
     async with ModelServer(three) as server:
-        await tmux.start(*MODEL, url=server.url, columns=100, rows=30)
-        await tmux.expect("claude-s")
+        await tmux.open(server, columns=100, rows=30)
         await tmux.say("/help")
         await tmux.expect("? shows the keys")
         await tmux.say("look")
@@ -462,29 +364,80 @@ async def test_no_rows_of_another_width_remain(
         await tmux.expect("all told")
 
 
-async def test_a_question_names_the_child_and_keeps_the_tree(tmux: Tmux, mudroom: Mudroom) -> None:
-    async def answer(asked: ServerRequest) -> ServerAnswer:
-        last = str(asked.messages[-1])
-        if "task" in asked.tools:
-            tasks = [
-                ToolCallBlock(
-                    f"t{n}", "task", {"prompt": f"CHILD {n}", "description": f"write {n}"}
-                )
-                for n in range(2)
-            ]
-            return "both asked" if "tool_result" in last else tasks
-        return (
-            "it is done"
-            if asked.turn
-            else [ToolCallBlock("w", "write", {"file_path": "new.txt", "content": "x\n"})]
-        )
+async def test_what_is_typed_for_a_child_that_has_ended_is_no_prompt(
+    tmux: Tmux, three: ThreeTasks
+) -> None:
+    async with ModelServer(three) as server:
+        await start_prompt(tmux, server)
+        await tmux.expect("3 running", "⎿ read f0.txt")
+        await tmux.press("C-t")
+        await tmux.expect("steer >>", "└─▸general", "m: message")
+        three.go.set()
+        await tmux.expect("all told", "steer >>", "no child works, esc: back")
+        count = len(server.requests)
+        await tmux.say("mcheck mod2")
+        await tmux.expect("mudroom >>\n", gone="steer >>")
+        await tmux.say("/cost")
+        shown = await tmux.expect("tokens in 4 runs")
+        assert "mod2" not in shown and len(server.requests) == count
+
+
+async def test_a_message_to_a_child_that_ends_meanwhile_is_not_sent(
+    tmux: Tmux, three: ThreeTasks
+) -> None:
+    async with ModelServer(three) as server:
+        await start_prompt(tmux, server)
+        await tmux.expect("3 running", "⎿ read f0.txt")
+        await tmux.type("a draft")
+        await tmux.press("C-t", "m")
+        await tmux.type("check mod2")
+        await tmux.expect("to general (look at gamma", ">> check mod2")
+        three.go.set()
+        await tmux.expect("all told", ">> check mod2")
+        count = len(server.requests)
+        await tmux.press("Enter")
+        await tmux.expect("has already ended.", "mudroom >> a draft")
+        assert len(server.requests) == count
+
+
+def run_slowly(request: ServerRequest) -> ServerAnswer:
+    command = "for n in 1 2 3 4 5 6 7; do echo line $n; done; until test -e go; do sleep 0.05; done"
+    return "seen" if request.turn else [make_call("bash", command=command)]
+
+
+async def test_the_last_lines_of_a_command_are_shown_and_kept(tmux: Tmux, mudroom: Mudroom) -> None:
+    async with ModelServer(run_slowly) as server:
+        await tmux.open(server, columns=100)
+        await tmux.say("run it")
+        shown = await tmux.expect("   line 3\n   line 4\n   line 5\n   line 6\n   line 7\n")
+        assert "line 2" not in shown
+        await tmux.press("C-c")
+        await tmux.expect("Partial output until then:", "line 1", "line 7")
+        await tmux.say("and now")
+        await tmux.expect("seen")
+        last = server.requests[-1].body.decode()
+        assert "Partial output until then:" in last and "line 6\\nline 7" in last
+        await tmux.leave()
+    assert (await mudroom("replay", "last")).code == 0
+    assert not Path(mudroom.project, "go").exists()
+
+
+async def test_a_compaction_is_one_line_and_its_notes_are_folded(tmux: Tmux) -> None:
+    def answer(request: ServerRequest) -> ServerAnswer:
+        is_summary = "the answer" in str(request.messages[-1]) and len(request.messages) > 2
+        return "a note of mine" if is_summary else "hello"
 
     async with ModelServer(answer) as server:
-        await start_prompt(tmux, server)
-        shown = await tmux.expect(
-            "general (write ", "wants to write new.txt", "+ 1  x", "▸ 1. yes", "4. no"
-        )
-        assert "├─" in shown, "the children stay on the screen"
-        await tmux.press("2")
-        await tmux.expect("both asked")
-    assert (mudroom.project / "new.txt").read_text() == "x\n"
+        await tmux.open(server, columns=80)
+        await tmux.say("hi")
+        await tmux.expect("hello")
+        await tmux.say("/compact keep the answer")
+        shown = await tmux.expect("Conversation compacted from", "/rewind undoes it.")
+        assert shown.count("compacted") == 1 and "a note of mine" not in shown
+        await tmux.press("C-o")
+        await tmux.expect("a note of mine")
+        await tmux.leave()
+        await tmux.close()
+        await tmux.start(*MODEL, "-c", url=server.url, columns=80)
+        shown = await tmux.expect("> hi", "hello", "Conversation compacted from")
+        assert "conversation summary" not in shown

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 from ..cli.test_terminal_features import PNG
 from .conftest import Mudroom, Tmux
-
-MODEL = ("--model", "anthropic:claude-sonnet-4-5")
+from .course import MODEL, make_call
 
 
 def write_settings(mudroom: Mudroom, text: str) -> None:
@@ -26,20 +24,20 @@ async def edit_file(request: ServerRequest) -> ServerAnswer:
     if request.turn:
         return "Done with `code`. 完成。"
     arguments = {"file_path": "f0.txt", "old_string": "MUD-0", "new_string": "MUD-零"}
-    return [ToolCallBlock("e", "edit", arguments)]
+    return [make_call("edit", **arguments)]
 
 
-async def test_vi_keys_edit_the_line_and_esc_still_stops(tmux: Tmux, mudroom: Mudroom) -> None:
+async def test_vi_keys_edit_the_line_and_esc_and_y_still_work(tmux: Tmux, mudroom: Mudroom) -> None:
     go = asyncio.Event()
 
     async def answer(request: ServerRequest) -> ServerAnswer:
-        if "wait" in str(request.messages[-1]):
+        last = str(request.messages[-1])
+        if "wait" in last:
             await go.wait()
-        return "answered"
+        return [make_call("write", file_path="a.txt", content="x")] if "ask" in last else "answered"
 
     async with ModelServer(answer) as server:
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect("mudroom >>", "sandbox")
+        await tmux.open(server)
         await tmux.say("/vim")
         await tmux.expect("The keys of vi are on", "Saved as vi_keys")
         await tmux.type("one two three")
@@ -57,29 +55,18 @@ async def test_vi_keys_edit_the_line_and_esc_still_stops(tmux: Tmux, mudroom: Mu
         await tmux.press("Escape")
         await tmux.expect("Stopped after ")
         go.set()
+        await tmux.say("ask")
+        await tmux.expect("▸ 1. yes")
+        await tmux.type("y")
+        await tmux.expect("Allowed once.", gone="esc: stop")
         await tmux.say("/vim")
         await tmux.expect("The keys of vi are off.")
     assert "vi_keys" not in (mudroom.home / "config.toml").read_text()
 
 
-async def test_y_answers_a_question_after_a_command_of_vi(tmux: Tmux, mudroom: Mudroom) -> None:
-    write_settings(mudroom, "vi_keys = true\n")
+async def test_a_theme_changes_the_colors_of_the_screen(tmux: Tmux, mudroom: Mudroom) -> None:
     async with ModelServer(edit_file) as server:
-        await tmux.start(*MODEL, url=server.url)
-        await tmux.expect("mudroom >>", "sandbox")
-        await tmux.say("go")
-        await tmux.expect("▸ 1. yes")
-        await tmux.type("y")
-        await tmux.expect("Allowed once.", "Done with")
-
-
-@pytest.mark.parametrize("columns", [40, 80, 200])
-async def test_a_theme_changes_the_colors_of_the_screen(
-    tmux: Tmux, mudroom: Mudroom, columns: int
-) -> None:
-    async with ModelServer(edit_file) as server:
-        await tmux.start(*MODEL, url=server.url, columns=columns)
-        await tmux.expect("mudroom >>", "claude-s")
+        await tmux.open(server)
         await tmux.say("/theme")
         await tmux.expect("▸ 1. auto", "3. light")
         await tmux.press("3")
@@ -138,7 +125,7 @@ async def test_the_title_shows_the_folder_and_the_state(tmux: Tmux) -> None:
         await expect_title(before)
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.parametrize("columns", [40, 200])
 async def test_a_status_line_of_the_user_and_the_hint_beside_it(
     tmux: Tmux, mudroom: Mudroom, columns: int
 ) -> None:
@@ -167,47 +154,35 @@ async def test_an_image_of_the_clipboard_is_sent(tmux: Tmux, mudroom: Mudroom) -
     xclip.chmod(0o755)
     env = {"DISPLAY": ":0", "PATH": f"{programs}:{os.environ['PATH']}"}
     async with ModelServer(lambda asked: "a dot") as server:
-        await tmux.start(*MODEL, url=server.url, env=env, columns=200)
-        await tmux.expect("mudroom >>", "sandbox")
+        await tmux.open(server, env=env, columns=200)
         await tmux.press("C-v")
         await tmux.expect(".png")
         await tmux.say("what is it?")
         await tmux.expect("image attached, 1x1 pixels", "a dot")
         assert b'"image/png"' in server.requests[-1].body
+        xclip.unlink()
+        await tmux.press("C-v")
+        await tmux.expect("cannot be read. Install xclip.")
         (saved,) = Path(mudroom.home, "pasted").iterdir()
         assert saved.read_bytes() == PNG
 
 
-async def test_a_terminal_without_a_clipboard_says_what_to_do(tmux: Tmux) -> None:
-    async with ModelServer(edit_file) as server:
-        await tmux.start(*MODEL, url=server.url, columns=120)
-        await tmux.expect("mudroom >>", "sandbox")
-        await tmux.press("C-v")
-        await tmux.expect("there is no clipboard", "write its path")
-
-
-@pytest.mark.parametrize(
-    ("prompt", "notified"),
-    [("an answer", "mudroom is done in "), ("a question", "mudroom asks: ")],
-)
-@pytest.mark.parametrize("seconds", ["0.000001", "3600"])
-async def test_only_long_work_notifies_of_its_end_and_of_a_question(
-    mudroom: Mudroom, prompt: str, notified: str, seconds: str
-) -> None:
-    async def answer(request: ServerRequest) -> ServerAnswer:
-        return await edit_file(request) if prompt == "a question" else "The answer."
-
-    async with ModelServer(answer) as server:
+async def test_only_long_work_notifies_of_a_question_and_of_its_end(mudroom: Mudroom) -> None:
+    for seconds, is_long in (("0.000001", True), ("3600", False)):
         write_settings(mudroom, f'notify_after = {seconds}\nnotifications = "osc9"\n')
-        async with mudroom.start_at_terminal(*MODEL, url=server.url) as terminal:
+        async with (
+            ModelServer(edit_file) as server,
+            mudroom.start_at_terminal(*MODEL, url=server.url) as terminal,
+        ):
             await terminal.expect("sandbox")
-            terminal.type(f"{prompt}\r")
-            began = await terminal.expect("(working)\x07")
-            await terminal.expect("1. yes" if prompt == "a question" else "The answer.")
-            if seconds == "3600":
-                terminal.type("\x1b")
-                # The title may come before the last lines of the answer.
-                await terminal.expect("]2;mudroom: project\x07", since=began)
-                assert "\x1b]9;" not in terminal.seen
-            else:
-                await terminal.expect(f"\x1b]9;{notified}")
+            terminal.type("go\r")
+            await terminal.expect("1. yes")
+            began = len(terminal.seen)
+            terminal.type("n")
+            # The title may come before the last lines of the answer.
+            await terminal.expect("]2;mudroom: project\x07", since=began)
+            await terminal.expect("完成。", since=began)
+            if is_long:
+                await terminal.expect("\x1b]9;mudroom asks: ")
+                await terminal.expect("\x1b]9;mudroom is done in ")
+            assert ("\x1b]9;" in terminal.seen) is is_long

@@ -60,13 +60,6 @@ async def reach_a_timeout(work: Work, hangs: asyncio.Event) -> None:
             await work()
 
 
-async def wait_for_too_long(work: Work, hangs: asyncio.Event) -> None:
-    # Only time ends `wait_for`: enough of it for the model to hang on a busy machine.
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(work(), 2.0)
-    assert hangs.is_set()
-
-
 WAYS: list[Way] = [cancel_task, fail_in_a_task_group, reach_a_timeout]
 
 
@@ -125,8 +118,9 @@ def list_reports(journal: MemoryJournal) -> dict[str, RunFinished]:
     return {event.run: event for event in journal.events if isinstance(event, RunFinished)}
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(
+    ("way", "door"), [(cancel_task, door) for door in DOORS] + [(way, "task") for way in WAYS[1:]]
+)
 async def test_a_cancelled_run_keeps_its_values_and_says_cancelled(
     scripted: Open, way: Way, door: str
 ) -> None:
@@ -140,7 +134,7 @@ async def test_a_cancelled_run_keeps_its_values_and_says_cancelled(
         assert finished.report.outputs == {"title": "On Mud"}
 
 
-@pytest.mark.parametrize("way", [*WAYS, wait_for_too_long], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 async def test_a_cancelled_scope_has_its_output(scripted: Open, way: Way) -> None:
     model = Hanging()
     async with scripted(model.answer) as (session, _):
@@ -152,8 +146,10 @@ async def test_a_cancelled_scope_has_its_output(scripted: Open, way: Way) -> Non
     assert scope.output.report.turns == 2
 
 
-@pytest.mark.parametrize("in_background", [False, True], ids=["foreground", "background"])
-@pytest.mark.parametrize("door", [name for name in DOORS if name != "scope"])
+@pytest.mark.parametrize(
+    ("door", "in_background"),
+    [("task", False), ("map", True), ("map of a stream", False), ("prompt", True)],
+)
 async def test_runs_below_end_before_the_caller_goes_on(
     scripted: Open, door: str, in_background: bool
 ) -> None:
@@ -171,20 +167,6 @@ async def test_runs_below_end_before_the_caller_goes_on(
         assert max(reports.values(), key=lambda each: len(each.run)).report.turns == 1
         await asyncio.sleep(0)
         assert len(scripts.requests) == requests
-
-
-async def test_a_prompt_after_a_cancelled_one_continues_the_conversation(scripted: Open) -> None:
-    model = Hanging()
-
-    async def answer(request: Request) -> Answer:
-        is_second = "Go on" in str(request.messages[-1])
-        return "Again." if is_second else await model.answer(request)
-
-    async with scripted(answer) as (session, scripts):
-        await cancel_task(lambda: session.run("Read it.", outputs=WANTED), model.hangs)
-        report = await session.run("Go on.")
-    assert report.text == "Again."
-    assert "On Mud" in str(scripts.requests[-1].messages)
 
 
 async def test_a_scope_that_is_cancelled_before_its_run_begins_says_cancelled(

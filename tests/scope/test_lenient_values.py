@@ -6,6 +6,7 @@ The doors are arguments of tools, emitted values of tasks and of scopes, and tho
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable
 from enum import Enum
@@ -14,7 +15,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from mudroom import OutputConfig, PromptConfig, Tool, tool
+from mudroom import OutputConfig, PromptConfig, Session, Tool, ToolConfig, tool
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._adapters.tools.function import declare_tool
 from mudroom._core.schemas import NOT_JSON, find_json, read_leniently
@@ -100,46 +101,32 @@ SPELLINGS: list[tuple[Any, Any, Any]] = [
 LAX = ("9" * 400, "NaN")
 """Texts that msgspec reads as numbers of Python where JSON has none."""
 
-Read = Callable[[Open, Any, Any], Awaitable[Any]]
+Read = Callable[[Session, str, Any], Awaitable[Any]]
+"""Reads the value of a prompt as a type; REFUSED if it is not accepted."""
 
 
-async def read_by_task(scripted: Open, kind: Any, value: Any) -> Any:
-    async with scripted([[emit("value", value)], "I cannot."] + ["No."] * 9) as (session, _):
-        report = await session.task("Count.", outputs={"value": kind})
+async def read_by_task(session: Session, prompt: str, kind: Any) -> Any:
+    report = await session.task(prompt, outputs={"value": kind})
     return report.outputs["value"] if report.ok else REFUSED
 
 
-async def read_by_scope(scripted: Open, kind: Any, value: Any) -> Any:
-    async with scripted([[emit("value", value)], "I cannot."] + ["No."] * 9) as (session, _):
-        output = await session.scope(
-            "reader",
-            PromptConfig(system_prompt="Count."),
-            output_config=OutputConfig(outputs={"value": kind}),
-        )
+async def read_by_scope(session: Session, prompt: str, kind: Any) -> Any:
+    config = OutputConfig(outputs={"value": kind})
+    output = await session.scope("a", PromptConfig(system_prompt=prompt), output_config=config)
     is_read = output.report is not None and output.report.ok
     return output.emitted_vars["value"] if is_read else REFUSED
 
 
-async def read_by_schema(scripted: Open, kind: Any, value: Any) -> Any:
+async def read_by_schema(session: Session, prompt: str, kind: Any) -> Any:
     """Read it as `--json-schema` does, and convert the plain value for the comparison."""
     fields = {"value": msgspec.json.schema(kind)}
     definitions = fields["value"].pop("$defs", {})
     schema = {"type": "object", "properties": fields, "required": ["value"], "$defs": definitions}
-    async with scripted([[emit("value", value)], "I cannot."] + ["No."] * 9) as (session, _):
-        report = await session.run("Count.", outputs=schema)
+    report = await session.task(prompt, outputs=schema)
     return msgspec.convert(report.outputs["value"], kind, str_keys=True) if report.ok else REFUSED
 
 
-async def call_tool(scripted: Open, own: Tool, value: Any) -> bool:
-    def answer(request: Request) -> Answer:
-        return "Done." if request.turn else [call("take", value=value)]
-
-    async with scripted(answer, tools=[own]) as (session, model):
-        await session.run("Count.")
-    return not model.requests[1].results[0].error
-
-
-async def read_by_function(scripted: Open, kind: Any, value: Any) -> Any:
+async def read_by_function(session: Session, prompt: str, kind: Any) -> Any:
     taken: list[Any] = []
 
     async def take(value: Any) -> str:
@@ -147,38 +134,59 @@ async def read_by_function(scripted: Open, kind: Any, value: Any) -> Any:
         return "taken"
 
     take.__annotations__["value"] = kind
-    is_read = await call_tool(scripted, tool(take), value)
-    return taken[0] if is_read else REFUSED
+    await call_tool(session, prompt, tool(take))
+    return taken[0] if taken else REFUSED
 
 
-async def read_by_declaration(scripted: Open, kind: Any, value: Any) -> Any:
+async def read_by_declaration(session: Session, prompt: str, kind: Any) -> Any:
     taken: list[Any] = []
     field = msgspec.json.schema(kind)
     definitions = field.pop("$defs", {})
     parameters = {"type": "object", "properties": {"value": field}, "$defs": definitions}
     own = declare_tool("take", "Takes.", parameters, lambda given: taken.append(given["value"]))
-    is_read = await call_tool(scripted, own, value)
-    return msgspec.convert(taken[0], kind, str_keys=True) if is_read else REFUSED
+    await call_tool(session, prompt, own)
+    return msgspec.convert(taken[0], kind, str_keys=True) if taken else REFUSED
 
 
-DOORS: dict[str, Read] = {
-    "task": read_by_task,
-    "scope": read_by_scope,
-    "schema": read_by_schema,
-    "function": read_by_function,
-    "declaration": read_by_declaration,
-}
+async def call_tool(session: Session, prompt: str, own: Tool) -> None:
+    config = ToolConfig(tools=[own])
+    await session.scope("a", PromptConfig(system_prompt=prompt), tool_config=config)
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_every_spelling_is_read_alike(scripted: Open, door: str) -> None:
+DOORS: list[Read] = [
+    read_by_task,
+    read_by_scope,
+    read_by_schema,
+    read_by_function,
+    read_by_declaration,
+]
+
+
+class Model:
+    """A model that gives the value whose number is in the prompt, once, and then gives up."""
+
+    def __init__(self) -> None:
+        self.given: set[str] = set()
+
+    def answer(self, request: Request) -> Answer:
+        number = re.findall(r"Count (\d+)\.", request.prompt + request.system)[0]
+        if number in self.given:
+            return "I cannot."
+        self.given.add(number)
+        value = SPELLINGS[int(number)][1]
+        return [call("take", value=value) if "take" in request.tools else emit("value", value)]
+
+
+@pytest.mark.parametrize("read", DOORS, ids=lambda read: read.__name__)
+async def test_every_spelling_is_read_alike(scripted: Open, read: Read) -> None:
     wrong: list[tuple[Any, Any, Any]] = []
-    for kind, value, expected in SPELLINGS:
-        if door == "function" and value in LAX:
-            continue
-        read = await DOORS[door](scripted, kind, value)
-        if read is not expected and (read != expected or type(read) is not type(expected)):
-            wrong.append((kind, value, read))
+    async with scripted(Model().answer) as (session, _):
+        for number, (kind, value, expected) in enumerate(SPELLINGS):
+            if read is read_by_function and value in LAX:
+                continue
+            found = await read(session, f"Count {number}.", kind)
+            if found is not expected and (found != expected or type(found) is not type(expected)):
+                wrong.append((kind, value, found))
     assert not wrong
 
 

@@ -121,11 +121,7 @@ FORMS: dict[str, Form] = {
     "none of model or none": Form(Book | None, "result", BAD, None, None),
     "dict of models": Form(dict[str, Book], "result", {"a": BAD}, {"a": GOOD}, {"a": BOOK}),
     "dict with whole numbers as keys": Form(
-        dict[int, Book],
-        "result",
-        {"1": BAD},
-        {"1": GOOD},
-        {1: BOOK},
+        dict[int, Book], "result", {"1": BAD}, {"1": GOOD}, {1: BOOK}
     ),
     "union of models": Form(Film | Book, "result", BAD, GOOD, BOOK),
     "union with discriminator": Form(
@@ -146,18 +142,10 @@ FORMS: dict[str, Form] = {
         Shelf, "books", [BAD], [GOOD], Shelf([BOOK], Color.BLUE), (emit("color", "blue"),)
     ),
     "dataclass in a dataclass": Form(
-        Room,
-        "shelf",
-        {"books": [BAD]},
-        {"books": [GOOD]},
-        Room(Shelf([BOOK])),
+        Room, "shelf", {"books": [BAD]}, {"books": [GOOD]}, Room(Shelf([BOOK]))
     ),
     "list of pydantic dataclasses": Form(
-        list[Even],
-        "result",
-        [{"number": 1}],
-        [{"number": 2}],
-        [Even(2)],
+        list[Even], "result", [{"number": 1}], [{"number": 2}], [Even(2)]
     ),
     "dataclass with a pydantic default": Form(Limited, "count", 3, 4, Limited(4)),
     "TypedDict": Form(Row, "book", BAD, GOOD, {"book": BOOK}),
@@ -167,11 +155,7 @@ FORMS: dict[str, Form] = {
     "model or literal": Form(Book | Literal["none"], "result", "nothing", "none", "none"),
     "field constraint": Form(Positive, "result", 0, 3, 3),
     "function as validator": Form(
-        Annotated[int, pydantic.AfterValidator(check_even)],
-        "result",
-        3,
-        4,
-        4,
+        Annotated[int, pydantic.AfterValidator(check_even)], "result", 3, 4, 4
     ),
     "recursive model": Form(
         list[Node],
@@ -205,7 +189,7 @@ async def test_a_wrong_value_is_refused_and_the_right_one_comes_back_typed(
     assert "ot accepted: " in str(model.requests[-1].messages)
 
 
-@pytest.mark.parametrize("name", ["list of models", "dataclass", "names with a type each"])
+@pytest.mark.parametrize("name", ["dataclass", "names with a type each"])
 async def test_a_resumed_run_ends_with_the_type_that_is_given_again(
     name: str, scripted: Open
 ) -> None:
@@ -253,11 +237,10 @@ async def test_a_task_with_wrong_values_leaves_the_values_of_its_siblings_typed(
     assert reports[1].outputs == {}
 
 
-@pytest.mark.parametrize("name", ["list of models", "dataclass", "names with a type each"])
 async def test_values_of_a_worker_process_are_typed_in_the_process_of_the_session(
-    name: str, scripted: Open
+    scripted: Open,
 ) -> None:
-    form = FORMS[name]
+    form = FORMS["dataclass"]
     async with scripted(form.script, worker="process:1") as (session, model):
         report = await session.task("Read it.", outputs=form.wanted)
     assert (report.reason, report.outputs) == (Reason.GOAL, form.expected)

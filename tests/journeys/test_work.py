@@ -1,15 +1,15 @@
-"""Changed files: listed after each prompt, shown as differences, restored by a rewind."""
+"""Work at the prompt: changed files and their undo, and the merges of isolated children."""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
 from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import Mudroom, Tmux
+from .course import MODEL
 
-MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 EDITING = (*MODEL, "--permission-mode", "acceptEdits")
 
 
@@ -32,17 +32,17 @@ async def change_files(request: ServerRequest) -> ServerAnswer:
     return [ToolCallBlock(f"e{number}", "edit", arguments), ToolCallBlock("t", "task", task)]
 
 
-async def start(tmux: Tmux, server: ModelServer, *flags: str, columns: int = 80) -> None:
-    await tmux.start(*EDITING, *flags, url=server.url, columns=columns, rows=40)
+async def start(tmux: Tmux, server: ModelServer, *flags: str) -> None:
+    await tmux.start(*EDITING, *flags, url=server.url, rows=40)
     await tmux.expect("claude-s")
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
-async def test_changed_files_are_listed_and_their_differences_are_shown(
-    tmux: Tmux, mudroom: Mudroom, columns: int
+async def test_changed_files_are_listed_shown_as_differences_and_restored(
+    tmux: Tmux, mudroom: Mudroom
 ) -> None:
+    before = (mudroom.project / "f0.txt").read_bytes()
     async with ModelServer(change_files) as server:
-        await start(tmux, server, columns=columns)
+        await start(tmux, server)
         await tmux.say("change")
         shown = await tmux.expect("Files changed:", "differences.")
         listed = " ".join(shown.partition("Files changed:")[2].split()).partition(". /diff")[0]
@@ -51,20 +51,8 @@ async def test_changed_files_are_listed_and_their_differences_are_shown(
         shown = await tmux.expect(
             "f0.txt (+1 -1)", "- 1  MUD-0", "+ 1  MUD-1", "新.md (+1 -0)", "+ 1  第一行", "commands"
         )
-        await tmux.say("/diff 新.md")
-        await tmux.expect("/diff 新.md")
         await tmux.say("/diff none.txt")
         await tmux.expect("No file differs.")
-
-
-async def test_a_rewind_restores_files_that_did_not_change_since(
-    tmux: Tmux, mudroom: Mudroom
-) -> None:
-    before = (mudroom.project / "f0.txt").read_bytes()
-    async with ModelServer(change_files) as server:
-        await start(tmux, server)
-        await tmux.say("change")
-        await tmux.expect("Files changed:")
         await tmux.say("/rewind 1")
         await tmux.expect("Restore 2 files to the content before this prompt?", "新.md")
         await tmux.press("Escape")
@@ -115,3 +103,53 @@ async def test_a_prompt_with_data_on_stdin_changes_nothing_unless_it_may(mudroom
         assert "Files changed: f0.txt" in done.err and "refused" not in done.err
         alone = await mudroom("-p", *MODEL, stdin=b"change it", url=server.url)
         assert "refused" not in alone.err
+
+
+async def start_two_children(request: ServerRequest) -> ServerAnswer:
+    """Let a named and an unnamed child write one file each, in isolated workspaces."""
+    if "tool_result" in str(request.messages[-1]):
+        return "Written."
+    first = str(request.messages[0])
+    for child, path in (("CHILD alice", "notes.txt"), ("CHILD bob", "新.md")):
+        if child in first:
+            return [write(path, f"{child}\nsecond\x1b[31m line\n")]
+    alice = {"name": "alice", "prompt": "CHILD alice", "isolation": "isolated"}
+    bob = {"prompt": "CHILD bob", "description": "write a page", "isolation": "isolated"}
+    return [ToolCallBlock("a", "task", alice), ToolCallBlock("b", "task", bob)]
+
+
+def write(path: str, content: str) -> ToolCallBlock:
+    return ToolCallBlock("w", "write", {"file_path": path, "content": content})
+
+
+async def test_work_that_is_not_merged_is_listed_shown_and_merged(
+    tmux: Tmux, mudroom: Mudroom
+) -> None:
+    async with ModelServer(start_two_children) as server:
+        await tmux.open(server, rows=50)
+        await tmux.say("/merge")
+        await tmux.expect("No child of this session")
+        await tmux.say("write two files")
+        await tmux.expect("wants to merge", "new file", "1. yes")
+        await tmux.press("n")
+        await tmux.expect("Denied.", "1. yes")
+        await tmux.press("n")
+        await tmux.expect("Written.", "Work of children", gone="1. yes")
+        assert not (mudroom.project / "notes.txt").exists()
+        await tmux.say("/merge")
+        await tmux.expect("alice", "1 file not merged: notes.txt", "新.md", "can merge")
+        await tmux.say("/merge @alice")
+        await tmux.expect("+CHILD alice", "Merge 1 file into yours?")
+        await tmux.press("Enter")
+        await tmux.expect("Merged: notes.txt.")
+        assert (mudroom.project / "notes.txt").read_text().startswith("CHILD alice\n")
+        await tmux.say("/merge")
+        await tmux.expect("  merged: notes.txt")
+        await tmux.say("/merge nobody")
+        await tmux.expect("nobody", "alice")
+        Path(mudroom.project, "新.md").write_text("mine\n")
+        await tmux.say("/merge 1.1.2")
+        await tmux.expect("Merge 1 file into yours?")
+        await tmux.press("Enter")
+        await tmux.expect("Nothing was changed: these files conflict", "新.md (both-added)")
+    assert (mudroom.project / "新.md").read_text() == "mine\n"

@@ -1,4 +1,4 @@
-"""First contact with the program: names that do not exist, settings that are not used, folders."""
+"""First looks: names, settings, folders, records, doctor and models."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ import pytest
 from mudroom._adapters.journals.sessions import open_store
 from mudroom._cli.actions.session_store import read_summaries_of_folder
 from mudroom._cli.output.notices.start import OFFLINE_LINE
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
+
+from .conftest import Mudroom
+from .course import MODEL, make_call
 
 if TYPE_CHECKING:
     from tests.journeys.conftest import Mudroom
@@ -31,10 +35,6 @@ OFFLINE = ("--model", "offline")
         ),
         (("--disallowed-tools", "Foo"), "unknown tool 'Foo' (--disallowed-tools). Known: bash"),
         (
-            ("--agents", '{"a": {"description": "d", "prompt": "p", "tools": ["Raed"]}}'),
-            "unknown tool 'Raed'. Did you mean read?",
-        ),
-        (
             ("--agents", '{"a": {"description": "d", "prompt": "p", "tools": ["Read", "Gerp"]}}'),
             "unknown tool 'Gerp' (--agents, agent a). Did you mean grep?",
         ),
@@ -48,13 +48,13 @@ async def test_unknown_tools_of_flags_are_refused_with_a_suggestion(
     assert message in done.err
 
 
-@pytest.mark.parametrize("rule", ["mcp__github__create_issue", "NotebookEdit"])
 async def test_tools_of_other_programs_are_accepted_and_named_as_not_available(
-    mudroom: Mudroom, rule: str
+    mudroom: Mudroom,
 ) -> None:
-    done = await mudroom("-p", "how many lines?", *OFFLINE, "--disallowed-tools", rule)
+    rules = "mcp__github__create_issue,NotebookEdit"
+    done = await mudroom("-p", "how many lines?", *OFFLINE, "--disallowed-tools", rules)
     assert done.code == 0
-    assert "the rule has no effect, this tool is not available here: deny" in done.err
+    assert done.err.count("the rule has no effect, this tool is not available here: deny") == 2
 
 
 async def test_untrusted_hooks_and_mcp_servers_are_counted(mudroom: Mudroom) -> None:
@@ -164,3 +164,86 @@ async def test_the_offline_notice_is_printed_once_per_machine(mudroom: Mudroom) 
     as_json = await mudroom("-p", "how many lines?", "-o", "json", env=no_key)
     assert as_json.err == ""
     assert json.loads(as_json.out)["report"]["model"] == "offline:rules"
+
+
+def answer_as_family(request: ServerRequest) -> ServerAnswer:
+    if "task" in request.tools:
+        task = make_call("task", prompt="CHILD look", description="look around")
+        return "the end" if request.turn else [task]
+    return "seen \x1b[31mred" if request.turn else [make_call("read", file_path="f0.txt")]
+
+
+async def test_sessions_are_listed_newest_first_and_shown_by_id_prefix_or_last(
+    mudroom: Mudroom,
+) -> None:
+    async with ModelServer(answer_as_family) as server:
+        await mudroom("-p", "first prompt", *MODEL, url=server.url)
+        await mudroom("-p", "第二个问题", *MODEL, url=server.url)
+    listed = json.loads((await mudroom("runs", "--json")).out)
+    assert [(item["prompt"], item["reason"], item["children"]) for item in listed] == [
+        ("第二个问题", "GOAL", 1),
+        ("first prompt", "GOAL", 1),
+    ]
+    table = (await mudroom("runs")).out.splitlines()
+    assert len(table) == 2 and "project: 第二个问题" in table[0] and "1 child" in table[1]
+    assert len((await mudroom("runs", "--limit", "1")).out.splitlines()) == 1
+
+    shown = await mudroom("show", listed[1]["id"][:8])
+    assert shown.code == 0 and all(
+        words in shown.out
+        for words in ("first prompt", "look around", "1.1.1", "1 child read", "the end")
+    )
+    assert "\x1b" not in shown.out and "line of mud" not in shown.out
+    child = await mudroom("show", "last", "--run", "1.1.1")
+    assert "CHILD look" in child.out and "line of mud" in child.out and "seen red" in child.out
+
+
+async def test_last_is_the_last_session_of_the_folder_in_every_command(mudroom: Mudroom) -> None:
+    elsewhere = mudroom.project.parent / "elsewhere"
+    elsewhere.mkdir()
+    async with ModelServer(answer_as_family) as server:
+        await mudroom("-p", "asked here", *MODEL, url=server.url)
+        await mudroom("-p", "asked elsewhere", *MODEL, "-C", str(elsewhere), url=server.url)
+    for command in (
+        ("show", "last"),
+        ("export", "last", "--format", "fixture"),
+        ("view", "last", "--export", "-"),
+    ):
+        for folder, own, other in (
+            (".", "here", "elsewhere"),
+            (str(elsewhere), "elsewhere", "here"),
+        ):
+            shown = await mudroom("-C", folder, *command)
+            assert shown.code == 0, shown.err
+            assert f"asked {own}" in shown.out and f"asked {other}" not in shown.out
+
+
+async def test_doctor_checks_everything_and_prints_no_key(mudroom: Mudroom) -> None:
+    done = await mudroom("doctor", "--json")
+    checks = {check["name"]: check for check in json.loads(done.out)["checks"]}
+    names = "mudroom python platform settings home journals models sandbox rg git"
+    assert set(names.split()) <= set(checks)
+    assert done.code == 0 and "ANTHROPIC_API_KEY" in done.out and "sk-planted" not in done.out
+    plain = await mudroom("doctor")
+    assert plain.code == 0 and all(name in plain.out for name in checks)
+
+
+async def test_doctor_reports_a_wrong_setting_and_a_home_that_cannot_be_written(
+    mudroom: Mudroom,
+) -> None:
+    (mudroom.project / ".mudroom.toml").write_text('model = "x"\n')
+    mudroom.home.write_text("in the way")
+    done = await mudroom("doctor")
+    assert done.code == 1 and ".mudroom.toml:1" in done.out and "MUDROOM_HOME" in done.out
+
+
+async def test_models_lists_providers_and_their_keys(mudroom: Mudroom) -> None:
+    done = await mudroom("models", "--json")
+    rows = {row["provider"]: row for row in json.loads(done.out)["providers"]}
+    assert rows["anthropic"]["found"] and not rows["openai"]["found"] and rows["offline"]["found"]
+    assert "sk-planted" not in done.out
+    plain = await mudroom("models", env={"ANTHROPIC_API_KEY": ""})
+    assert plain.code == 0 and "OPENAI_API_KEY" in plain.out and "offline" in plain.out
+    assert "set OLLAMA_HOST " in plain.out, "the variable that the documentation names"
+    *_, last = plain.out.splitlines()
+    assert plain.out.count("bedrock") == 1 and "mudroom[providers]" in last and "bedrock" in last
