@@ -93,7 +93,7 @@ async def test_a_child_that_waits_for_others_does_not_hold_them_back() -> None:
     waiting = asyncio.create_task(admit(gate, second))
     await settle()
     assert not waiting.done()
-    with first.wait():
+    with first.lend_share():
         await settle()
         assert waiting.done()
 
@@ -145,7 +145,7 @@ async def test_a_summary_run_does_not_wait_for_runs_that_wait_for_it() -> None:
         answer(run, await admit(gate, run), sent=300)
     part = Meter(Budget(turns=1), older)
     part.member.take_place_of(older.member)
-    with older.wait():
+    with older.lend_share():
         summary = asyncio.create_task(admit(gate, part))
         following = asyncio.create_task(admit(gate, younger))
         await settle()
