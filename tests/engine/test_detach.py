@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.engine.conftest import Stage
-from tests.engine.test_background import list_notifications, wait_forever
+from tests.engine.test_background import list_notifications
 from tests.records import read_record, write_record
 from tests.waiting import wait_until
 
@@ -150,23 +150,6 @@ async def test_files_of_a_detached_child_are_evidence_of_its_parent(stage: Stage
     assert report.files_changed == ("0.txt", "1.txt")
 
 
-async def test_a_cancel_ends_a_detached_child(stage: Stage) -> None:
-    async def child(request: Request) -> Answer:
-        return [call("todo", todos=[])] if request.turn == 0 else await wait_forever(request)
-
-    script = {"PARENT": [[wait_for()], "I wait."], "CHILD": [child]}
-    async with stage.open(script) as session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await wait_for_second_turn(stage, "CHILD")
-        assert session.runs.detach()
-        await stage.wait_until(lambda: len(stage.list_requests("PARENT")) == 2)
-        assert session.runs.cancel()
-        report = await running
-        await stage.check_record()
-    assert report.reason is Reason.CANCELLED
-    assert stage.reports["1.1.1"].reason is Reason.CANCELLED
-
-
 async def test_a_child_of_a_child_is_detached_in_a_worker_process(stage: Stage) -> None:
     gate = Gate()
 
@@ -181,13 +164,6 @@ async def test_a_child_of_a_child_is_detached_in_a_worker_process(stage: Stage) 
     )
     assert report.ok and stage.results[0].text.startswith("the child is done")
     assert stage.reports["1.1.1.1.1"].ok
-
-
-async def test_a_child_in_a_worker_process_is_detached(stage: Stage) -> None:
-    gate = Gate()
-    script = {"PARENT": [[wait_for()], gate.open, "the end"], "CHILD": [gate.child]}
-    report = await run_and_detach(stage, script, "1.1.1", worker="process:1")
-    assert report.ok and len(list_notifications(stage)) == 1
 
 
 def answer_from_messages(request: Request) -> Answer:
@@ -324,19 +300,6 @@ async def test_a_detached_command_with_long_output_keeps_its_file(stage: Stage) 
 async def test_the_time_limit_of_a_detached_command_stays(stage: Stage) -> None:
     (text,) = await run_detached_command(stage, "touch begun; sleep 600", timeout=1_000)
     assert "[timed out after 1 s; " in text
-
-
-async def test_a_cancel_stops_a_detached_command(stage: Stage) -> None:
-    command = "touch begun; sleep 600"
-    async with stage.open({"PARENT": [[call("bash", command=command)], wait_forever]}) as session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await stage.wait_until((stage.folder / "begun").exists)
-        assert session.runs.detach("1.1.1")
-        await stage.wait_until(lambda: len(stage.model.requests) == 2)
-        assert session.runs.cancel()
-        report = await running
-        await stage.check_record()
-    assert report.reason is Reason.CANCELLED and report.stopped_commands == (command,)
 
 
 async def test_a_command_is_detached_in_a_worker_process(stage: Stage) -> None:

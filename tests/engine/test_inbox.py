@@ -24,7 +24,6 @@ from mudroom._core.events import (
 )
 from mudroom._core.messages import TextBlock, UserMessage
 from mudroom._core.runs import InboxMessage
-from mudroom._engine.inbox import format_message
 from mudroom._projections.transcript import build_transcript
 from mudroom.testing.invariants import find_violations
 
@@ -151,12 +150,6 @@ async def test_a_run_that_is_ending_refuses_messages_and_stores_nothing(stage: S
     await stage.run(answer, budget=Budget(turns=1))
     assert refused == [False]
     assert not any(isinstance(event, MessageSent) for event in stage.events)
-
-
-def test_only_messages_of_the_user_have_no_frame() -> None:
-    assert format_message(InboxMessage("m1", "hello")) == "hello"
-    framed = format_message(InboxMessage("m2", "hello", sender="1.2.1"))
-    assert framed == '<message from="1.2.1">\nhello\n</message>'
 
 
 def script(request: Request) -> Answer:

@@ -15,10 +15,6 @@ from mudroom._core.events import RunFinished, RunWaiting, TurnStarted
 from mudroom.errors import SessionPaused
 
 
-def is_interrupted(stage: Stage) -> bool:
-    return any(isinstance(event, RunWaiting) and event.is_interrupted for event in stage.events)
-
-
 async def hang(request: Request) -> Answer:
     """Never answer."""
     await asyncio.Event().wait()

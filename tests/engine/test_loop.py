@@ -93,12 +93,6 @@ async def test_after_an_empty_answer_the_model_is_asked_once_more(stage: Stage, 
     assert EMPTY_ANSWER in [event.text for event in stage.events if isinstance(event, NoteInjected)]
 
 
-async def test_a_second_empty_answer_is_an_error(stage: Stage) -> None:
-    report = await stage.run(["", ""])
-    assert (report.text, report.reason) == ("", Reason.ERROR)
-    assert report.error == "the model gave an empty answer twice"
-
-
 STOPPED = AssistantMessage(
     (TextBlock("I continue with the search:"),),
     stop_reason=StopReason.OTHER,
@@ -111,17 +105,6 @@ async def test_an_answer_that_stopped_early_is_continued(stage: Stage) -> None:
     assert (report.text, report.reason) == ("It is pytest.", Reason.GOAL)
     notes = [event.text for event in stage.events if isinstance(event, NoteInjected)]
     assert notes == [STOPPED_ANSWER.format(reason=" (pause_turn)")] * 2
-
-
-async def test_the_third_answer_in_a_row_that_stopped_early_is_an_error(stage: Stage) -> None:
-    report = await stage.run([STOPPED] * 3)
-    assert (report.text, report.reason) == ("I continue with the search:", Reason.ERROR)
-    assert report.error == "the model stopped before its answer was complete (pause_turn)"
-
-
-async def test_the_report_has_the_text_of_the_last_answer(stage: Stage) -> None:
-    report = await stage.run([["first I look", call("read", path="notes.txt")], "and this is it"])
-    assert report.text == "and this is it"
 
 
 @pytest.mark.parametrize("error", [ModelRefused("bad key"), ModelUnavailable("overloaded")])

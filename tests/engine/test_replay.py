@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from mudroom import Effect, Reason, Session, Tool, ToolResult
+from mudroom import Reason, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.replay_model import remove_varying_text
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._core.events import StoredEvent, ToolCallFinished, TurnFinished
+from mudroom._core.events import StoredEvent, TurnFinished
 from mudroom._platform.private_files import make_spill_file
 from mudroom._replay import ReplayDiverged, replay
 from mudroom.testing import load_replay_model
@@ -58,46 +57,6 @@ async def test_a_run_tree_is_replayed_byte_for_byte(tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     assert encode_events(await replay(events)) == encode_events(events)
     assert sorted(tmp_path.rglob("*")) == before
-
-
-async def test_calls_that_ended_in_another_order_are_replayed(tmp_path: Path) -> None:
-    async def slowly(_context: object, arguments: dict[str, str]) -> ToolResult:
-        await asyncio.sleep(float(arguments["seconds"]))
-        return ToolResult("slow", reads=(f"{arguments['seconds']}.txt",))
-
-    slow = Tool(
-        name="slow",
-        description="",
-        parameters={"type": "object"},
-        parse=dict,
-        run=slowly,
-        effect=Effect.PURE,
-    )
-
-    def script(request: Request) -> Answer:
-        if request.turn:
-            return "done"
-        return (
-            [call("slow", seconds="0.5"), call("glob", pattern="*")]
-            if request.prompt == "CHILD"
-            else call("task", prompt="CHILD")
-        )
-
-    journal = MemoryJournal()
-    async with Session(
-        model=ScriptedModel(script),
-        cwd=str(tmp_path),
-        home=str(tmp_path / "home"),
-        journal=journal,
-        tools=[slow],
-    ) as session:
-        await session.run("PARENT")
-    events = journal.events
-    ended = [
-        event.name for event in events if isinstance(event, ToolCallFinished) and event.run != "1"
-    ]
-    assert ended == ["glob", "slow"]
-    assert encode_events(await replay(events)) == encode_events(events)
 
 
 async def test_a_changed_record_is_not_replayed(tmp_path: Path) -> None:

@@ -268,13 +268,6 @@ async def test_only_one_summary_passes_a_limit() -> None:
     assert isinstance(await gate.admit(root, make_plan(is_summary=True)), LimitState)
 
 
-async def test_a_turn_is_counted_before_its_request() -> None:
-    gate = RequestGate()
-    meter = Meter(Budget(turns=2, total_tokens=10**6))
-    await admit(gate, meter)
-    assert meter.turns == 1
-
-
 def test_a_child_gets_the_time_that_its_parent_has_left() -> None:
     parent = Meter(Budget(seconds=10))
     assert parent.allocate(Budget(), seconds=4).budget.seconds == 6

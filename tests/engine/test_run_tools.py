@@ -13,7 +13,7 @@ from tests.engine.conftest import Stage, block_texts
 from tests.engine.test_background import list_notifications, start, wait_forever
 from tests.engine.test_inbox import list_texts
 
-from mudroom import Budget, Isolation, Reason, Session, TextBlock
+from mudroom import Isolation, Reason, Session, TextBlock
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import MessageSent, RunWaiting, ToolCallStarted
@@ -183,26 +183,6 @@ async def test_the_sender_learns_of_a_long_call_of_the_receiver(stage: Stage, wo
     assert re.fullmatch(told + r"1\.1\.1 is in bash, \d+ s so far\.", stage.results[1].text)
 
 
-async def test_a_broadcast_reaches_all_children_that_work(stage: Stage) -> None:
-    async def child(request: Request) -> Answer:
-        if request.turn == 0:
-            await stage.wait_until(lambda: len(stage.results) >= 3)
-            return [call("todo", todos=[])]
-        return "I read" if "mind the gap" in list_texts(request)[-1] else "nothing"
-
-    async def broadcast(request: Request) -> Answer:
-        await stage.wait_until(lambda: len(stage.list_requests("CHILD")) == 2)
-        return [call("broadcast", content="mind the gap")]
-
-    script = {
-        "PARENT": [[start("CHILD"), start("CHILD")], broadcast, "I wait.", "the end"],
-        "CHILD": [child],
-    }
-    await stage.run(script)
-    assert stage.results[2].text == "Sent to 1.1.1, 1.1.2. It is read after the current tool calls."
-    assert [report.text for run, report in stage.reports.items() if run != "1"] == ["I read"] * 2
-
-
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -279,14 +259,6 @@ async def test_stopping_what_has_ended_or_is_unknown_says_so(stage: Stage) -> No
     first, second = sorted(result.text for result in stage.results[2:])
     assert first == "1.1.1 has ended already."
     assert second.startswith("There is no background work '9'.")
-
-
-async def test_only_runs_that_may_start_children_have_the_tools(stage: Stage) -> None:
-    script = {"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": ["end"]}
-    await stage.run(script, budget=Budget(depth=1))
-    (parent, _), (child,) = stage.list_requests("PARENT"), stage.list_requests("CHILD")
-    tools = {"task", "wait", "send_message", "task_stop"}
-    assert tools <= set(parent.tools) and tools.isdisjoint(child.tools)
 
 
 @pytest.mark.parametrize("isolate", [False, True])

@@ -105,14 +105,6 @@ async def test_a_call_can_set_the_turns_of_its_child(stage: Stage) -> None:
     )
 
 
-async def test_a_child_has_thirty_turns_by_default(stage: Stage) -> None:
-    await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [read_parts]})
-    assert (
-        len(stage.list_requests("CHILD")) == 31
-        and stage.reports["1.1.1"].reason is Reason.MAX_TURNS
-    )
-
-
 async def test_a_call_can_set_the_model_of_its_child(stage: Stage) -> None:
     asks = call("task", prompt="Which testing framework does this project use?", model="offline")
     (stage.folder / "pytest.ini").write_text("[pytest]\n")

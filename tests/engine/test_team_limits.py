@@ -295,6 +295,8 @@ async def test_a_message_in_each_state_of_a_child_is_read_once(
             assert read[event.message.id] == 1, state
     sent = [event for event in stage.events if isinstance(event, TeamMessageSent)]
     assert len(sent) == 1 and report.unread_messages == {}
+    if state == "in a call":
+        assert stage.results[1].text == "Sent to alice, who reads it after the current tool calls."
     texts = [text for request in stage.list_requests("ALICE") for text in _list_last(request)]
     assert any("mind the gap" in text for text in texts)
 
