@@ -15,7 +15,7 @@ from mudroom._engine.meters.meter import Meter
 from mudroom._engine.meters.pool import SHORTEST_SUMMARY
 from mudroom._engine.meters.request_gate import SHARES, RequestGate
 from mudroom._session.briefs import SessionMeter
-from mudroom.testing.clock import LoopClock
+from mudroom.testing.clock import LoopClock, run_virtual
 
 PRICES = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
 
@@ -137,22 +137,25 @@ async def test_the_oldest_run_goes_first() -> None:
     assert order[0] == 0
 
 
-async def test_a_summary_run_does_not_wait_for_runs_that_wait_for_it() -> None:
-    gate = RequestGate()
-    root = Meter(Budget(total_tokens=4_000))
-    older, younger = root.allocate(Budget()), root.allocate(Budget())
-    for run in (older, younger):
-        answer(run, await admit(gate, run), sent=300)
-    part = Meter(Budget(turns=1), older)
-    part.member.take_place_of(older.member)
-    with older.wait():
-        summary = asyncio.create_task(admit(gate, part))
-        following = asyncio.create_task(admit(gate, younger))
-        await settle()
-        assert summary.done(), "the younger run has had a turn, and still goes after the older"
-        answer(part, await summary, sent=300)
-        part.release()
-        answer(younger, await following)
+def test_a_summary_run_does_not_wait_for_runs_that_wait_for_it() -> None:
+    async def work() -> None:
+        gate = RequestGate()
+        root = Meter(Budget(total_tokens=4_000))
+        older, younger = root.allocate(Budget()), root.allocate(Budget())
+        for run in (older, younger):
+            answer(run, await admit(gate, run), sent=300)
+        part = Meter(Budget(turns=1), older)
+        part.member.take_place_of(older.member)
+        with older.wait():
+            summary = asyncio.create_task(admit(gate, part))
+            following = asyncio.create_task(admit(gate, younger))
+            await settle()
+            assert summary.done(), "the younger run has had a turn, and still goes after the older"
+            answer(part, await summary, sent=300)
+            part.release()
+            answer(younger, await following)
+
+    run_virtual(work())  # the younger begins when the older has asked for nothing for 15 s
 
 
 async def test_a_run_that_cannot_go_on_has_enough_left_for_its_summary() -> None:
