@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mudroom._adapters.models.scripted import Answer, Request, call
-from mudroom._core.events import Compacted, ResultsCleared, RunFinished, RunStarted, TurnFinished
+from mudroom._core.events import Compacted, ResultsCleared, TurnFinished
 from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
-from .conftest import Stage, is_summary, is_valid, join_request, make_talker
+from .conftest import Stage, is_valid, join_request, make_talker
 
 PROMPT = "Read all files. Never touch 3.txt."
 TURNS = 14
@@ -35,29 +33,10 @@ async def test_each_cut_around_a_compaction_gives_the_same_end(stage: Stage) -> 
         answers = [(each.run, each.turn) for each in stage.select(TurnFinished)]
         assert len(answers) == len(set(answers)) == TURNS + 2, where
         assert len(stage.select(Compacted)) == 1, where
+        assert report.usage == whole.usage, where
         assert all(is_valid(request.messages) for request in stage.model.requests), where
         assert not find_violations(stage.events), where
         assert await replay(stage.events) == stage.events, where
-
-
-@pytest.mark.parametrize("kept_kind", [RunStarted, RunFinished])
-async def test_a_summary_of_a_killed_process_is_bought_once(
-    stage: Stage, kept_kind: type[RunStarted | RunFinished]
-) -> None:
-    stage.write_files(40)
-    async with stage.open(make_talker(TURNS)) as session:
-        whole = await session.run(PROMPT)
-    kept = next(
-        number
-        for number, event in enumerate(stage.events, 1)
-        if isinstance(event, kept_kind) and ".c" in event.run
-    )
-    async with stage.open(make_talker(TURNS), resume=session.id, kept=kept) as resumed:
-        report = await resumed.resume_unfinished()
-    bought = sum(is_summary(request) for request in stage.model.requests)
-    assert bought == (kept_kind is RunStarted)
-    assert report is not None
-    assert report.usage == whole.usage
 
 
 async def test_each_cut_of_a_compaction_that_the_user_asked_for(stage: Stage) -> None:
