@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import Compacted, ResultsCleared, TurnFinished
 from mudroom._replay import replay
@@ -33,7 +35,9 @@ async def test_each_cut_around_a_compaction_gives_the_same_end(stage: Stage) -> 
         answers = [(each.run, each.turn) for each in stage.select(TurnFinished)]
         assert len(answers) == len(set(answers)) == TURNS + 2, where
         assert len(stage.select(Compacted)) == 1, where
-        assert report.usage == whole.usage, where
+        assert report.usage.output_tokens == whole.usage.output_tokens, where
+        # The path of the record, which a request names, is another one each time.
+        assert report.usage.input_tokens == pytest.approx(whole.usage.input_tokens, abs=50), where
         assert all(is_valid(request.messages) for request in stage.model.requests), where
         assert not find_violations(stage.events), where
         assert await replay(stage.events) == stage.events, where

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.engine.conftest import Stage
+from tests.engine.conftest import Gate, Stage
 from tests.engine.test_inbox import list_texts
 
 from mudroom import Agent, Budget, Reason, ToolCallBlock
@@ -37,19 +37,11 @@ def list_notifications(stage: Stage) -> list[str]:
 
 
 async def test_a_background_child_works_while_its_parent_goes_on(stage: Stage) -> None:
-    is_read = asyncio.Event()
-
-    async def child(request: Request) -> Answer:
-        await is_read.wait()
-        return "the cellar is dry"
-
-    def read(request: Request) -> Answer:
-        is_read.set()
-        return "I wait."
-
+    gate = Gate("the cellar is dry")
+    read = [call("read", file_path="notes.txt")]
     script = {
-        "PARENT": [[start("CHILD")], [call("read", file_path="notes.txt")], read, "all is known"],
-        "CHILD": [child],
+        "PARENT": [[start("CHILD")], read, gate.open, "all is known"],
+        "CHILD": [gate.child],
     }
     report = await stage.run_checked(script)
     assert (report.text, report.reason, report.turns) == ("all is known", Reason.GOAL, 4)
@@ -98,17 +90,13 @@ async def test_a_run_with_outputs_waits_for_its_children(stage: Stage) -> None:
 
 
 async def test_an_empty_answer_while_a_child_works_is_no_fault(stage: Stage) -> None:
-    is_first = asyncio.Event()
-
-    async def child(request: Request) -> Answer:
-        await is_first.wait()
-        return "done"
+    gate = Gate()
 
     def end(request: Request) -> Answer:
-        is_first.set()
+        gate.open(request)
         return ""
 
-    script = {"PARENT": [[start("CHILD")], end, "the end"], "CHILD": [child]}
+    script = {"PARENT": [[start("CHILD")], end, "the end"], "CHILD": [gate.child]}
     report = await stage.run_checked(script)
     assert (report.text, report.reason) == ("the end", Reason.GOAL)
 
@@ -147,14 +135,8 @@ async def test_a_limit_of_the_parent_asks_its_children_for_summaries_first(stage
 
 
 async def test_a_cancel_ends_the_wait_for_the_summaries_of_children(stage: Stage) -> None:
-    async def hang(request: Request) -> Answer:
-        await asyncio.Event().wait()
-        return ""
-
-    script = {"PARENT": [[start("CHILD")], "I wait.", "never"], "CHILD": [hang]}
-    async with stage.open(script) as session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await stage.wait_until(lambda: any(isinstance(event, RunWaiting) for event in stage.events))
+    script = {"PARENT": [[start("CHILD")], "I wait.", "never"], "CHILD": [Gate().child]}
+    async with stage.open_waiting(script) as (session, running):
         assert session.runs.wrap_up("1")
         await stage.wait_until(lambda: len(stage.list_requests("CHILD")) == 2)
         assert session.runs.cancel("1")
@@ -164,20 +146,12 @@ async def test_a_cancel_ends_the_wait_for_the_summaries_of_children(stage: Stage
 
 
 async def test_a_message_of_the_user_wakes_a_run_that_waits(stage: Stage) -> None:
-    is_told = asyncio.Event()
-
-    async def child(request: Request) -> Answer:
-        await is_told.wait()
-        return "done"
-
-    def answer(request: Request) -> Answer:
-        is_told.set()
-        return "I have read it, and wait."
-
-    script = {"PARENT": [[start("CHILD")], "I wait.", answer, "the end"], "CHILD": [child]}
-    async with stage.open(script) as session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await stage.wait_until(lambda: any(isinstance(event, RunWaiting) for event in stage.events))
+    gate = Gate()
+    script = {
+        "PARENT": [[start("CHILD")], "I wait.", gate.open, "the end"],
+        "CHILD": [gate.child],
+    }
+    async with stage.open_waiting(script) as (session, running):
         assert session.runs.send("1", "and the roof")
         report = await running
         await stage.check_record()
@@ -213,9 +187,7 @@ async def test_sixty_four_reports_at_once_are_one_message_within_its_limit(stage
         return [call("read", file_path="notes.txt")]
 
     async def wait_for_all(request: Request) -> Answer:
-        await stage.wait_until(
-            lambda: sum(isinstance(event, MessageSent) for event in stage.events) == 64
-        )
+        await stage.wait_until(lambda: len(stage.select(MessageSent)) == 64)
         return "I have seen them"
 
     starts = [start(f"CHILD {number}") for number in range(64)]
@@ -233,25 +205,9 @@ async def test_sixty_four_reports_at_once_are_one_message_within_its_limit(stage
 
 async def test_the_budget_of_a_background_child_stays_reserved(stage: Stage) -> None:
     limited = Agent(name="limited", description="d", budget=Budget(total_tokens=600_000))
-    gate = asyncio.Event()
-
-    async def child(request: Request) -> Answer:
-        await gate.wait()
-        return "done"
-
-    def end(request: Request) -> Answer:
-        gate.set()
-        return "I wait."
-
-    script = {
-        "PARENT": [
-            [start("CHILD", agent="limited")],
-            [start("CHILD", agent="limited")],
-            end,
-            "the end",
-        ],
-        "CHILD": [child],
-    }
+    gate = Gate()
+    begin = [start("CHILD", agent="limited")]
+    script = {"PARENT": [begin, begin, gate.open, "the end"], "CHILD": [gate.child]}
     report = await stage.run(script, agents=[limited], budget=Budget(total_tokens=1_000_000))
     assert report.ok
     assert stage.results[1].text.startswith("No child was started: total_tokens: 600,000 requested")
@@ -275,11 +231,11 @@ async def test_a_child_in_a_worker_process_works_in_the_background(stage: Stage)
     }
     report = await stage.run_checked(script, worker="process:1", budget=Budget(depth=2))
     assert report.ok and len(list_notifications(stage)) == 2
-    started = [event.run for event in stage.events if isinstance(event, RunStarted)]
+    started = [event.run for event in stage.select(RunStarted)]
     assert sorted(started) == ["1", "1.1.1", "1.1.1.1.1", "1.1.2", "1.1.2.1.1"]
     deep = [
         event
-        for event in stage.events
-        if isinstance(event, NoteInjected) and event.run == "1.1.1" and "deep" in event.text
+        for event in stage.select(NoteInjected)
+        if event.run == "1.1.1" and "deep" in event.text
     ]
     assert len(deep) == 1

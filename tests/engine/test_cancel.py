@@ -68,9 +68,9 @@ async def test_a_cancel_while_the_calls_of_an_answer_start_ends_all_of_them(stag
         session.watch(stop)
         report = await session.run("PARENT")
     assert report.reason is Reason.CANCELLED
-    results = [each for each in stage.events if isinstance(each, ToolCallFinished)]
+    results = stage.select(ToolCallFinished)
     assert len(results) == 200
-    started = [each for each in stage.events if isinstance(each, ToolCallStarted)]
+    started = stage.select(ToolCallStarted)
     assert 1 <= len(started) <= 64
     assert len(stage.runs) <= 1 + 32
 
@@ -177,8 +177,8 @@ async def test_every_run_stores_a_report_when_the_caller_is_cancelled(
         assert set(stage.reports) == set(stage.runs) and {
             r.reason for r in stage.reports.values()
         } == {Reason.CANCELLED}
-        begun = [event.run for event in stage.events if isinstance(event, RunStarted)]
-        ended = [event.run for event in stage.events if isinstance(event, RunFinished)]
+        begun = [event.run for event in stage.select(RunStarted)]
+        ended = [event.run for event in stage.select(RunFinished)]
         assert sorted(begun) == sorted(ended) and ended[-1] == "1", (
             "each ends once, the parent last"
         )

@@ -89,7 +89,7 @@ async def test_rules_hold_beside_a_decision_before_a_call(
     assert approver.questions == questions
     assert (stage.folder / "made").exists() is is_made
     assert bool(hooks.denied) is not is_made
-    (decision,) = [event for event in stage.events if isinstance(event, PermissionDecided)]
+    (decision,) = stage.select(PermissionDecided)
     if hook is ALLOW and not questions and is_made:
         assert (decision.verdict, decision.allowed) == ("ask", True)
         assert (decision.rule, decision.approver_reason) == ("hook:PreToolUse x.json", "safe")
@@ -133,7 +133,7 @@ async def test_a_refused_call_never_acts_and_the_refusal_is_recorded(stage: Stag
     report = await stage.run(TOUCH, integrations=with_hooks(hooks))
     assert not (stage.folder / "made").exists() and report.calls == {}
     assert "no commands today" in stage.results[0].text and stage.results[0].error
-    (decision,) = [event for event in stage.events if isinstance(event, PermissionDecided)]
+    (decision,) = stage.select(PermissionDecided)
     assert (decision.verdict, decision.allowed, decision.rule) == ("deny", False, "hook")
 
 
@@ -157,7 +157,7 @@ async def test_contexts_follow_the_results_and_are_recorded_and_replayed(stage: 
     read, bash = [block.text for block in blocks if isinstance(block, ToolResultBlock)]
     assert read.endswith("\n\nbefore read\nafter read")
     assert bash.endswith("\n\nbefore bash")
-    results = [event.result for event in stage.events if isinstance(event, ToolCallFinished)]
+    results = [event.result for event in stage.select(ToolCallFinished)]
     assert {result.context for result in results} == {"before read\nafter read", "before bash"}
 
 
@@ -271,7 +271,7 @@ async def test_text_of_on_prompt_follows_the_prompt(stage: Stage) -> None:
         "PARENT",
         "The date is a Friday.",
     ]
-    (note,) = [event for event in stage.events if isinstance(event, NoteInjected)]
+    (note,) = stage.select(NoteInjected)
     assert note.origin == "hook"
 
 
@@ -289,7 +289,7 @@ async def test_a_hook_changes_arguments_and_result(stage: Stage) -> None:
     lines: list[Answer] = [[call("read", path="missing.txt")], "end"]
     await stage.run(lines, integrations=with_hooks(ChangePath()))
     assert "one" in stage.results[0].text and stage.results[0].text.endswith("checked")
-    (started,) = [event for event in stage.events if isinstance(event, ToolCallStarted)]
+    (started,) = stage.select(ToolCallStarted)
     assert started.call.arguments == {"file_path": "notes.txt"}
 
 

@@ -100,7 +100,7 @@ async def test_lone_surrogates_of_a_model_are_replaced(stage: Stage) -> None:
     ]
     report = await run(stage, [first, LONE])
     assert (report.reason, report.text) == (Reason.GOAL, CLEAN)
-    (answer, _) = [event for event in stage.events if isinstance(event, TurnFinished)]
+    (answer, _) = stage.select(TurnFinished)
     assert answer.message.tool_calls[0].arguments == {CLEAN: [CLEAN, {CLEAN: CLEAN}]}
     assert any(f"There is no tool {CLEAN!r}" in result.text for result in stage.results)
 
@@ -191,7 +191,7 @@ async def test_prompts_and_messages_with_lone_surrogates_are_cleaned(stage: Stag
 
     report = await run(stage, answer, prompt=LONE)
     assert report.text == CLEAN
-    texts = [event.text for event in stage.events if isinstance(event, MessageDelivered)]
+    texts = [event.text for event in stage.select(MessageDelivered)]
     assert set(texts) == {CLEAN}
 
 
@@ -222,7 +222,7 @@ async def test_texts_of_hooks_are_cleaned(stage: Stage) -> None:
     calls = [ToolCallBlock("denied", "glob", {"pattern": "*"}), call("read", file_path="a")]
     report = await run(stage, [calls, "almost", "end"], hooks=HostileHooks())
     assert report.text == "end"
-    finished = [event for event in stage.events if isinstance(event, ToolCallFinished)]
+    finished = stage.select(ToolCallFinished)
     texts = {event.call_id: event.result.text for event in finished}
     assert f"not allowed: {CLEAN}" in texts.pop("denied")
     assert list(texts.values()) == [CLEAN]

@@ -48,9 +48,7 @@ async def test_a_message_is_stored_when_it_is_sent_and_delivered_after_the_resul
     async def send_two() -> str:
         for text in MESSAGES:
             assert stage.session.runs.send("1", text)
-        await stage.wait_until(
-            lambda: any(isinstance(event, MessageSent) for event in stage.events)
-        )
+        await stage.wait_until(lambda: stage.select(MessageSent))
         return "sent"
 
     await stage.run([[call("send_two")], "end"], tools=[send_two])
@@ -149,7 +147,7 @@ async def test_a_run_that_is_ending_refuses_messages_and_stores_nothing(stage: S
 
     await stage.run(answer, budget=Budget(turns=1))
     assert refused == [False]
-    assert not any(isinstance(event, MessageSent) for event in stage.events)
+    assert not stage.select(MessageSent)
 
 
 def script(request: Request) -> Answer:

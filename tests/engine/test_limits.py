@@ -115,7 +115,7 @@ async def test_calls_in_the_summary_turn_never_run(stage: Stage) -> None:
         if isinstance(block, ToolResultBlock)
     ]
     assert calls == results
-    last = [event for event in stage.events if isinstance(event, ToolCallFinished)][-1]
+    last = stage.select(ToolCallFinished)[-1]
     assert (last.call_id, last.name, last.refused) == (calls[-1], "write", True)
     assert last.result.error and last.result.text == NOT_RUN
 
@@ -126,9 +126,7 @@ def test_a_timeout_cancels_a_hanging_tool_and_the_model_sees_it(stage: Stage) ->
     assert (report.reason, report.recovered, report.text) == (Reason.TIMEOUT, True, "it hung")
     assert report.seconds == pytest.approx(5, abs=0.1)
     assert block_texts(stage.model.requests[-1].messages[-1])[0] == INTERRUPTED
-    assert [event.result.text for event in stage.events if isinstance(event, ToolCallFinished)] == [
-        INTERRUPTED
-    ]
+    assert [event.result.text for event in stage.select(ToolCallFinished)] == [INTERRUPTED]
 
 
 def test_a_timeout_cuts_off_a_late_answer_and_requests_a_summary(stage: Stage) -> None:
@@ -137,7 +135,7 @@ def test_a_timeout_cuts_off_a_late_answer_and_requests_a_summary(stage: Stage) -
     report = run_virtual(stage.run(story, budget=Budget(seconds=5)))
     assert (report.reason, report.recovered, report.text) == (Reason.TIMEOUT, True, "half of it")
     assert report.seconds == pytest.approx(5, abs=0.1) and len(stage.model.requests) == 3
-    assert [event.error for event in stage.events if isinstance(event, TurnFailed)] == [
+    assert [event.error for event in stage.select(TurnFailed)] == [
         "cut off before the answer was whole"
     ]
 
@@ -296,11 +294,7 @@ async def test_children_are_counted_at_every_depth(stage: Stage) -> None:
     story = {"PARENT": [one * 2, "end"], "CHILD": [once]}
     report = await stage.run(story, budget=Budget(children=3, depth=2))
     assert len(stage.runs) == 1 + 3 and report.ok
-    refused = [
-        event.result.text
-        for event in stage.events
-        if isinstance(event, ToolCallFinished) and event.result.error
-    ]
+    refused = [event.result.text for event in stage.select(ToolCallFinished) if event.result.error]
     assert refused == [
         "No child was started: the budget of 3 children is used up. "
         "Ask for less, or do the rest yourself."

@@ -41,7 +41,7 @@ def start_child(request: Request) -> Answer:
 
 
 def list_briefs(stage: Stage) -> dict[str, Brief]:
-    return {event.run: event.brief for event in stage.events if isinstance(event, RunStarted)}
+    return {event.run: event.brief for event in stage.select(RunStarted)}
 
 
 async def test_a_child_is_general_by_default_and_has_every_tool_but_task(stage: Stage) -> None:

@@ -52,7 +52,7 @@ def list_tasks(path: Path) -> list[tuple[int, str, str]]:
 
 def list_claims(stage: Stage) -> list[tuple[str, int]]:
     """Return child and task of the claims, in order."""
-    sent = [event for event in stage.events if isinstance(event, TeamMessageSent)]
+    sent = stage.select(TeamMessageSent)
     return [(event.to, event.message.task) for event in sent if event.message.task]
 
 
@@ -90,7 +90,7 @@ async def test_idle_children_take_the_ready_tasks_that_are_for_their_agents(
     text = str(request.messages[-1].content)
     assert "Task #3: test" in text and "report of Task #2" in text
     assert not {"task_update", "task_list"} & set(request.tools)
-    briefs = [event.brief for event in stage.events if isinstance(event, RunStarted)]
+    briefs = [event.brief for event in stage.select(RunStarted)]
     assert [(b.name, b.board_task) for b in briefs if b.board_task] == claims
     assert briefs[-1].description == "Task #3: test"
 
@@ -249,7 +249,7 @@ def import_task(path: Path, folder: Path) -> None:
 
 def list_checks(stage: Stage) -> list[tuple[str, bool]]:
     """Return the commands of the checks, and whether they succeeded."""
-    finished = [event for event in stage.events if isinstance(event, CheckFinished)]
+    finished = stage.select(CheckFinished)
     return [(event.command, event.is_green) for event in finished]
 
 

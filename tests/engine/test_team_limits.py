@@ -286,14 +286,14 @@ async def test_a_message_in_each_state_of_a_child_is_read_once(
         script, children=Children(parallel=1 if state == "queued" else 64)
     )
     assert report.reason is Reason.GOAL
-    read = Counter(e.message_id for e in stage.events if isinstance(e, MessageDelivered))
+    read = Counter(e.message_id for e in stage.select(MessageDelivered))
     for event in stage.events:
         if isinstance(event, RunStarted):
             read.update(event.brief.message_ids)
     for event in stage.events:
         if isinstance(event, TeamMessageSent):
             assert read[event.message.id] == 1, state
-    sent = [event for event in stage.events if isinstance(event, TeamMessageSent)]
+    sent = stage.select(TeamMessageSent)
     assert len(sent) == 1 and report.unread_messages == {}
     if state == "in a call":
         assert stage.results[1].text == "Sent to alice, who reads it after the current tool calls."

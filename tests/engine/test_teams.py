@@ -46,7 +46,7 @@ async def test_a_message_starts_the_next_run_of_a_named_child_in_its_conversatio
     assert (report.text, report.reason) == ("all is known", Reason.GOAL)
     assert stage.runs == ["1", "1.1.1", "1.2.1"]
     assert stage.results[1].text == "Sent to alice, who works again with it (run 1.2.1)."
-    brief = next(e.brief for e in stage.events if isinstance(e, RunStarted) and e.run == "1.2.1")
+    brief = next(e.brief for e in stage.select(RunStarted) if e.run == "1.2.1")
     assert (brief.name, brief.continues, brief.message_ids) == ("alice", "1.1.1", ("1.2.1",))
     last = stage.list_requests("ALICE")[-1]
     assert list_texts(last)[-1] == '<message from="parent">\nand the window?\n</message>'
@@ -99,7 +99,7 @@ async def test_siblings_write_to_each_other_and_an_idle_one_works_again(stage: S
     assert report.ok
     assert stage.runs == ["1", "1.1.1", "1.1.2", "1.1.1~2"]
     assert '<message from="alice">\nyes, line 4\n</message>' in stage.reports["1.1.2"].text
-    sent = [event for event in stage.events if isinstance(event, TeamMessageSent)]
+    sent = stage.select(TeamMessageSent)
     assert [(each.run, each.to, each.message.sender) for each in sent] == [
         ("1", "alice", "1.1.2"),
         ("1", "bob", "1.1.1~2"),
@@ -129,7 +129,7 @@ async def test_a_child_that_its_parent_waits_for_is_told_to_end_with_its_questio
 
     await stage.run({"PARENT": [[name("alice", "ALICE")], "the end"], "ALICE": [alice]})
     assert "End with your question as your report" in stage.reports["1.1.1"].text
-    assert not [e for e in stage.events if isinstance(e, MessageDelivered)]
+    assert not stage.select(MessageDelivered)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ async def test_an_unknown_name_is_refused_and_a_near_one_suggested(stage: Stage)
     }
     await stage.run(script)
     assert stage.results[1].error and "alice" in stage.results[1].text
-    assert not [e for e in stage.events if isinstance(e, TeamMessageSent)]
+    assert not stage.select(TeamMessageSent)
 
 
 async def test_a_named_child_knows_its_team_and_has_only_the_tool_for_messages(
@@ -231,7 +231,7 @@ async def rewind_second(
         session.rewind(removed.run_id)
         await session.run("third")
         await stage.check_record()
-    return {event.run: event.brief for event in stage.events if isinstance(event, RunStarted)}
+    return {event.run: event.brief for event in stage.select(RunStarted)}
 
 
 async def test_a_rewind_removes_runs_and_messages_of_a_named_child(stage: Stage) -> None:
@@ -267,7 +267,7 @@ async def test_after_a_rewind_an_answered_plan_is_open_again(stage: Stage) -> No
     }
     children = {"ALICE": ["a plan", "done", "done again"], "BOB": ["done"]}
     briefs = await rewind_second(stage, prompts, children)
-    waited = next(e for e in stage.events if isinstance(e, ToolCallFinished) and e.name == "wait")
+    waited = next(e for e in stage.select(ToolCallFinished) if e.name == "wait")
     assert "alice (general, 1.1.1): waits for approval" in waited.result.text
     assert (briefs["3.1.3"].continues, briefs["3.1.3"].is_plan) == ("1.1.1", False)
 
@@ -295,7 +295,7 @@ async def test_a_plan_is_only_read_planned_again_and_approved_in_the_mode_of_the
         "ALICE": [write("too early"), "a plan", "a smaller plan", write("approved"), "done"],
     }
     await stage.run_checked(script)
-    briefs = {e.run: e.brief for e in stage.events if isinstance(e, RunStarted)}
+    briefs = {e.run: e.brief for e in stage.select(RunStarted)}
     mode = briefs["1"].mode
     assert [
         (run, briefs[run].mode, briefs[run].is_plan) for run in ("1.1.1", "1.2.1", "1.4.1")
@@ -307,7 +307,7 @@ async def test_a_plan_is_only_read_planned_again_and_approved_in_the_mode_of_the
     assert 'approve="false">\nsmaller' in briefs["1.2.1"].prompt
     assert "send_message(to='alice', approve=true or false" in stage.results[0].text
     assert (stage.folder / "plan.txt").read_text() == "approved"
-    first = [e for e in stage.events if isinstance(e, ToolCallFinished) and e.run == "1.1.1"]
+    first = [e for e in stage.select(ToolCallFinished) if e.run == "1.1.1"]
     assert first[0].refused and first[0].result.error
 
 
@@ -331,13 +331,13 @@ async def test_the_user_refuses_and_approves_a_plan(stage: Stage) -> None:
         assert not await session.runs.send_durably("alice", approve=True)
         await running
         await stage.check_record()
-    briefs = {e.run: e.brief for e in stage.events if isinstance(e, RunStarted)}
+    briefs = {e.run: e.brief for e in stage.select(RunStarted)}
     assert [(briefs[run].prompt, briefs[run].is_plan) for run in ("1.1.1~2", "1.1.1~3")] == [
         ("smaller", True),
         ("Approved.", False),
     ]
     assert briefs["1.1.1~3"].mode is briefs["1"].mode
-    sent = [event.message for event in stage.events if isinstance(event, TeamMessageSent)]
+    sent = [event.message for event in stage.select(TeamMessageSent)]
     assert [(each.sender, each.approve) for each in sent] == [("user", False), ("user", True)]
 
 
@@ -358,11 +358,7 @@ async def test_only_an_open_request_is_answered_and_only_by_the_parent(stage: St
         "BOB": [bob],
     }
     await stage.run_checked(script)
-    refusals = [
-        event.result.text
-        for event in stage.events
-        if isinstance(event, ToolCallFinished) and event.result.error
-    ]
+    refusals = [event.result.text for event in stage.select(ToolCallFinished) if event.result.error]
     assert refusals == [
         "Nothing was sent to alice: only its parent approves a plan",
         "Nothing was sent: no request is open that you could answer.",
@@ -440,9 +436,7 @@ def test_a_child_may_refuse_to_stop_once(stage: Stage) -> None:
     assert '<message from="alice" approve="false">\nI am nearly done\n</message>' in (
         stage.list_notes()
     )
-    errors = [
-        e.result.text for e in stage.events if isinstance(e, ToolCallFinished) and e.result.error
-    ]
+    errors = [e.result.text for e in stage.select(ToolCallFinished) if e.result.error]
     assert "Nothing was sent: you have refused to stop before. Finish, and report." in errors
     assert stage.reports["1.1.1"].reason is Reason.CANCELLED
 
@@ -517,7 +511,7 @@ async def test_two_children_that_only_write_to_each_other_are_warned_and_stopped
     }
     report = await stage.run_checked(script)
     assert report.ok
-    sent = [event for event in stage.events if isinstance(event, TeamMessageSent)]
+    sent = stage.select(TeamMessageSent)
     warned = [n for n, event in enumerate(sent, 1) if event.message.notes]
     assert len(sent) == 12 and warned == list(range(6, 13))
     assert "12 messages in a row between you two" in results[0]
@@ -550,7 +544,7 @@ async def test_the_budget_of_a_next_run_is_reserved_from_the_parent(stage: Stage
     assert stage.results[1].text == (
         "Nothing was sent to alice: the budget of 1 children is used up"
     )
-    assert not [e for e in stage.events if isinstance(e, TeamMessageSent)]
+    assert not stage.select(TeamMessageSent)
 
 
 async def test_the_user_writes_to_a_name_and_stops_it(stage: Stage) -> None:
@@ -588,9 +582,9 @@ async def test_the_user_writes_to_a_name_and_stops_it(stage: Stage) -> None:
         for stop in (session.runs.wrap_up, session.runs.cancel, session.runs.detach):
             with pytest.raises(UnknownName, match=wrong_name):
                 stop("@alcie")
-    sent = next(event for event in stage.events if isinstance(event, TeamMessageSent))
+    sent = next(event for event in stage.select(TeamMessageSent))
     assert (sent.message.sender, sent.message.name) == ("user", "")
-    brief = next(e.brief for e in stage.events if isinstance(e, RunStarted) and e.run == "1.1.1~2")
+    brief = next(e.brief for e in stage.select(RunStarted) if e.run == "1.1.1~2")
     assert brief.prompt == "look at the roof"
 
 

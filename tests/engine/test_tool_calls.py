@@ -242,9 +242,7 @@ async def test_the_start_of_a_call_has_the_title_and_the_view_of_its_tool(stage:
         call("no_such_tool", number=1, where="here"),
     ]
     await stage.run({"PARENT": [calls, "end"]}, tools=[deploy])
-    started = {
-        event.call.name: event for event in stage.events if isinstance(event, ToolCallStarted)
-    }
+    started = {event.call.name: event for event in stage.select(ToolCallStarted)}
     assert {name: (event.title, event.view) for name, event in started.items()} == {
         "read_file": ("notes.txt", "lines"),
         "grep": ("one", ""),
