@@ -203,14 +203,20 @@ async def test_sixty_four_reports_at_once_are_one_message_within_its_limit(stage
         assert "x" * 7_000 in file.read()
 
 
-async def test_the_budget_of_a_background_child_stays_reserved(stage: Stage) -> None:
+async def test_the_budget_of_a_background_child_is_reserved_until_it_ends(stage: Stage) -> None:
     limited = Agent(name="limited", description="d", budget=Budget(total_tokens=600_000))
     gate = Gate()
     begin = [start("CHILD", agent="limited")]
-    script = {"PARENT": [begin, begin, gate.open, "the end"], "CHILD": [gate.child]}
+    script = {
+        "PARENT": [begin, begin, gate.open, begin, "I wait.", "the end"],
+        "CHILD": [gate.child],
+    }
     report = await stage.run(script, agents=[limited], budget=Budget(total_tokens=1_000_000))
     assert report.ok
-    assert stage.results[1].text.startswith("No child was started: total_tokens: 600,000 requested")
+    refusal = stage.results[1].text
+    assert refusal.startswith("No child was started: total_tokens: 600,000 requested, 399,")
+    assert refusal.endswith(" left. Ask for less, or do the rest yourself.")
+    assert stage.results[2].text.startswith("Started ")
 
 
 async def test_files_of_background_children_are_evidence_of_the_parent(stage: Stage) -> None:

@@ -10,7 +10,6 @@ import pytest
 from tests.engine.conftest import Lines, Stage, Step, block_texts
 
 from mudroom import (
-    Agent,
     AssistantMessage,
     Budget,
     Children,
@@ -32,7 +31,6 @@ from mudroom._engine.conversation import INTERRUPTED
 from mudroom._engine.finish import NOT_RUN
 from mudroom._engine.meters.run_timer import GRACE_SECONDS
 from mudroom._replay import replay
-from mudroom.errors import UsageError
 from mudroom.ports import Hooks
 from mudroom.testing.clock import run_virtual
 
@@ -222,19 +220,6 @@ def answer_with_usage(
     return answer
 
 
-async def test_tokens_of_descendants_count_for_the_parents_limit(stage: Stage) -> None:
-    asks = answer_with_usage("I ask", call("task", prompt="CHILD"), read=1000)
-    story = {
-        "PARENT": [asks, answer_with_usage("end", read=10)],
-        "CHILD": [answer_with_usage("big", read=50_000)],
-    }
-    report = await stage.run(story, budget=Budget(input_tokens=25_000))
-    assert (report.reason, report.text, report.recovered) == (Reason.BUDGET, "I ask", False)
-    assert len(stage.list_requests("PARENT")) == 1 and stage.reports["1.1.1"].ok, (
-        "the child's answer is over the limit, so there is no second one"
-    )
-
-
 async def test_a_child_ends_when_its_parents_tokens_are_used_up(stage: Stage) -> None:
     searches = [
         answer_with_usage("so far", call("grep", pattern="x"), call("glob", pattern="*"), wrote=60)
@@ -254,51 +239,6 @@ async def test_a_child_ends_when_its_parents_tokens_are_used_up(stage: Stage) ->
     assert "[BUDGET: the limit of 200 output tokens was reached (130 used); " in (
         stage.results[0].text
     )
-
-
-async def test_a_childs_share_is_reserved_and_its_rest_released(
-    stage: Stage,
-) -> None:
-    saver = Agent(name="saver", budget=Budget(output_tokens=60))
-
-    async def slowly(request: Request) -> Answer:
-        await asyncio.sleep(0.02)
-        return answer_with_usage("done", wrote=1)(request)
-
-    two = [call("task", prompt="CHILD", agent="saver"), call("task", prompt="CHILD", agent="saver")]
-    story = {
-        "PARENT": [
-            answer_with_usage("both", *two),
-            answer_with_usage("again", two[0]),
-            answer_with_usage("end"),
-        ],
-        "CHILD": [slowly],
-    }
-    report = await stage.run(story, agents=[saver], budget=Budget(output_tokens=100))
-    errors = [result.text for result in stage.results if result.error]
-    assert errors == [
-        "No child was started: output_tokens: 60 requested, 40 left. "
-        "Ask for less, or do the rest yourself."
-    ]
-    assert stage.runs == ["1", "1.1.1", "1.2.1"] and report.ok, (
-        "after the first had ended, the sum was free again"
-    )
-
-
-async def test_children_are_counted_at_every_depth(stage: Stage) -> None:
-    one = [call("task", prompt="CHILD")]
-
-    def once(request: Request) -> Answer:
-        return one if "task" in request.tools and not request.turn else "done"
-
-    story = {"PARENT": [one * 2, "end"], "CHILD": [once]}
-    report = await stage.run(story, budget=Budget(children=3, depth=2))
-    assert len(stage.runs) == 1 + 3 and report.ok
-    refused = [event.result.text for event in stage.select(ToolCallFinished) if event.result.error]
-    assert refused == [
-        "No child was started: the budget of 3 children is used up. "
-        "Ask for less, or do the rest yourself."
-    ]
 
 
 @pytest.mark.parametrize("is_resumed", [False, True], ids=["whole", "resumed"])
@@ -336,18 +276,6 @@ async def test_a_child_that_never_began_does_not_count(stage: Stage, is_resumed:
     assert await replay(journal.events) == journal.events
 
 
-async def test_the_budget_in_dollars_ends_a_run(stage: Stage) -> None:
-    costly = [
-        answer_with_usage("so far", call("read", path="notes.txt"), read=1_000_000),
-        answer_with_usage("not requested", read=1),
-    ]
-    report = await stage.run(
-        {"PARENT": costly}, budget=Budget(usd=0.5), name="anthropic:claude-sonnet-4-5"
-    )
-    assert (report.reason, report.text) == (Reason.BUDGET, "so far")
-    assert report.usd == pytest.approx(6), "one answer, and no summary after it"
-
-
 async def test_a_child_whose_price_is_unknown_is_refused_under_a_budget_in_dollars(
     stage: Stage,
 ) -> None:
@@ -359,8 +287,3 @@ async def test_a_child_whose_price_is_unknown_is_refused_under_a_budget_in_dolla
     assert stage.results[0].text == (
         "the price of unknown:model is not known. Set a limit in tokens or turns instead of money."
     )
-
-
-async def test_a_budget_in_dollars_needs_a_known_price(stage: Stage) -> None:
-    with pytest.raises(UsageError, match="price of nobody:knows is not known"):
-        await stage.run({"PARENT": ["end"]}, budget=Budget(usd=1), name="nobody:knows")

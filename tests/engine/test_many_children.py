@@ -193,30 +193,21 @@ def list_kept_children() -> list[str]:
     return [run.run_id for run in runs if run.brief.parent]
 
 
-@pytest.mark.parametrize(
-    ("lines", "arguments"),
-    [
-        pytest.param(
-            [
-                [call("read", file_path="notes.txt"), call("write", path="new.txt", content="a")],
-                "done",
-            ],
-            {},
-            id="it reads and writes",
-        ),
-        pytest.param([[call("read", file_path="none.txt")], "done"], {}, id="a call fails"),
-        pytest.param(
-            [[call("read", file_path="notes.txt")]], {"max_turns": 1}, id="its turns are used up"
-        ),
-        pytest.param(
-            [[call("read", file_path="notes.txt")], "done"], {"background": True}, id="background"
-        ),
-        pytest.param([[call("read", file_path="notes.txt")], "done"], {"name": "ann"}, id="named"),
-    ],
-)
-async def test_a_child_that_has_ended_keeps_no_memory(
-    stage: Stage, lines: Lines, arguments: dict[str, Any]
-) -> None:
+READS = [[call("read", file_path="notes.txt")], "done"]
+WRITES = [[call("read", file_path="notes.txt"), call("write", path="new.txt", content="a")], "done"]
+CHILDREN: dict[str, tuple[Lines, dict[str, Any]]] = {
+    "it reads and writes": (WRITES, {}),
+    "a call fails": ([[call("read", file_path="none.txt")], "done"], {}),
+    "its turns are used up": (READS[:1], {"max_turns": 1}),
+    "background": (READS, {"background": True}),
+    "named": (READS, {"name": "ann"}),
+}
+
+
+@pytest.mark.parametrize("child", CHILDREN)
+async def test_a_child_that_has_ended_keeps_no_memory(stage: Stage, child: str) -> None:
+    lines, arguments = CHILDREN[child]
+
     async def wait(request: Request) -> str:
         await stage.wait_until(lambda: "1.1.2" in stage.reports)
         # The thread of a write may hold its call a moment longer.

@@ -21,7 +21,6 @@ from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedConversation, call
 from mudroom._core.events import Delta, MessageDelivered, RunStarted, TeamMessageSent
 from mudroom._core.ports import StreamChunk
-from mudroom.permissions.rules import Permissions
 from mudroom.testing.clock import VirtualLoop
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
@@ -136,43 +135,6 @@ def test_no_waits_among_four_runs_last_a_second(tmp_path: Path) -> None:
             assert seconds < 1, waits
             refused += any("it waits for you" in text for text in results)
     assert len(circles) >= 96 and refused > 0
-
-
-@pytest.mark.parametrize(
-    ("ask", "reason"),
-    [
-        (
-            call("ask_user", questions=[{"question": "which door?"}]),
-            "There is no tool 'ask_user' here. End with your question as your answer.",
-        ),
-        (
-            call("bash", command="touch door"),
-            "bash was not allowed: no user is present to confirm it",
-        ),
-    ],
-)
-async def test_children_that_need_an_absent_user_read_the_reason(
-    stage: Stage, ask: Any, reason: str
-) -> None:
-    def end(request: Request) -> Answer:
-        return "".join(block_texts(request.messages[-1]))
-
-    script = {
-        "PARENT": [
-            [name("one", "ONE", background=True), name("two", "TWO", background=True)],
-            "I wait.",
-            "the end",
-            "the end",
-        ],
-        "ONE": [[ask], end],
-        "TWO": [[ask], end],
-    }
-    permissions = Permissions.of(ask=["Bash(touch:*)"])
-    report = await asyncio.wait_for(stage.run(script, permissions=permissions), 30)
-    assert report.ok and stage.runs == ["1", "1.1.1", "1.1.2"]
-    assert not (stage.folder / "door").exists()
-    for run in ("1.1.1", "1.1.2"):
-        assert stage.reports[run].text.startswith(reason)
 
 
 @pytest.mark.parametrize(
