@@ -6,11 +6,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.engine.conftest import Stage
 
-from mudroom import Reason, Session
+from mudroom import Reason, Report, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.replay_model import remove_varying_text
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import StoredEvent
 from mudroom._platform.private_files import make_spill_file
 from mudroom._replay import replay
@@ -35,14 +36,9 @@ def answer_as_family(request: Request) -> Answer:
     return f"report of {request.prompt}" * (500 if request.prompt == "CHILD 1" else 1)
 
 
-async def record_session(folder: Path) -> list[StoredEvent]:
+async def record_session(stage: Stage) -> list[StoredEvent]:
     journal = MemoryJournal()
-    async with Session(
-        model=ScriptedModel(answer_as_family),
-        cwd=str(folder),
-        home=str(folder / "home"),
-        journal=journal,
-    ) as session:
+    async with stage.open(answer_as_family, journal=journal) as session:
         assert (await session.run("PARENT")).reason is Reason.GOAL
         await session.run("PARENT")
     return journal.events
@@ -52,41 +48,35 @@ def encode_events(events: list[StoredEvent]) -> list[bytes]:
     return [msgspec.json.encode(event) for event in events]
 
 
-async def test_a_run_tree_is_replayed_byte_for_byte(tmp_path: Path) -> None:
-    events = await record_session(tmp_path)
+async def test_a_run_tree_is_replayed_byte_for_byte(stage: Stage, tmp_path: Path) -> None:
+    events = await record_session(stage)
     before = sorted(tmp_path.rglob("*"))
     assert encode_events(await replay(events)) == encode_events(events)
     assert sorted(tmp_path.rglob("*")) == before
 
 
-async def test_a_recorded_session_serves_as_a_model(tmp_path: Path) -> None:
+async def test_a_recorded_session_serves_as_a_model_and_shows_the_first_different_request(
+    stage: Stage, tmp_path: Path
+) -> None:
     fixture = tmp_path / "fixture.jsonl"
-    fixture.write_bytes(b"\n".join(encode_events(await record_session(tmp_path))))
-    fresh = tmp_path / "fresh"
-    fresh.mkdir()
-    async with Session(
-        model=load_replay_model(fixture),
-        cwd=str(fresh),
-        home=str(tmp_path / "home"),
-        journal="memory",
-    ) as session:
-        report = await session.run("PARENT")
-    assert (report.text, report.reason) == ("done", Reason.GOAL)
+    fixture.write_bytes(b"\n".join(encode_events(await record_session(stage))))
+    (fresh := tmp_path / "fresh").mkdir()
+    reports: list[Report] = []
+    for prompt in ("PARENT", "ANOTHER"):
+        async with Session(
+            model=load_replay_model(fixture),
+            cwd=str(fresh),
+            home=str(fresh),
+            environ={},
+            journal="memory",
+            sandbox="off",
+        ) as session:
+            reports.append(await session.run(prompt))
+    same, other = reports
+    assert (same.text, same.reason) == ("done", Reason.GOAL)
     assert (fresh / "1.txt").read_text() == "x" * 20
-
-
-async def test_the_first_different_request_is_shown(tmp_path: Path) -> None:
-    fixture = tmp_path / "fixture.jsonl"
-    fixture.write_bytes(b"\n".join(encode_events(await record_session(tmp_path))))
-    async with Session(
-        model=load_replay_model(fixture),
-        cwd=str(tmp_path),
-        home=str(tmp_path / "home"),
-        journal="memory",
-    ) as session:
-        report = await session.run("ANOTHER")
-    assert report.reason is Reason.ERROR
-    assert "-PARENT" in report.error and "+ANOTHER" in report.error
+    assert other.reason is Reason.ERROR
+    assert "-PARENT" in other.error and "+ANOTHER" in other.error
 
 
 @pytest.mark.parametrize("run", ["1.2.3-1.1", "1-1.1", "1-1.1~2", "1-0.alice~1", "1.1.2~3-4.1"])
