@@ -10,7 +10,6 @@ from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import (
     Compacted,
     ResultsCleared,
-    RunFinished,
     StoredEvent,
 )
 from mudroom._projections.context_size import ContextReceipts, describe_receipt
@@ -146,29 +145,6 @@ async def test_rewinding_to_before_a_compaction_restores_the_whole_conversation(
         prompt = "Again."
         await session.run(prompt)
     assert stage.model.requests[-1].messages[: len(before)] == before
-
-
-async def test_a_child_compacts_and_its_task_stays_whole(stage: Stage) -> None:
-    stage.write_files(40)
-    task = f"CHILD: {'read everything; ' * 200}never stop early"
-    talk = make_talker(14)
-
-    def script(request: Request) -> Answer:
-        if "PARENT" in request.prompt:
-            return [call("task", prompt=task)] if request.turn == 0 else "done"
-        return talk(request)
-
-    async with stage.open(script) as session:
-        report = await session.run("PARENT")
-    assert report.reason is Reason.GOAL
-    assert [event.run for event in stage.compactions] == ["1.1.1"]
-    assert stage.compactions[0].summary_run == f"1.1.1.{stage.compactions[0].turn}.c1"
-    reports = {event.run: event.report for event in stage.select(RunFinished)}
-    assert reports["1.1.1"].text == "done"
-    child = [request for request in stage.model.requests if "PARENT" not in request.prompt][-1]
-    assert task in join_request(child)
-    assert not find_violations(stage.events)
-    assert await replay(stage.events) == stage.events
 
 
 async def test_facts_name_failures_children_outputs_and_the_todo_list(stage: Stage) -> None:

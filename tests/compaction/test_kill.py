@@ -68,17 +68,21 @@ async def test_each_cut_of_a_compaction_that_the_user_asked_for(stage: Stage) ->
         assert await replay(stage.events) == stage.events
 
 
-async def test_a_child_that_compacts_is_resumed(stage: Stage) -> None:
+async def test_a_child_compacts_keeps_its_task_whole_and_is_resumed(stage: Stage) -> None:
     stage.write_files(40)
     talk = make_talker(TURNS)
+    task = f"CHILD: {'read everything; ' * 200}never stop early"
 
     def script(request: Request) -> Answer:
         if request.prompt == "PARENT":
-            return [call("task", prompt="CHILD")] if request.turn == 0 else "done"
+            return [call("task", prompt=task)] if request.turn == 0 else "done"
         return talk(request)
 
     async with stage.open(script) as session:
         whole = await session.run("PARENT")
+    (compaction,) = stage.compactions
+    assert (compaction.run, compaction.summary_run) == ("1.1.1", f"1.1.1.{compaction.turn}.c1")
+    assert task in join_request([each for each in stage.model.requests if each.prompt == task][-1])
     events = stage.events
     start = next(n for n, event in enumerate(events) if event.run.endswith(".c1"))
     journal = stage.journal

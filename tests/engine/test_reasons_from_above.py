@@ -119,7 +119,7 @@ def test_a_run_killed_in_its_last_turn_still_names_its_limit(
 ) -> None:
     async def answer(request: Request) -> Answer:
         if request.tools:
-            calls = (call("bash", command="sleep 1"),)
+            calls = (call("bash", command="sleep 1" if budget.seconds else "true"),)
             return AssistantMessage(calls, StopReason.CALLS, Usage(4_900, 10))
         return "words"
 
