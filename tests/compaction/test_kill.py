@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from mudroom import Report
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import Compacted, ResultsCleared, TurnFinished
 from mudroom._replay import replay
@@ -13,6 +12,13 @@ from .conftest import Stage, is_valid, join_request, make_talker
 
 PROMPT = "Read all files. Never touch 3.txt."
 TURNS = 14
+
+
+def has_usage_of(report: Report, whole: Report) -> bool:
+    """Compare tokens. The path of the record, which requests name, is another one each time."""
+    used, expected = report.usage, whole.usage
+    is_near = abs(used.input_tokens - expected.input_tokens) < 50
+    return is_near and used.output_tokens == expected.output_tokens
 
 
 async def test_each_cut_around_a_compaction_gives_the_same_end(stage: Stage) -> None:
@@ -35,9 +41,7 @@ async def test_each_cut_around_a_compaction_gives_the_same_end(stage: Stage) -> 
         answers = [(each.run, each.turn) for each in stage.select(TurnFinished)]
         assert len(answers) == len(set(answers)) == TURNS + 2, where
         assert len(stage.select(Compacted)) == 1, where
-        assert report.usage.output_tokens == whole.usage.output_tokens, where
-        # The path of the record, which a request names, is another one each time.
-        assert report.usage.input_tokens == pytest.approx(whole.usage.input_tokens, abs=50), where
+        assert has_usage_of(report, whole), where
         assert all(is_valid(request.messages) for request in stage.model.requests), where
         assert not find_violations(stage.events), where
         assert await replay(stage.events) == stage.events, where
@@ -91,6 +95,6 @@ async def test_a_child_compacts_keeps_its_task_whole_and_is_resumed(stage: Stage
         async with stage.open(script, resume=session.id, kept=cut) as resumed:
             report = await resumed.resume_unfinished()
         assert report is not None
-        assert (report.text, report.usage) == ("done", whole.usage)
+        assert report.text == "done" and has_usage_of(report, whole)
         assert not find_violations(stage.events)
         assert await replay(stage.events) == stage.events
