@@ -267,6 +267,7 @@ async def test_a_long_report_is_cut_and_the_parent_can_read_the_whole(stage: Sta
 async def test_a_formatted_report_can_be_parsed(stage: Stage, text: str) -> None:
     await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [text]})
     assert parse_report(stage.results[0].text) == ParsedReport(text)
+    assert parse_report(f"{text}\nplain") == ParsedReport(f"{text}\nplain"), "it is no report"
 
 
 EMPTY = Report(text="", reason=Reason.GOAL, run_id="1.1.1", outputs=dict[str, str]())

@@ -55,16 +55,6 @@ async def test_a_message_starts_the_next_run_of_a_named_child_in_its_conversatio
     assert "<name>alice</name>" in notification and "the window is blue" in notification
 
 
-async def test_a_name_may_have_letters_of_any_script(stage: Stage) -> None:
-    script = {
-        "PARENT": [[name("小红", "CHILD")], [send("@小红", "and now?")], "I wait.", "the end"],
-        "CHILD": ["the first report", "the second report"],
-    }
-    await stage.run_checked(script)
-    assert stage.results[1].text == "Sent to 小红, who works again with it (run 1.2.1)."
-    assert stage.reports["1.2.1"].text == "the second report"
-
-
 def test_a_name_has_one_form() -> None:
     assert normalize_name(" @Ａlice Ｂ ") == "alice-b"
     assert normalize_name("É") == normalize_name("E\u0301")
