@@ -135,21 +135,6 @@ def test_no_waits_among_four_runs_last_a_second(tmp_path: Path) -> None:
     assert len(circles) >= 96 and refused > 0
 
 
-@pytest.mark.parametrize(
-    ("tool", "way"),
-    [
-        ("submit_plan", "End with your plan as your answer"),
-        ("request_plan", "Start a child by task with plan=true"),
-        ("AskUserQuestion", "End with your question"),
-    ],
-)
-async def test_a_tool_of_the_lessons_is_answered_with_the_way_to_its_outcome(
-    stage: Stage, tool: str, way: str
-) -> None:
-    await stage.run([[call(tool, plan="one file")], "the end"])
-    assert stage.results[0].error and way in stage.results[0].text
-
-
 STATES: dict[str, Callable[[Stage], object]] = {
     "asked": lambda stage: stage.list_requests("ALICE"),
     "streaming": lambda stage: any(
