@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 import pytest
 
@@ -305,3 +306,81 @@ async def test_money_cuts_an_answer_by_the_price_of_a_token() -> None:
     plan = RequestPlan({Limit.USD: 2.0}, {Limit.USD: 2.0}, {Limit.USD: 0.5}, 16)
     permit = await RequestGate().admit(Meter(Budget(usd=32.0)), plan)
     assert isinstance(permit, Permit) and permit.max_tokens == (32 - 8 - 2) / 0.5
+
+
+class LimitsElsewhere:
+    """The port `ParentMeter`: a real meter and gate, as in the process of the session.
+
+    Attributes:
+        meter: the meter of the run that the other process executes.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self.meter = Meter(Budget(), Meter(budget))
+        self.asked: list[bool] = []
+        self.ended: list[int] = []
+        self._gate = RequestGate()
+        self._permits: dict[int, Permit] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.meter, name)
+
+    async def admit(self, plan: RequestPlan, *, is_own: bool) -> Admission:
+        self.asked.append(is_own)
+        permit = await self._gate.admit(self.meter, plan, is_own=is_own)
+        if isinstance(permit, LimitState):
+            return Admission(refusal=permit)
+        number = len(self.asked)
+        self._permits[number] = permit
+        return Admission(number, permit.max_tokens, permit.cut_by)
+
+    def end_request(self, number: int) -> None:
+        self.ended.append(number)
+        self._permits.pop(number).end()
+
+
+async def test_limits_in_another_process_count_a_turn_on_both_sides() -> None:
+    above: Any = LimitsElsewhere(Budget(total_tokens=1_000))
+    meter = Meter(Budget(turns=5), above)
+    assert await RequestGate().reserve(meter, make_plan()) is None
+    assert (meter.turns, above.meter.turns, above.asked) == (1, 1, [True])
+    assert meter.permit and meter.permit.max_tokens == 650
+    assert meter.permit.cut_by == LimitState(Limit.TOTAL_TOKENS, 1_000, 0)
+    meter.end_request()
+    assert above.ended == [1] and not above.meter.parent.accounts[Limit.TOTAL_TOKENS].is_busy
+    assert await RequestGate().reserve(meter, make_plan(is_summary=True)) is None
+    assert (meter.turns, above.meter.turns) == (1, 1), "a summary is no turn"
+
+
+async def test_a_refusal_of_another_process_counts_no_turn_and_holds_nothing() -> None:
+    above: Any = LimitsElsewhere(Budget(total_tokens=1_000))
+    above.meter.charge(Usage(500, 450))
+    meter = Meter(Budget(turns=5, output_tokens=10_000), above)
+    refusal = await RequestGate().reserve(meter, make_plan())
+    assert refusal == LimitState(Limit.TOTAL_TOKENS, 1_000, 950)
+    assert (meter.turns, above.meter.turns, above.ended) == (0, 0, [])
+    assert not meter.accounts[Limit.OUTPUT_TOKENS].is_busy, (
+        "the limits of this process are free again"
+    )
+
+
+async def test_a_request_below_the_run_of_another_process_counts_only_its_own_turn() -> None:
+    above: Any = LimitsElsewhere(Budget(total_tokens=10_000))
+    parent = Meter(Budget(), above)
+    child = parent.allocate(Budget())
+    assert await RequestGate().reserve(child, make_plan()) is None
+    assert (child.turns, parent.turns, above.meter.turns, above.asked) == (1, 0, 0, [False])
+
+
+async def test_a_request_that_is_cancelled_in_another_process_holds_nothing() -> None:
+    above: Any = LimitsElsewhere(Budget(total_tokens=1_000))
+    meter = Meter(Budget(output_tokens=10_000), above)
+    first = Meter(Budget(), above)
+    assert await RequestGate().reserve(first, make_plan()) is None
+    waiting = asyncio.create_task(RequestGate().reserve(meter, make_plan()))
+    await settle()
+    account = meter.accounts[Limit.OUTPUT_TOKENS]
+    assert account.is_busy and not waiting.done()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled() and not account.is_busy and meter.turns == 0
