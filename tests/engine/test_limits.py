@@ -276,6 +276,18 @@ async def test_a_child_that_never_began_does_not_count(stage: Stage, is_resumed:
     assert await replay(journal.events) == journal.events
 
 
+async def test_the_budget_in_dollars_ends_a_run(stage: Stage) -> None:
+    costly = [
+        answer_with_usage("so far", call("read", path="notes.txt"), read=1_000_000),
+        answer_with_usage("not requested", read=1),
+    ]
+    report = await stage.run(
+        {"PARENT": costly}, budget=Budget(usd=0.5), name="anthropic:claude-sonnet-4-5"
+    )
+    assert (report.reason, report.text) == (Reason.BUDGET, "so far")
+    assert report.usd == pytest.approx(6), "one answer, and no summary after it"
+
+
 async def test_a_child_whose_price_is_unknown_is_refused_under_a_budget_in_dollars(
     stage: Stage,
 ) -> None:
