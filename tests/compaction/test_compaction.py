@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
 
-from mudroom import Reason, Session
+from mudroom import Reason, Report
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import (
     Compacted,
     ResultsCleared,
-    RunFinished,
-    RunStarted,
     StoredEvent,
 )
 from mudroom._projections.context_size import ContextReceipts, describe_receipt
@@ -28,24 +26,13 @@ from .conftest import (
     make_talker,
 )
 
-
-class _PromptLog:
-    """A session that remembers its prompts."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self.run_prompts: list[str] = []
-
-    async def run(self, prompt: str) -> None:
-        self.run_prompts.append(prompt)
-        await self._session.run(prompt)
-
-
 PROMPT = "Read all files.\nNever touch 3.txt.\nThe owner is Ines."
 NOTES_HEAD = "# Notes of your own from before. They are no proof and no order"
 
 
-async def test_words_facts_notes_and_the_last_turn_survive(stage: Stage) -> None:
+async def test_words_facts_notes_of_a_summary_run_and_the_last_turn_survive(
+    stage: Stage,
+) -> None:
     stage.write_files(40)
     async with stage.open(make_talker(14, lambda request: "Goal: read")) as session:
         report = await session.run(PROMPT)
@@ -62,8 +49,22 @@ async def test_words_facts_notes_and_the_last_turn_survive(stage: Stage) -> None
     assert list_message_texts(request.messages[1])[0].startswith("thought 11 ")
     assert "line of file 10 " in list_message_texts(request.messages[2])[0]
     assert all(is_valid(each.messages) for each in stage.model.requests)
+    check_summary_run(stage, report)
     assert not find_violations(stage.events)
     assert await replay(stage.events) == stage.events
+
+
+def check_summary_run(stage: Stage, report: Report) -> None:
+    """Check that the summary is a run of its own, which begins with the request before."""
+    tree = RunTree.from_events(stage.events)
+    (run,) = tree.children("1")
+    assert (run.run_id, run.description) == ("1.11.c1", "conversation summary")
+    assert report.turns == 15
+    assert report.usage == tree.runs["1"].usage + run.usage
+    (summary,) = [request for request in stage.model.requests if is_summary(request)]
+    before = stage.model.requests[summary.number - 2]
+    assert summary.messages[: len(before.messages)] == before.messages
+    assert (summary.system, summary.tools) == (before.system, before.tools)
 
 
 async def test_the_receipt_says_what_the_model_knew_at_each_turn(stage: Stage) -> None:
@@ -91,41 +92,6 @@ async def test_the_receipt_says_what_the_model_knew_at_each_turn(stage: Stage) -
         f"3 of notes, {parts['turns_tokens']:,} of last turns"
     )
     assert now["notes"] == "3 tokens, run 1.11.c1"
-
-
-async def test_the_summary_is_a_run_of_its_own_in_tree_and_costs(stage: Stage) -> None:
-    stage.write_files(40)
-    async with stage.open(make_talker(14)) as session:
-        report = await session.run(PROMPT)
-    tree = RunTree.from_events(stage.events)
-    (summary,) = tree.children("1")
-    assert (summary.run_id, summary.description) == ("1.11.c1", "conversation summary")
-    assert report.turns == 15
-    usage = tree.runs["1"].usage + summary.usage
-    assert report.usage == usage
-
-
-async def test_a_summary_request_begins_with_the_bytes_of_the_request_before(stage: Stage) -> None:
-    stage.write_files(40)
-    async with stage.open(make_talker(14)) as session:
-        await session.run(PROMPT)
-    (summary,) = [request for request in stage.model.requests if is_summary(request)]
-    before = stage.model.requests[summary.number - 2]
-    assert summary.messages[: len(before.messages)] == before.messages
-    assert (summary.system, summary.tools) == (before.system, before.tools)
-
-
-async def test_a_summary_run_changes_nothing(stage: Stage) -> None:
-    stage.write_files(40)
-
-    def summarise(request: Request) -> Answer:
-        return [call("bash", command="touch made"), call("task", prompt="CHILD")]
-
-    async with stage.open(make_talker(14, summarise)) as session:
-        report = await session.run(PROMPT)
-    assert report.reason is Reason.GOAL
-    assert not (stage.folder / "made").exists()
-    assert [event.run for event in stage.select(RunStarted)] == ["1", "1.11.c1"]
 
 
 async def test_later_prompts_and_a_resumed_session_continue_from_the_compaction(
@@ -163,44 +129,22 @@ async def test_rewinding_to_before_a_compaction_restores_the_whole_conversation(
     stage: Stage,
 ) -> None:
     stage.write_files(40)
+    prompt = PROMPT
     talks = {PROMPT: make_talker(6), "Go on.": make_talker(14)}
 
     def script(request: Request) -> Answer:
-        prompt = session.run_prompts[-1]
         return talks[prompt](request) if prompt in talks else "as before"
 
-    async with stage.open(lambda request: script(request)) as opened:
-        session = _PromptLog(opened)
-        await session.run(PROMPT)
-        before = stage.model.requests[-1].messages
-        await session.run("Go on.")
-        assert stage.compactions
-        opened.rewind("2")
-        await session.run("Again.")
-    assert stage.model.requests[-1].messages[: len(before)] == before
-
-
-async def test_a_child_compacts_and_its_task_stays_whole(stage: Stage) -> None:
-    stage.write_files(40)
-    task = f"CHILD: {'read everything; ' * 200}never stop early"
-    talk = make_talker(14)
-
-    def script(request: Request) -> Answer:
-        if "PARENT" in request.prompt:
-            return [call("task", prompt=task)] if request.turn == 0 else "done"
-        return talk(request)
-
     async with stage.open(script) as session:
-        report = await session.run("PARENT")
-    assert report.reason is Reason.GOAL
-    assert [event.run for event in stage.compactions] == ["1.1.1"]
-    assert stage.compactions[0].summary_run == f"1.1.1.{stage.compactions[0].turn}.c1"
-    reports = {event.run: event.report for event in stage.select(RunFinished)}
-    assert reports["1.1.1"].text == "done"
-    child = [request for request in stage.model.requests if "PARENT" not in request.prompt][-1]
-    assert task in join_request(child)
-    assert not find_violations(stage.events)
-    assert await replay(stage.events) == stage.events
+        await session.run(prompt)
+        before = stage.model.requests[-1].messages
+        prompt = "Go on."
+        await session.run(prompt)
+        assert stage.compactions
+        session.rewind("2")
+        prompt = "Again."
+        await session.run(prompt)
+    assert stage.model.requests[-1].messages[: len(before)] == before
 
 
 async def test_facts_name_failures_children_outputs_and_the_todo_list(stage: Stage) -> None:

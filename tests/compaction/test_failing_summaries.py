@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import Budget, Compaction, Reason, Report, Session, TextBlock, ToolCallBlock
+from mudroom import Budget, Compaction, Reason, TextBlock
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import (
@@ -24,50 +24,27 @@ from mudroom.testing.clock import run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import Stage, is_summary, is_valid, join_request, make_talker
+from .test_overflow_on_wires import make_answer, run_session
 
 PROMPT = "Read all files. Never touch 3.txt."
 BROKEN = Fault(status=500, body=b'{"error": {"message": "broken"}}')
 OVERLOADED = Fault(status=529, body=b'{"error": {"message": "overloaded"}}')
-TOO_LONG = b'{"error": {"message": "prompt is too long: 30000 tokens > 22000 maximum"}}'
-LIMIT = 90_000
-TURNS = 14
 
 
-def make_server_script(fault: Fault, faults: int = 1_000):
-    """Return a server script: a run that reads a file a turn; its summaries fail."""
-    failed = [0]
+def run_with_faults(folder: Path, fault: Fault, faults: int) -> tuple[MemoryJournal, int]:
+    """Run a session whose first summary requests fail; return also how many it has sent."""
+    sent = 0
 
-    def answer(request: ServerRequest) -> ServerAnswer | Fault:
-        text = request.body.decode()
-        if "Summarise this conversation" in text:
-            failed[0] += 1
-            return fault if failed[0] <= faults else (TextBlock("Goal: read all."),)
-        if len(request.body) > LIMIT:
-            return Fault(status=400, body=TOO_LONG)
-        number = max((n for n in range(1, TURNS + 1) if f"thought-{n}-" in text), default=0)
-        if number >= TURNS:
-            return (TextBlock("done"),)
-        thought = TextBlock(f"thought-{number + 1}- {'y' * 4_000}")
-        return (thought, ToolCallBlock(f"c{number}", "read", {"file_path": f"{number}.txt"}))
+    def summarise(request: ServerRequest) -> ServerAnswer:
+        nonlocal sent
+        sent += 1
+        return fault if sent <= faults else (TextBlock("Goal: read all."),)
 
-    return answer
+    async def work() -> MemoryJournal:
+        async with ModelServer(make_answer("anthropic:m", summarise=summarise)) as server:
+            return await run_session(server, "anthropic:m", folder)
 
-
-async def run_with_server(folder: Path, server: ModelServer) -> tuple[Report, MemoryJournal]:
-    work = folder / "work"
-    work.mkdir()
-    for number in range(TURNS):
-        (work / f"{number}.txt").write_text("a line of some file\n" * 300)
-    journal = MemoryJournal()
-    async with Session(
-        model="anthropic:m",
-        cwd=str(work),
-        home=str(folder / "home"),
-        environ={"ANTHROPIC_API_KEY": "k-test", "ANTHROPIC_BASE_URL": server.url},
-        journal=journal,
-        sandbox="off",
-    ) as session:
-        return await session.run(PROMPT), journal
+    return run_virtual(work()), sent
 
 
 def select_summaries(journal: MemoryJournal) -> list[str]:
@@ -79,16 +56,8 @@ def select_summaries(journal: MemoryJournal) -> list[str]:
 def test_a_summary_whose_requests_fail_is_tried_twice_and_done_without(
     tmp_path: Path, fault: Fault
 ) -> None:
-    async def work() -> tuple[Report, MemoryJournal, int]:
-        async with ModelServer(make_server_script(fault)) as server:
-            report, journal = await run_with_server(tmp_path, server)
-            requests = [each for each in server.requests if b"Summarise this" in each.body]
-            return report, journal, len(requests)
-
-    report, journal, requests = run_virtual(work())
-    assert (report.reason, report.text) == (Reason.GOAL, "done"), report.error
-    summaries = select_summaries(journal)
-    assert len(summaries) == 1
+    journal, requests = run_with_faults(tmp_path, fault, 1_000)
+    assert len(select_summaries(journal)) == 1
     assert requests == 2
     assert any(isinstance(event, Compacted) for event in journal.events)
     waits = [event.delay for event in journal.events if isinstance(event, ModelCallRetried)]
@@ -96,55 +65,41 @@ def test_a_summary_whose_requests_fail_is_tried_twice_and_done_without(
 
 
 def test_a_summary_that_fails_once_has_its_notes(tmp_path: Path) -> None:
-    async def work() -> tuple[Report, MemoryJournal, int]:
-        async with ModelServer(make_server_script(BROKEN, faults=1)) as server:
-            report, journal = await run_with_server(tmp_path, server)
-            requests = [each for each in server.requests if b"Summarise this" in each.body]
-            return report, journal, len(requests)
-
-    report, journal, requests = run_virtual(work())
-    assert (report.reason, requests) == (Reason.GOAL, 1 + len(select_summaries(journal)))
+    journal, requests = run_with_faults(tmp_path, BROKEN, 1)
+    assert requests == 1 + len(select_summaries(journal))
     (first, *_) = [event for event in journal.events if isinstance(event, Compacted)]
     assert first.parts["notes_tokens"]
 
 
-CALLS = [call("bash", command="touch made"), call("read", file_path="0.txt")]
+CALLS = [call("bash", command="touch made"), call("task", prompt="CHILD")]
 
 
+@pytest.mark.parametrize("is_of_user", [False, True])
 @pytest.mark.parametrize("words", ["Goal: the notes", ""])
-async def test_a_compaction_refuses_the_calls_of_its_summary(stage: Stage, words: str) -> None:
-    stage.write_files(40)
-
-    def summarise(request: Request) -> Answer:
-        return "Goal: asked again" if request.results else [*filter(None, [words]), *CALLS]
-
-    async with stage.open(make_talker(14, summarise)) as session:
-        report = await session.run(PROMPT)
-    assert (report.reason, report.text) == (Reason.GOAL, "done")
-    await check_summaries(stage, words or "Goal: asked again", requests=1 if words else 2)
-
-
-@pytest.mark.parametrize("words", ["Goal: the notes", ""])
-async def test_a_compaction_of_the_user_refuses_the_calls_of_its_summary(
-    stage: Stage, words: str
+async def test_a_compaction_refuses_the_calls_of_its_summary(
+    stage: Stage, words: str, *, is_of_user: bool
 ) -> None:
     stage.write_files(40)
+    notes = words or "Goal: asked again"
 
     def summarise(request: Request) -> Answer:
         return "Goal: asked again" if request.results else [*filter(None, [words]), *CALLS]
 
+    window = None if is_of_user else 32_000
     async with stage.open(
-        make_talker(4, summarise), compaction=Compaction(context_window=None)
+        make_talker(4 if is_of_user else 14, summarise),
+        compaction=Compaction(context_window=window),
     ) as session:
-        await session.run(PROMPT)
-        report = await session.compact()
-        assert report.text == (words or "Goal: asked again")
-        await session.run("Go on.")
-    await check_summaries(stage, words or "Goal: asked again", requests=1 if words else 2)
+        report = await session.run(PROMPT)
+        assert (report.reason, report.text) == (Reason.GOAL, "done")
+        if is_of_user:
+            assert (await session.compact()).text == notes
+            await session.run("Go on.")
+    await check_summaries(stage, notes, requests=1 if words else 2)
 
 
 async def check_summaries(stage: Stage, notes: str, requests: int) -> None:
-    (summary,) = [e for e in stage.select(RunStarted) if e.brief.is_compaction]
+    (summary,) = [e for e in stage.select(RunStarted) if e.brief.is_compaction or e.brief.depth]
     calls = [e for e in stage.select(ToolCallFinished) if e.run == summary.run]
     assert [event.refused for event in calls] == [True, True]
     assert not (stage.folder / "made").exists()

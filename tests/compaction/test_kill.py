@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
-
+from mudroom import Report
 from mudroom._adapters.models.scripted import Answer, Request, call
-from mudroom._core.events import Compacted, ResultsCleared, RunFinished, RunStarted, TurnFinished
+from mudroom._core.events import Compacted, ResultsCleared, TurnFinished
 from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
-from .conftest import Stage, is_summary, is_valid, join_request, make_talker
+from .conftest import Stage, is_valid, join_request, make_talker
 
 PROMPT = "Read all files. Never touch 3.txt."
 TURNS = 14
+
+
+def has_usage_of(report: Report, whole: Report) -> bool:
+    """Compare tokens. The path of the record, which requests name, is another one each time."""
+    used, expected = report.usage, whole.usage
+    is_near = abs(used.input_tokens - expected.input_tokens) < 50
+    return is_near and used.output_tokens == expected.output_tokens
 
 
 async def test_each_cut_around_a_compaction_gives_the_same_end(stage: Stage) -> None:
@@ -35,29 +41,10 @@ async def test_each_cut_around_a_compaction_gives_the_same_end(stage: Stage) -> 
         answers = [(each.run, each.turn) for each in stage.select(TurnFinished)]
         assert len(answers) == len(set(answers)) == TURNS + 2, where
         assert len(stage.select(Compacted)) == 1, where
+        assert has_usage_of(report, whole), where
         assert all(is_valid(request.messages) for request in stage.model.requests), where
         assert not find_violations(stage.events), where
         assert await replay(stage.events) == stage.events, where
-
-
-@pytest.mark.parametrize("kept_kind", [RunStarted, RunFinished])
-async def test_a_summary_of_a_killed_process_is_bought_once(
-    stage: Stage, kept_kind: type[RunStarted | RunFinished]
-) -> None:
-    stage.write_files(40)
-    async with stage.open(make_talker(TURNS)) as session:
-        whole = await session.run(PROMPT)
-    kept = next(
-        number
-        for number, event in enumerate(stage.events, 1)
-        if isinstance(event, kept_kind) and ".c" in event.run
-    )
-    async with stage.open(make_talker(TURNS), resume=session.id, kept=kept) as resumed:
-        report = await resumed.resume_unfinished()
-    bought = sum(is_summary(request) for request in stage.model.requests)
-    assert bought == (kept_kind is RunStarted)
-    assert report is not None
-    assert report.usage == whole.usage
 
 
 async def test_each_cut_of_a_compaction_that_the_user_asked_for(stage: Stage) -> None:
@@ -85,17 +72,21 @@ async def test_each_cut_of_a_compaction_that_the_user_asked_for(stage: Stage) ->
         assert await replay(stage.events) == stage.events
 
 
-async def test_a_child_that_compacts_is_resumed(stage: Stage) -> None:
+async def test_a_child_compacts_keeps_its_task_whole_and_is_resumed(stage: Stage) -> None:
     stage.write_files(40)
     talk = make_talker(TURNS)
+    task = f"CHILD: {'read everything; ' * 200}never stop early"
 
     def script(request: Request) -> Answer:
         if request.prompt == "PARENT":
-            return [call("task", prompt="CHILD")] if request.turn == 0 else "done"
+            return [call("task", prompt=task)] if request.turn == 0 else "done"
         return talk(request)
 
     async with stage.open(script) as session:
         whole = await session.run("PARENT")
+    (compaction,) = stage.compactions
+    assert (compaction.run, compaction.summary_run) == ("1.1.1", f"1.1.1.{compaction.turn}.c1")
+    assert task in join_request([each for each in stage.model.requests if each.prompt == task][-1])
     events = stage.events
     start = next(n for n, event in enumerate(events) if event.run.endswith(".c1"))
     journal = stage.journal
@@ -104,6 +95,6 @@ async def test_a_child_that_compacts_is_resumed(stage: Stage) -> None:
         async with stage.open(script, resume=session.id, kept=cut) as resumed:
             report = await resumed.resume_unfinished()
         assert report is not None
-        assert (report.text, report.usage) == ("done", whole.usage)
+        assert report.text == "done" and has_usage_of(report, whole)
         assert not find_violations(stage.events)
         assert await replay(stage.events) == stage.events

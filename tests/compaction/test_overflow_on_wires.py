@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,21 +28,28 @@ REFUSALS = {
 }
 
 
-def make_answer(model: str, children: int = 0):
+def summarise(request: ServerRequest) -> ServerAnswer:
+    return (TextBlock("Goal: read all."),)
+
+
+def make_answer(
+    model: str,
+    children: int = 0,
+    summarise: Callable[[ServerRequest], ServerAnswer] = summarise,
+) -> Callable[[ServerRequest], ServerAnswer]:
     """Return a server script: each run reads a file a turn and writes long texts."""
     fault = Fault(status=400, body=json.dumps({"error": {"message": REFUSALS[model]}}).encode())
 
-    def answer(request: ServerRequest) -> ServerAnswer | Fault:
-        if len(request.body) > LIMIT:
-            return fault
+    def answer(request: ServerRequest) -> ServerAnswer:
         text = request.body.decode()
         if "Summarise this conversation" in text:
-            return (TextBlock("Goal: read all."),)
+            return fault if len(request.body) > LIMIT else summarise(request)
+        if len(request.body) > LIMIT:
+            return fault
         if children and "PARENT" in text:
             tasks = [{"prompt": f"CHILD {n}"} for n in range(children)]
             calls = [ToolCallBlock(f"t{n}", "task", task) for n, task in enumerate(tasks)]
             return calls if request.turn == 0 else (TextBlock("done"),)
-        number = text.count("thought-")
         number = max((n for n in range(1, TURNS + 1) if f"thought-{n}-" in text), default=0)
         if number >= TURNS:
             return (TextBlock("done"),)
@@ -52,7 +60,9 @@ def make_answer(model: str, children: int = 0):
     return answer
 
 
-async def run_session(server: ModelServer, model: str, folder: Path, worker: str) -> MemoryJournal:
+async def run_session(
+    server: ModelServer, model: str, folder: Path, worker: str = "local"
+) -> MemoryJournal:
     work = folder / "work"
     work.mkdir()
     for number in range(TURNS):
@@ -81,7 +91,7 @@ async def run_session(server: ModelServer, model: str, folder: Path, worker: str
 @pytest.mark.parametrize("model", REFUSALS)
 async def test_each_wire_recovers(tmp_path: Path, model: str) -> None:
     async with ModelServer(make_answer(model)) as server:
-        journal = await run_session(server, model, tmp_path, "local")
+        journal = await run_session(server, model, tmp_path)
     failures = [event for event in journal.events if isinstance(event, TurnFailed)]
     assert 1 <= len(failures) <= 2
     assert any(isinstance(event, ResultsCleared | Compacted) for event in journal.events)
@@ -98,5 +108,7 @@ async def test_many_children_recover_at_once(tmp_path: Path, worker: str) -> Non
     assert {report.reason for report in reports.values()} == {Reason.GOAL}
     edited = {each.run for each in journal.events if isinstance(each, ResultsCleared | Compacted)}
     assert edited == {f"1.1.{number}" for number in range(1, 7)}
+    refused = [each.run for each in journal.events if isinstance(each, TurnFailed)]
+    assert len(refused) == len(set(refused))
     assert not find_violations(journal.events)
     assert await replay(journal.events) == journal.events

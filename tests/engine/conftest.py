@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from typing_extensions import TypeIs
@@ -13,9 +14,11 @@ from typing_extensions import TypeIs
 from mudroom import AnyEvent, Report, Session
 from mudroom._adapters.models.scripted import Answer, Request, Script, ScriptedModel
 from mudroom._core.events import (
+    Event,
     NoteInjected,
     RunFinished,
     RunStarted,
+    RunWaiting,
     StoredEvent,
     ToolCallFinished,
 )
@@ -25,6 +28,8 @@ from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
 from ..waiting import wait_until
+
+_Event = TypeVar("_Event", bound=Event)
 
 Step = Callable[[Request], Answer | Awaitable[Answer]]
 """Returns the answer to a request."""
@@ -102,6 +107,20 @@ class Stage:
         """Wait until a condition is true."""
         await wait_until(is_true)
 
+    @asynccontextmanager
+    async def open_waiting(
+        self, script: Mapping[str, Lines], **options: Any
+    ) -> AsyncGenerator[tuple[Session, asyncio.Task[Report]]]:
+        """Open a session, start a prompt, and wait until it waits for its background work."""
+        async with self.open(script, **options) as session:
+            running = asyncio.create_task(session.run("PARENT"))
+            await self.wait_until(lambda: self.select(RunWaiting))
+            yield session, running
+
+    def select(self, kind: type[_Event]) -> list[_Event]:
+        """Return the events of a kind, in order."""
+        return [event for event in self.events if isinstance(event, kind)]
+
     def list_requests(self, prompt: str) -> list[Request]:
         """Return the requests of the conversations whose prompt begins with this word, in order."""
         return [request for request in self.model.requests if _get_first_word(request) == prompt]
@@ -132,6 +151,22 @@ class Stage:
             for event in self.events
             if isinstance(event, NoteInjected) and event.run == run
         ]
+
+
+class Gate:
+    """Answers of a child that works until the gate is opened, and of a parent that opens it."""
+
+    def __init__(self, words: str = "done") -> None:
+        self.is_open = asyncio.Event()
+        self._words = words
+
+    async def child(self, request: Request) -> Answer:
+        await self.is_open.wait()
+        return self._words
+
+    def open(self, request: Request) -> Answer:
+        self.is_open.set()
+        return "I wait."
 
 
 def _get_first_word(request: Request) -> str:

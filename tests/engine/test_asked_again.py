@@ -66,8 +66,12 @@ def change_the_fault(request: Request) -> Answer:
 
 
 ALONE: dict[str, tuple[Callable[[Request], Answer], int, str]] = {
-    "empty answers": (be_empty, 2, "empty answer twice"),
-    "answers that the provider stops": (stop, 3, "before its answer was complete"),
+    "empty answers": (be_empty, 2, "the model gave an empty answer twice"),
+    "answers that the provider stops": (
+        stop,
+        3,
+        "the model stopped before its answer was complete (pause)",
+    ),
     "answers of changing faults": (change_the_fault, MAX_ASKED + 1, "9 times in a row"),
 }
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.engine.conftest import Stage
 
-from mudroom import Agent, Children, Session
+from mudroom import Agent, Children
 from mudroom._adapters.boards.board import TaskBoard, is_owner_alive
 from mudroom._adapters.boards.file import get_board_path
 from mudroom._adapters.boards.session_board import SessionBoard, delete_answers
 from mudroom._adapters.journals.sqlite.reader import open_reader
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.agents import Mode
-from mudroom._core.events import NoteInjected, SessionOpened, StoredEvent
+from mudroom._core.events import NoteInjected, SessionOpened
 from mudroom._core.ports import Board
 from mudroom._core.ports.board import TaskChange
 from mudroom._engine.compaction.compactor import collect_facts, format_facts
-from mudroom._replay import replay
 from mudroom.errors import BoardError, UsageError
 from mudroom.permissions.rules import Permissions
 
@@ -39,10 +39,6 @@ def path(stage: Stage) -> Path:
 def list_lines(path: Path) -> list[tuple[int, str]]:
     with TaskBoard(path) as board:
         return [(task.id, task.status) for task in board.list_tasks()]
-
-
-def list_recorded(stage: Stage) -> list[StoredEvent]:
-    return [event for event in stage.events if isinstance(event, StoredEvent)]
 
 
 async def test_a_model_adds_claims_and_completes_tasks(stage: Stage, path: Path) -> None:
@@ -280,59 +276,33 @@ async def test_a_claim_that_was_lost_after_a_crash_is_not_confirmed_again(path: 
             await board.update_task("2", "1", 1, CLAIM)
 
 
-async def test_a_resumed_session_has_the_board_and_its_root_claims_end_with_it(
-    stage: Stage, path: Path
-) -> None:
-    async with stage.open(
-        [[call("task_create", subject="one"), call("claim_task", task_id=1)], "ok"],
-        children=Children(board=True),
-        journal="sqlite",
-    ) as session:
-        await session.run("PARENT")
-        assert list_lines(path) == [(1, "in_progress")]
-    assert list_lines(path) == [(1, "pending")]
-    model = ScriptedModel([[call("task_list")], "ok"])
-    async with Session(
-        model=model, home=str(stage.home), resume=session.id, sandbox="off", environ={}
-    ) as resumed:
-        await resumed.run("NEXT")
-    assert set(model.requests[0].tools) >= BOARD_TOOLS
-
-
 @pytest.mark.parametrize("fork", [False, True])
 async def test_a_resumed_session_offers_the_recorded_board_to_all(
     stage: Stage, path: Path, *, fork: bool
 ) -> None:
-    planner = Agent(name="planner", description="plans", tools=("task_list", "task"))
-    async with stage.open(
-        ["ok"], agent=planner, children=Children(board=True), journal="sqlite"
-    ) as session:
+    """The claims of a root run end with its process."""
+    planner = Agent(name="planner", description="plans", tools=("task_update", "task_create"))
+    steps: list[Answer] = [[call("task_create", subject="one"), call("claim_task", task_id=1)]]
+    options: dict[str, Any] = {"journal": "sqlite", "agent": planner}
+    async with stage.open([*steps, "ok"], children=Children(board=True), **options) as session:
         await session.run("PARENT")
+        assert list_lines(path) == [(1, "in_progress")]
+    assert list_lines(path) == [(1, "pending")]
     (record,) = (stage.home / "sessions").glob("*.db")
     opened = next(open_reader(record).read())
     assert isinstance(opened, SessionOpened) and opened.board == path.name
-    model = ScriptedModel(["ok"])
-    async with Session(
-        model=model,
-        home=str(stage.home),
-        resume=session.id,
-        fork=fork,
-        agent=Agent(name="other", description="has all tools"),
-        sandbox="off",
-        environ={},
-    ) as resumed:
+    options["agent"] = Agent(name="other", description="has all tools")
+    async with stage.open(["ok"], resume=session.id, fork=fork, **options) as resumed:
         await resumed.run("NEXT")
-    assert set(model.requests[0].tools) >= BOARD_TOOLS
-    assert not any("task board" in notice for notice in map(str, resumed.notices))
+        assert not any("task board" in notice for notice in map(str, resumed.notices))
+    assert set(stage.model.requests[0].tools) >= BOARD_TOOLS
 
 
 async def test_a_resume_with_the_board_of_another_project_says_so(stage: Stage, path: Path) -> None:
     async with stage.open(["ok"], children=Children(board=True), journal="sqlite") as session:
         await session.run("PARENT")
     (stage.folder.parent / ".git").mkdir()
-    async with Session(
-        model=ScriptedModel(["ok"]), home=str(stage.home), resume=session.id, sandbox="off"
-    ) as resumed:
+    async with stage.open(["ok"], resume=session.id, journal="sqlite") as resumed:
         (notice,) = (each for each in map(str, resumed.notices) if "task board" in each)
     assert f"and used {path.name} before" in notice and notice.count(".db") == 2
 
@@ -348,20 +318,11 @@ async def test_a_resumed_session_offers_the_board_only_to_agents_that_name_it(
     async with stage.open(["ok"], agents=agents, agent=planner, journal="sqlite") as session:
         await session.run("PARENT")
     assert "task_list" in stage.model.requests[0].tools
-    model = ScriptedModel([[call("task", prompt="WORK", agent="worker")], "child", "ok"])
-    resumed = Session(
-        model=model,
-        home=str(stage.home),
-        resume=session.id,
-        fork=fork,
-        agents=agents,
-        agent=worker,
-        sandbox="off",
-        environ={},
-    )
-    async with resumed:
+    options: dict[str, Any] = {"agents": agents, "agent": worker, "journal": "sqlite"}
+    script = [[call("task", prompt="WORK", agent="worker")], "child", "ok"]
+    async with stage.open(script, resume=session.id, fork=fork, **options) as resumed:
         await resumed.run("NEXT")
-    offered = [set(request.tools) & BOARD_TOOLS for request in model.requests]
+    offered = [set(request.tools) & BOARD_TOOLS for request in stage.model.requests]
     assert offered == [set()] * 3
 
 
@@ -375,15 +336,11 @@ async def test_a_reminder_comes_after_ten_turns_with_a_task_in_progress(stage: S
             call("read", file_path="notes.txt", offset=request.turn) if request.turn < 40 else "ok"
         )
 
-    report = await stage.run(answer, children=Children(board=True), journal="memory")
+    report = await stage.run_checked(answer, children=Children(board=True))
     assert report.ok
-    notes = [
-        event for event in stage.events if isinstance(event, NoteInjected) and "board" in event.text
-    ]
+    notes = [event for event in stage.select(NoteInjected) if "board" in event.text]
     assert [note.turn for note in notes] == [11, 21]
     assert "#1 of the task board" in notes[0].text
-    events = list_recorded(stage)
-    assert await replay(events) == events
 
 
 async def test_facts_of_a_compaction_list_the_tasks_that_a_run_works_on(stage: Stage) -> None:
@@ -393,12 +350,12 @@ async def test_facts_of_a_compaction_list_the_tasks_that_a_run_works_on(stage: S
         [call("complete_task", task_id=2)],
         "ok",
     ]
-    await stage.run(answers, children=Children(board=True))
-    events = list_recorded(stage)
+    async with stage.open(answers, children=Children(board=True)) as session:
+        await session.run("PARENT")
+        events = await stage.check_record()
     facts = format_facts(collect_facts(events, {"1"}, ()))
     assert "## Tasks of the board that you work on\n- #1 one" in facts
     assert "#2 two" not in facts
-    assert await replay(events) == events
 
 
 async def test_a_board_that_cannot_be_opened_stops_the_start(stage: Stage, path: Path) -> None:

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mudroom import (
     Agent,
@@ -22,6 +23,7 @@ from mudroom import (
     Session,
     TextBlock,
     Usage,
+    tool,
 )
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Request, ScriptedModel, call
@@ -29,18 +31,25 @@ from mudroom._core.events import RunFinished, RunStarted, StoredEvent
 from mudroom._core.messages import StopReason, ToolCallBlock, ToolResultBlock
 from mudroom._replay import replay
 from mudroom.testing.clock import run_virtual
+from mudroom.testing.invariants import find_violations
 
 from ..long_form import count_examples
 
 SEEDS = (*range(count_examples(25, 100)), 113, 387)
 """In the last two, calls are cut off whose children wait for a place."""
 
+TIMED_SEEDS = (30, 31, 41, 42, 52, 53, 63, 64, *range(count_examples(0, 400)))
+"""Trees with a limit of time, where some calls never return."""
+
+SLOWEST = 2.0
+"""Seconds of the slowest answer."""
+
 MODEL = "anthropic:claude-sonnet-4-5"
 PARENT = Agent(
     name="parent",
     description="Delegates.",
     instructions="Delegate.",
-    tools=("read", "task", "wait"),
+    tools=("read", "task", "wait", "stand_still"),
     budget=Budget(depth=2),
 )
 LIMITS = (
@@ -58,11 +67,19 @@ LIMITS = (
 )
 
 
+@tool
+async def stand_still() -> str:
+    """Wait without end."""
+    await asyncio.sleep(1e6)
+    return "never"
+
+
 class DeepTree:
     """A parent whose children start children of their own, in the background or not."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, hangs: bool = False) -> None:
         self._seed = seed
+        self._hangs = hangs
         draw = self._draw("options")
         self.budget = LIMITS[seed % len(LIMITS)]
         self.is_map = draw.random() < 0.3
@@ -88,6 +105,8 @@ class DeepTree:
         return AssistantMessage((TextBlock("words"),), StopReason.END, usage)
 
     def _draw_calls(self, draw: random.Random, request: Request) -> list[ToolCallBlock]:
+        if self._hangs and self._draw("hang", request.prompt, request.turn).random() < 0.2:
+            return [call("stand_still")]
         calls = [call("read", path="notes.txt", limit=request.turn + 1)]
         if draw.random() < 0.1:
             calls.append(call("wait", timeout=draw.choice((1, 5))))
@@ -111,6 +130,7 @@ class DeepTree:
                 journal=self.journal,
                 budget=self.budget,
                 agents=[PARENT],
+                tools=[stand_still],
                 children=Children(parallel=self.max_children),
             ) as session:
                 async with asyncio.timeout(1_000):
@@ -132,7 +152,21 @@ def _count_tokens(request: Request) -> int:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_s16_a_run_at_any_depth_leaves_words_or_says_that_it_did_not_begin(seed: int) -> None:
-    tree = DeepTree(seed)
+    check_tree(DeepTree(seed))
+
+
+@pytest.mark.parametrize("seed", TIMED_SEEDS)
+def test_s16_runs_beside_calls_that_never_return_leave_words_in_time(seed: int) -> None:
+    tree = DeepTree(seed, hangs=True)
+    seconds = tree.budget.seconds or 15
+    tree.budget = replace(tree.budget, seconds=seconds)
+    for report in check_tree(tree):
+        # Late is at most one answer of the run, and one of a run below.
+        assert report.seconds <= seconds + 2 * SLOWEST
+
+
+def check_tree(tree: DeepTree) -> list[Report]:
+    """Run a tree, check its record, and return the reports of the runs that the program starts."""
     answers = run_virtual(tree.run())
     events: list[StoredEvent] = tree.journal.events
     reports = {event.run: event.report for event in events if isinstance(event, RunFinished)}
@@ -144,4 +178,6 @@ def test_s16_a_run_at_any_depth_leaves_words_or_says_that_it_did_not_begin(seed:
             assert report.text, report
         else:
             assert report.error.startswith("not started: "), report
+    assert not find_violations(events, timed=False)
     assert asyncio.run(replay(events)) == events
+    return answers

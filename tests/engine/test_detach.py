@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engine.conftest import Stage
-from tests.engine.test_background import list_notifications, wait_forever
+from tests.engine.conftest import Gate, Stage
+from tests.engine.test_background import list_notifications
 from tests.records import read_record, write_record
 from tests.waiting import wait_until
 
@@ -24,31 +24,18 @@ def wait_for(child: str = "CHILD") -> Any:
     return call("task", prompt=child)
 
 
-class Gate:
-    """Answers of a child that works until the parent has its next turn."""
-
-    def __init__(self) -> None:
-        self.is_open = asyncio.Event()
+class WorkingGate(Gate):
+    """The child has a turn before it waits."""
 
     async def child(self, request: Request) -> Answer:
         if request.turn == 0:
             return [call("todo", todos=[])]
-        await self.is_open.wait()
-        return f"{request.prompt} is done"
-
-    def open(self, request: Request) -> Answer:
-        self.is_open.set()
-        return "I go on."
+        return await super().child(request)
 
 
-async def wait_for_second_turn(stage: Stage, *runs: str) -> None:
-    """Wait until runs with these prompts have made their second request."""
-    await stage.wait_until(
-        lambda: all(
-            any(request.turn == 1 for request in stage.list_requests(run.split()[0]))
-            for run in runs
-        )
-    )
+async def wait_for_second_turn(stage: Stage, run: str) -> None:
+    """Wait until the run with this prompt has made its second request."""
+    await stage.wait_until(lambda: any(each.turn == 1 for each in stage.list_requests(run)))
 
 
 async def run_and_detach(
@@ -70,18 +57,18 @@ async def run_and_detach(
 
 
 async def test_a_detached_child_goes_on_and_reports_by_a_notification(stage: Stage) -> None:
-    gate = Gate()
+    gate = WorkingGate()
     script = {"PARENT": [[wait_for()], gate.open, "all is known"], "CHILD": [gate.child]}
     report = await run_and_detach(stage, script, "1.1.1")
     assert (report.text, report.reason, report.turns) == ("all is known", Reason.GOAL, 3)
     assert stage.results[0].text.startswith("Started 1.1.1 in the background.")
     assert stage.results[0].detail == {"run": "1.1.1", "background": True}
     (text,) = list_notifications(stage)
-    assert "<task-id>1.1.1</task-id>" in text and "CHILD is done" in text
+    assert "<task-id>1.1.1</task-id>" in text and "<result>\ndone\n" in text
 
 
 async def test_all_children_that_a_run_waits_for_are_detached_together(stage: Stage) -> None:
-    gate = Gate()
+    gate = WorkingGate()
     script = {
         "PARENT": [[wait_for("CHILD 1"), wait_for("CHILD 2")], gate.open, "the end"],
         "CHILD": [gate.child],
@@ -96,7 +83,7 @@ async def test_all_children_that_a_run_waits_for_are_detached_together(stage: St
 
 
 async def test_the_other_calls_of_the_answer_still_wait(stage: Stage) -> None:
-    gate = Gate()
+    gate = WorkingGate()
 
     async def second(request: Request) -> Answer:
         await stage.wait_until(lambda: stage.results)
@@ -114,30 +101,22 @@ async def test_the_other_calls_of_the_answer_still_wait(stage: Stage) -> None:
 
 
 async def test_only_a_child_that_a_call_waits_for_can_be_detached(stage: Stage) -> None:
-    gate = Gate()
+    gate = WorkingGate()
     script = {
         "PARENT": [[call("task", prompt="CHILD", background=True)], gate.open, "the end"],
         "CHILD": [gate.child],
     }
     async with stage.open(script) as session:
-        assert (
-            not session.runs.detach()
-            and not session.runs.detach("1.1.1")
-            and not session.runs.detach("1")
-        )
+        assert not any(session.runs.detach(run) for run in (None, "1.1.1", "1"))
         running = asyncio.create_task(session.run("PARENT"))
         await wait_for_second_turn(stage, "CHILD")
-        assert (
-            not session.runs.detach()
-            and not session.runs.detach("1.1.1")
-            and not session.runs.detach("1")
-        )
+        assert not any(session.runs.detach(run) for run in (None, "1.1.1", "1"))
         await running
         assert not session.runs.detach("1.1.1")
 
 
 async def test_files_of_a_detached_child_are_evidence_of_its_parent(stage: Stage) -> None:
-    gate = Gate()
+    gate = WorkingGate()
 
     async def child(request: Request) -> Answer:
         if request.turn == 1:
@@ -150,25 +129,8 @@ async def test_files_of_a_detached_child_are_evidence_of_its_parent(stage: Stage
     assert report.files_changed == ("0.txt", "1.txt")
 
 
-async def test_a_cancel_ends_a_detached_child(stage: Stage) -> None:
-    async def child(request: Request) -> Answer:
-        return [call("todo", todos=[])] if request.turn == 0 else await wait_forever(request)
-
-    script = {"PARENT": [[wait_for()], "I wait."], "CHILD": [child]}
-    async with stage.open(script) as session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await wait_for_second_turn(stage, "CHILD")
-        assert session.runs.detach()
-        await stage.wait_until(lambda: len(stage.list_requests("PARENT")) == 2)
-        assert session.runs.cancel()
-        report = await running
-        await stage.check_record()
-    assert report.reason is Reason.CANCELLED
-    assert stage.reports["1.1.1"].reason is Reason.CANCELLED
-
-
 async def test_a_child_of_a_child_is_detached_in_a_worker_process(stage: Stage) -> None:
-    gate = Gate()
+    gate = WorkingGate()
 
     def child(request: Request) -> Answer:
         if request.turn == 1:
@@ -181,13 +143,6 @@ async def test_a_child_of_a_child_is_detached_in_a_worker_process(stage: Stage) 
     )
     assert report.ok and stage.results[0].text.startswith("the child is done")
     assert stage.reports["1.1.1.1.1"].ok
-
-
-async def test_a_child_in_a_worker_process_is_detached(stage: Stage) -> None:
-    gate = Gate()
-    script = {"PARENT": [[wait_for()], gate.open, "the end"], "CHILD": [gate.child]}
-    report = await run_and_detach(stage, script, "1.1.1", worker="process:1")
-    assert report.ok and len(list_notifications(stage)) == 1
 
 
 def answer_from_messages(request: Request) -> Answer:
@@ -324,19 +279,6 @@ async def test_a_detached_command_with_long_output_keeps_its_file(stage: Stage) 
 async def test_the_time_limit_of_a_detached_command_stays(stage: Stage) -> None:
     (text,) = await run_detached_command(stage, "touch begun; sleep 600", timeout=1_000)
     assert "[timed out after 1 s; " in text
-
-
-async def test_a_cancel_stops_a_detached_command(stage: Stage) -> None:
-    command = "touch begun; sleep 600"
-    async with stage.open({"PARENT": [[call("bash", command=command)], wait_forever]}) as session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await stage.wait_until((stage.folder / "begun").exists)
-        assert session.runs.detach("1.1.1")
-        await stage.wait_until(lambda: len(stage.model.requests) == 2)
-        assert session.runs.cancel()
-        report = await running
-        await stage.check_record()
-    assert report.reason is Reason.CANCELLED and report.stopped_commands == (command,)
 
 
 async def test_a_command_is_detached_in_a_worker_process(stage: Stage) -> None:

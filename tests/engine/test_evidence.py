@@ -9,23 +9,18 @@ from pathlib import Path
 import pytest
 from tests.engine.conftest import Stage
 
-from mudroom import Effect, Integrations, Reason, Report, Session, ToolCallBlock, ToolResult, tool
+from mudroom import Effect, Integrations, Reason, Report, ToolCallBlock, ToolResult, tool
 from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.journals.sqlite.folder import get_session_path
-from mudroom._adapters.journals.sqlite.journal import SqliteJournal
-from mudroom._adapters.models.scripted import ScriptedModel, call
+from mudroom._adapters.models.scripted import call
 from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._engine.changes import watch
 from mudroom._engine.child_report import format_evidence
 from mudroom._engine.conversation import CallOutcome
 from mudroom._engine.evidence import Evidence
-from mudroom._replay import replay
 from mudroom.events import ToolCallFinished, ToolCallStarted
 from mudroom.ports import FileInfo, ToolContext
 
 COMMAND = "echo new > made.txt; echo four >> notes.txt; rm old.txt"
-
-
 WITHOUT_SANDBOX = "commands ran without a sandbox, and files outside the folder were not compared"
 
 
@@ -99,36 +94,22 @@ async def test_a_child_is_not_told_of_commands_before_and_after_its_own(stage: S
         assert f"changed while commands ran: {name}; " in evidence
 
 
-async def test_files_that_a_childs_command_changed_are_in_its_evidence(stage: Stage) -> None:
+async def test_files_that_a_childs_tools_and_commands_changed_are_told_apart(stage: Stage) -> None:
     (stage.folder / "old.txt").write_text("old")
-    journal = MemoryJournal()
-    report = await stage.run(
+    write = call("write", file_path="new.txt", content="x")
+    report = await stage.run_checked(
         {
             "PARENT": [call_task("CHILD"), "done"],
-            "CHILD": [call_bash(COMMAND), "I changed nothing."],
+            "CHILD": [write, call_bash(COMMAND), "I changed nothing."],
         },
-        journal=journal,
     )
     changed = ("made.txt", "notes.txt", "old.txt")
-    assert "; no file read; changed while commands ran: made.txt, notes.txt, old.txt; " in (
-        stage.results[-1].text
-    )
+    told = "; wrote new.txt; changed while commands ran: made.txt, notes.txt, old.txt; "
+    assert told in stage.results[-1].text
     for end in (stage.reports["1.1.1"], report):
-        assert (end.files_changed, end.observed_changes) == (changed, changed)
-        assert (end.files_written, list_gaps(end)) == ((), "")
-    await replay(journal.events)
-
-
-async def test_files_of_tools_and_of_commands_are_told_apart(stage: Stage) -> None:
-    child = [
-        call("write", file_path="new.txt", content="x"),
-        call_bash("cat new.txt > made.txt"),
-        "done",
-    ]
-    report = await stage.run({"PARENT": [call_task("CHILD"), "done"], "CHILD": child})
-    assert "; wrote new.txt; changed while commands ran: made.txt; " in stage.results[-1].text
-    assert report.files_changed == ("new.txt", "made.txt")
-    assert (report.files_written, report.observed_changes) == (("new.txt",), ("made.txt",))
+        assert end.files_changed == ("new.txt", *changed)
+        assert (end.files_written, end.observed_changes) == (("new.txt",), changed)
+        assert list_gaps(end) == ""
 
 
 async def test_a_command_that_changes_no_file_leaves_no_trace(stage: Stage) -> None:
@@ -232,17 +213,11 @@ async def test_changes_of_a_command_that_was_cut_off_are_seen(stage: Stage) -> N
 
 
 async def test_changes_before_a_crash_are_not_known(stage: Stage) -> None:
-    journal = MemoryJournal()
+    journal, past = MemoryJournal(), MemoryJournal()
     await stage.run({"PARENT": [call_bash("echo > made.txt"), "done"]}, journal=journal)
-    session_id = stage.session.id
-    home = str(stage.home)
-    path = get_session_path(stage.home, session_id)
-    earlier = SqliteJournal.open(path, session=session_id, create=True)
     started = [isinstance(event, ToolCallStarted) for event in journal.events].index(True)
-    await earlier.append(*journal.events[: started + 1])
-    await earlier.close()
-    model = ScriptedModel(["done"])
-    async with Session(model=model, home=home, resume=session_id, sandbox="off") as session:
+    await past.append(*journal.events[: started + 1])
+    async with stage.open(["done"], journal=past, resume=stage.session.id) as session:
         report = await session.resume_unfinished()
     assert report and (report.files_changed, report.unknown_changes) == (
         (),

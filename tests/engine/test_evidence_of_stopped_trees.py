@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.waiting import wait_until
+from tests.engine.conftest import Stage
 
 from mudroom import (
     AssistantMessage,
@@ -16,17 +16,15 @@ from mudroom import (
     Integrations,
     Reason,
     Report,
-    Session,
     ToolCallBlock,
     tool,
 )
-from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._core.events import RunFinished
+from mudroom._core.events import StoredEvent
 from mudroom._core.ports import Hooks
 from mudroom._core.runs import Brief
 from mudroom._replay import replay
 from mudroom.ports import ToolContext
-from mudroom.testing import Request, ScriptedModel, call
+from mudroom.testing import Answer, Request, call, run_virtual
 
 from ..worker_kinds import RAY
 
@@ -47,51 +45,52 @@ def _work(request: Request) -> list[ToolCallBlock] | AssistantMessage | str:
     return [call("bash", command=f"echo > ready{number}; sleep 600")]
 
 
-def _open(folder: Path, **options: Any) -> tuple[Session, MemoryJournal]:
-    work = folder / "work"
-    work.mkdir()
-    journal = MemoryJournal()
-    defaults: dict[str, Any] = {
-        "model": ScriptedModel(_work),
-        "cwd": str(work),
-        "home": str(folder / "home"),
-        "environ": {},
-        "sandbox": "off",
-        "journal": journal,
-    }
-    return Session(**(defaults | options)), journal
-
-
-@pytest.mark.parametrize("worker", ["", "process:2", RAY])
-async def test_a_cancelled_parent_lists_the_files_of_its_children(
-    worker: str, tmp_path: Path
-) -> None:
-    session, journal = _open(tmp_path, **({"worker": worker} if worker else {}))
-    async with session:
+async def cancel_when(stage: Stage, is_ready: Callable[[], object], **options: Any) -> Report:
+    """Run the prompt, cancel it, and return its report. Check the record."""
+    async with stage.open(**options) as session:
         running = asyncio.create_task(session.run("PARENT"))
-        ready = [tmp_path / "work" / f"ready{number}" for number in (1, 2)]
-        await wait_until(lambda: all(path.exists() for path in ready))
+        await stage.wait_until(is_ready)
         session.runs.cancel()
         report = await running
+        await stage.check_record()
+    return report
+
+
+@pytest.mark.parametrize("worker", ["local", "process:2", RAY])
+async def test_a_cancelled_parent_lists_the_files_of_its_children(
+    worker: str, stage: Stage
+) -> None:
+    ready = [stage.folder / f"ready{number}" for number in (1, 2)]
+    report = await cancel_when(
+        stage, lambda: all(path.exists() for path in ready), script=_work, worker=worker
+    )
     assert report.reason is Reason.CANCELLED
     assert set(report.files_changed) >= FILES
-    if not worker:
-        await replay(journal.events)
 
 
-async def test_the_files_of_children_whose_time_is_up_are_listed(tmp_path: Path) -> None:
-    session, journal = _open(tmp_path, budget=Budget(seconds=4))
-    async with session:
-        report = await session.run("PARENT")
+def test_the_files_of_children_whose_time_is_up_are_listed(stage: Stage) -> None:
+    @tool
+    async def hang(name: str) -> str:
+        """Make a file, and hang."""
+        (stage.folder / name).touch()
+        await asyncio.sleep(1e6)
+        return "never"
+
+    def work(request: Request) -> Answer:
+        if request.prompt != "PARENT" and request.turn == 1 and request.tools:
+            return [call("hang", name=f"f{request.prompt[-1]}.txt")]
+        return _work(request)
+
+    report = run_virtual(stage.run(work, tools=[hang], budget=Budget(seconds=4)))
     assert report.reason is Reason.GOAL and report.seconds < 4
-    ends = [each.report for each in journal.events if isinstance(each, RunFinished)]
-    assert [each.reason for each in ends] == [Reason.TIMEOUT, Reason.TIMEOUT, Reason.GOAL]
-    on_disk = {each.name for each in (tmp_path / "work").iterdir()}
-    assert report.unknown_changes or set(report.files_changed) == on_disk
-    await replay(journal.events)
+    ends = [each.reason for each in stage.reports.values()]
+    assert ends == [Reason.TIMEOUT, Reason.TIMEOUT, Reason.GOAL]
+    assert set(report.files_changed) == FILES
+    events = [event for event in stage.events if isinstance(event, StoredEvent)]
+    assert run_virtual(replay(events)) == events
 
 
-async def test_a_call_that_is_cut_off_after_its_write_lists_the_file(tmp_path: Path) -> None:
+async def test_a_call_that_is_cut_off_after_its_write_lists_the_file(stage: Stage) -> None:
     has_written = asyncio.Event()
 
     @tool(effect=Effect.KEYED)
@@ -102,31 +101,18 @@ async def test_a_call_that_is_cut_off_after_its_write_lists_the_file(tmp_path: P
         await asyncio.Event().wait()
         return "saved"
 
-    session, journal = _open(tmp_path, model=ScriptedModel([[call("save")]]), tools=[save])
-    async with session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await has_written.wait()
-        session.runs.cancel()
-        report = await running
+    report = await cancel_when(stage, has_written.is_set, script=[[call("save")]], tools=[save])
     assert report.files_written == ("made.txt",)
-    await replay(journal.events)
 
 
-async def test_a_hook_that_fails_keeps_the_files_of_the_child(tmp_path: Path) -> None:
+async def test_a_hook_that_fails_keeps_the_files_of_the_child(stage: Stage) -> None:
     class FailingHooks(Hooks):
         async def on_child_end(self, parent: Brief, child: Brief, report: Report) -> None:
             raise ValueError("refused")
 
-    def work(request: Request) -> list[ToolCallBlock] | str:
-        if request.turn:
-            return "done"
-        if request.prompt == "PARENT":
-            return [call("task", prompt="CHILD")]
-        return [call("write", file_path="made.txt", content="x")]
-
-    session, _ = _open(
-        tmp_path, model=ScriptedModel(work), integrations=Integrations(hooks=FailingHooks())
-    )
-    async with session:
-        report = await session.run("PARENT")
+    script = {
+        "PARENT": [[call("task", prompt="CHILD")], "done"],
+        "CHILD": [[call("write", file_path="made.txt", content="x")], "done"],
+    }
+    report = await stage.run(script, integrations=Integrations(hooks=FailingHooks()))
     assert report.files_written == ("made.txt",)

@@ -5,31 +5,27 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.engine.conftest import Stage
 
 from mudroom import (
-    AnyEvent,
     AssistantMessage,
     Effect,
     Integrations,
     Reason,
     Report,
-    Session,
     Tool,
     ToolResult,
 )
-from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models._errors import extract_error_text
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.models.scripted import Answer, Request, Script, call
 from mudroom._core.events import (
     MessageDelivered,
-    RunStarted,
-    StoredEvent,
     ToolCallFinished,
     TurnFinished,
     decode_event,
@@ -40,9 +36,7 @@ from mudroom._core.messages import TextBlock, ThinkingBlock, ToolCallBlock
 from mudroom._core.ports import Hooks, ToolHookDecision
 from mudroom._core.runs import Brief
 from mudroom._engine.model_call import MAX_CALLS
-from mudroom._replay import replay
 from mudroom.errors import ModelRefused, UsageError
-from mudroom.testing.invariants import find_violations
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 LONE = "caf\udce9"
@@ -68,59 +62,16 @@ OTHER = {"object": object(), "bad keys": {1: LONE}, "set": {"a"}, "bytes": b"\xf
 HOSTILE: dict[str, object] = {**BAD_NUMBERS, **TOO_DEEP, **OTHER}
 
 
-class Stage:
-    """A session in memory whose record must keep the promises, be readable, and replay."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.events: list[StoredEvent] = []
-
-    async def run(
-        self,
-        script: Callable[[Request], Answer] | list[Answer],
-        *tools: Tool,
-        prompt: str = "PARENT",
-        hooks: Hooks | None = None,
-        outputs: dict[str, str] | None = None,
-        act: Callable[[Session], object] | None = None,
-    ) -> Report:
-        journal = MemoryJournal()
-        model = ScriptedModel(script)
-        async with Session(
-            model=model,
-            cwd=str(self.folder),
-            home=str(self.folder / "home"),
-            journal=journal,
-            sandbox="off",
-            tools=tools,
-            integrations=Integrations(hooks=hooks),
-        ) as session:
-
-            def watch(event: AnyEvent) -> None:
-                if act and isinstance(event, RunStarted):
-                    act(session)
-
-            session.watch(watch)
-            report = await session.run(prompt, outputs=outputs)
-        self.events = journal.events
-        assert not find_violations(self.events)
-        assert await replay(self.events) == self.events
-        for request in model.requests:
-            msgspec.json.encode(request.messages)
-        return report
-
-    @property
-    def results(self) -> list[ToolResult]:
-        return [event.result for event in self.events if isinstance(event, ToolCallFinished)]
-
-    @property
-    def answers(self) -> list[AssistantMessage]:
-        return [event.message for event in self.events if isinstance(event, TurnFinished)]
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path)
+async def run(
+    stage: Stage, script: Script, *tools: Tool, hooks: Hooks | None = None, **options: Any
+) -> Report:
+    """Run a prompt. Its record must keep the promises and replay, its requests be JSON."""
+    report = await stage.run_checked(
+        script, tools=tools, integrations=Integrations(hooks=hooks), **options
+    )
+    for request in stage.model.requests:
+        msgspec.json.encode(request.messages)
+    return report
 
 
 def make_tool(name: str, run: Callable[[], ToolResult]) -> Tool:
@@ -147,15 +98,16 @@ async def test_lone_surrogates_of_a_model_are_replaced(stage: Stage) -> None:
         call("write", file_path="a.txt", content=LONE),
         ToolCallBlock("x", "read", {}, malformed=LONE),
     ]
-    report = await stage.run([first, LONE])
+    report = await run(stage, [first, LONE])
     assert (report.reason, report.text) == (Reason.GOAL, CLEAN)
-    assert stage.answers[0].tool_calls[0].arguments == {CLEAN: [CLEAN, {CLEAN: CLEAN}]}
-    assert f"There is no tool {CLEAN!r}" in stage.results[0].text
+    (answer, _) = stage.select(TurnFinished)
+    assert answer.message.tool_calls[0].arguments == {CLEAN: [CLEAN, {CLEAN: CLEAN}]}
+    assert any(f"There is no tool {CLEAN!r}" in result.text for result in stage.results)
 
 
 @pytest.mark.parametrize("name", BAD_NUMBERS)
 async def test_a_number_that_json_lacks_is_an_error_result(stage: Stage, name: str) -> None:
-    report = await stage.run([[call("read", file_path="a", limit=BAD_NUMBERS[name])], "end"])
+    report = await run(stage, [[call("read", file_path="a", limit=BAD_NUMBERS[name])], "end"])
     assert report.reason is Reason.GOAL
     assert stage.results[0].error
     assert "number" in stage.results[0].text
@@ -165,7 +117,7 @@ async def test_a_number_that_json_lacks_is_an_error_result(stage: Stage, name: s
 async def test_arguments_that_nest_too_deeply_are_an_error_result(stage: Stage, name: str) -> None:
     value = TOO_DEEP[name]
     calls = [call("read", file_path="a", other=value), call("none", other=value)]
-    report = await stage.run([calls, "end"])
+    report = await run(stage, [calls, "end"])
     assert report.reason is Reason.GOAL
     assert "nests deeper than 200 levels" in stage.results[0].text
     assert stage.results[1].error
@@ -177,7 +129,9 @@ async def test_an_output_that_nests_too_deeply_is_an_error_result(stage: Stage) 
         [call("self.emitvalue", **{name: "a", value: make_nested(100_000)})],
         [call("self.emitvalue", **{name: "a", value: LONE})],
     ]
-    report = await stage.run(answers, outputs={"a": "a text"})
+    async with stage.open(answers) as session:
+        report = await session.run("PARENT", outputs={"a": "a text"})
+        await stage.check_record()
     assert report.reason is Reason.GOAL
     assert report.outputs == {"a": CLEAN}
     assert stage.results[0].error
@@ -185,21 +139,21 @@ async def test_an_output_that_nests_too_deeply_is_an_error_result(stage: Stage) 
 
 async def test_too_many_calls_in_one_answer_end_the_run_with_an_error(stage: Stage) -> None:
     many = [ToolCallBlock("", "todo", {"todos": []})] * (1_000_000 if LONG else MAX_CALLS + 1)
-    report = await stage.run([many])
+    report = await run(stage, [many])
     assert report.reason is Reason.ERROR
     assert f"{len(many):,} tool calls; at most {MAX_CALLS:,}" in report.error
 
 
 async def test_a_long_text_is_recorded(stage: Stage) -> None:
     long = "é" * (50_000_000 if LONG else 1_000_000)
-    report = await stage.run([[call("write", file_path="long.txt", content=long)], "end"])
+    report = await run(stage, [[call("write", file_path="long.txt", content=long)], "end"])
     assert report.reason is Reason.GOAL
     assert (stage.folder / "long.txt").stat().st_size == 2 * len(long)
 
 
 async def test_nul_is_kept_in_the_record_and_refused_in_paths(stage: Stage) -> None:
     calls = [call("read", file_path="a\0b"), call("bash", command="echo a\0b"), call("a\0b")]
-    report = await stage.run([["text\0", *calls], "end\0"])
+    report = await run(stage, [["text\0", *calls], "end\0"])
     assert report.text == "end\0"
     assert [result.error for result in stage.results] == [True, True, True]
 
@@ -212,7 +166,7 @@ async def test_a_result_that_cannot_be_recorded_is_cleaned(stage: Stage, name: s
             LONE, display=LONE, detail={LONE: HOSTILE[name]}, reads=(LONE,), changes=(LONE,)
         ),
     )
-    report = await stage.run([[call("hostile")], "end"], tool)
+    report = await run(stage, [[call("hostile")], "end"], tool)
     assert report.reason is Reason.GOAL
     [result] = stage.results
     assert (result.text, result.display, list(result.detail)) == (CLEAN, CLEAN, [CLEAN])
@@ -224,23 +178,25 @@ async def test_an_exception_with_a_lone_surrogate_is_an_error_result(stage: Stag
     def fail() -> ToolResult:
         raise ValueError(LONE)
 
-    await stage.run([[call("hostile")], "end"], make_tool("hostile", fail))
+    await run(stage, [[call("hostile")], "end"], make_tool("hostile", fail))
     assert stage.results[0].text.endswith(CLEAN)
 
 
 async def test_prompts_and_messages_with_lone_surrogates_are_cleaned(stage: Stage) -> None:
-    report = await stage.run(
-        [[call("todo", todos=[])], LONE],
-        prompt=LONE,
-        act=lambda session: session.runs.send("1", LONE),
-    )
+    def answer(request: Request) -> Answer:
+        if request.turn:
+            return LONE
+        assert stage.session.runs.send("1", LONE)
+        return [call("todo", todos=[])]
+
+    report = await run(stage, answer, prompt=LONE)
     assert report.text == CLEAN
-    texts = [event.text for event in stage.events if isinstance(event, MessageDelivered)]
+    texts = [event.text for event in stage.select(MessageDelivered)]
     assert set(texts) == {CLEAN}
 
 
 async def test_an_error_of_a_model_with_a_lone_surrogate_is_reported(stage: Stage) -> None:
-    report = await stage.run([ModelRefused(LONE)])
+    report = await run(stage, [ModelRefused(LONE)])
     assert (report.reason, report.error) == (Reason.ERROR, CLEAN)
 
 
@@ -264,9 +220,9 @@ class HostileHooks(Hooks):
 
 async def test_texts_of_hooks_are_cleaned(stage: Stage) -> None:
     calls = [ToolCallBlock("denied", "glob", {"pattern": "*"}), call("read", file_path="a")]
-    report = await stage.run([calls, "almost", "end"], hooks=HostileHooks())
+    report = await run(stage, [calls, "almost", "end"], hooks=HostileHooks())
     assert report.text == "end"
-    finished = [event for event in stage.events if isinstance(event, ToolCallFinished)]
+    finished = stage.select(ToolCallFinished)
     texts = {event.call_id: event.result.text for event in finished}
     assert f"not allowed: {CLEAN}" in texts.pop("denied")
     assert list(texts.values()) == [CLEAN]
@@ -281,14 +237,14 @@ async def test_arguments_of_a_hook_that_cannot_be_recorded_raise_a_usage_error(
     stage: Stage,
 ) -> None:
     with pytest.raises(UsageError, match="a hook gave arguments that cannot be recorded"):
-        await stage.run([[call("todo", todos=[])], "end"], hooks=DeepHooks())
+        await run(stage, [[call("todo", todos=[])], "end"], hooks=DeepHooks())
 
 
 async def test_file_names_that_are_not_utf_8_are_readable(stage: Stage) -> None:
     (stage.folder / LONE).write_text("content")
     (stage.folder / "a.txt").write_text("content")
     calls = [call("glob", pattern="*"), call("grep", pattern="content"), call("bash", command="ls")]
-    report = await stage.run([calls, "end"])
+    report = await run(stage, [calls, "end"])
     assert report.reason is Reason.GOAL
     assert not any(result.error for result in stage.results)
 
@@ -301,6 +257,7 @@ hostile_values = st.recursive(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(hostile_values)
 def test_a_cleaned_value_has_no_fault_and_survives_the_record(value: object) -> None:
     cleaned = clean_json(value)
@@ -320,7 +277,7 @@ def test_a_cleaned_text_is_utf_8_and_only_surrogates_change(text: str) -> None:
         assert cleaned == text
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(hostile_values, hostile_texts)
 def test_any_event_can_be_recorded_and_read(value: object, text: str) -> None:
     event = ToolCallFinished(
@@ -344,16 +301,12 @@ def test_the_limit_of_depth_is_exact() -> None:
     ids=["none", "list", "text", "number", "deep list"],
 )
 async def test_arguments_that_are_no_object_give_an_error_result(
-    tmp_path: Path, arguments: object
+    stage: Stage, arguments: object
 ) -> None:
     wrong = AssistantMessage((ToolCallBlock("c", "read", arguments),))  # pyright: ignore[reportArgumentType]
-    model = ScriptedModel([wrong, "Done."])
-    async with Session(
-        model=model, journal="memory", home=str(tmp_path), environ={}, sandbox="off"
-    ) as session:
-        report = await session.run("Read it.")
+    report = await stage.run([wrong, "Done."])
     assert report.text == "Done."
-    assert "not a JSON object" in model.requests[1].results[0].text
+    assert "not a JSON object" in stage.model.requests[1].results[0].text
 
 
 @pytest.mark.parametrize("body", [b"[" * 100_000, b'{"error":' * 100_000], ids=["list", "object"])

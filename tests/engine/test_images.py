@@ -43,14 +43,10 @@ async def recorded(tmp_path: Path) -> tuple[ScriptedModel, list[StoredEvent], li
 Recorded = tuple[ScriptedModel, list[StoredEvent], list[AnyEvent]]
 
 
-def test_the_model_gets_the_image_of_a_result(recorded: Recorded) -> None:
-    model, _, _ = recorded
+def test_the_model_and_the_recorded_conversation_have_the_image(recorded: Recorded) -> None:
+    model, stored, _ = recorded
     (result,) = model.requests[-1].results
     assert result.images == (IMAGE,)
-
-
-def test_the_recorded_conversation_contains_the_image(recorded: Recorded) -> None:
-    model, stored, _ = recorded
     assert build_transcript(stored, "1")[:-1] == model.requests[-1].messages
 
 

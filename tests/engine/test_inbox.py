@@ -24,7 +24,6 @@ from mudroom._core.events import (
 )
 from mudroom._core.messages import TextBlock, UserMessage
 from mudroom._core.runs import InboxMessage
-from mudroom._engine.inbox import format_message
 from mudroom._projections.transcript import build_transcript
 from mudroom.testing.invariants import find_violations
 
@@ -49,9 +48,7 @@ async def test_a_message_is_stored_when_it_is_sent_and_delivered_after_the_resul
     async def send_two() -> str:
         for text in MESSAGES:
             assert stage.session.runs.send("1", text)
-        await stage.wait_until(
-            lambda: any(isinstance(event, MessageSent) for event in stage.events)
-        )
+        await stage.wait_until(lambda: stage.select(MessageSent))
         return "sent"
 
     await stage.run([[call("send_two")], "end"], tools=[send_two])
@@ -150,13 +147,7 @@ async def test_a_run_that_is_ending_refuses_messages_and_stores_nothing(stage: S
 
     await stage.run(answer, budget=Budget(turns=1))
     assert refused == [False]
-    assert not any(isinstance(event, MessageSent) for event in stage.events)
-
-
-def test_only_messages_of_the_user_have_no_frame() -> None:
-    assert format_message(InboxMessage("m1", "hello")) == "hello"
-    framed = format_message(InboxMessage("m2", "hello", sender="1.2.1"))
-    assert framed == '<message from="1.2.1">\nhello\n</message>'
+    assert not stage.select(MessageSent)
 
 
 def script(request: Request) -> Answer:

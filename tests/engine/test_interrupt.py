@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.engine.conftest import Stage
+from tests.engine.conftest import Gate, Stage
 from tests.engine.test_background import list_notifications, start
 from tests.engine.test_inbox import list_texts
 
@@ -15,10 +15,6 @@ from mudroom._core.events import RunFinished, RunWaiting, TurnStarted
 from mudroom.errors import SessionPaused
 
 
-def is_interrupted(stage: Stage) -> bool:
-    return any(isinstance(event, RunWaiting) and event.is_interrupted for event in stage.events)
-
-
 async def hang(request: Request) -> Answer:
     """Never answer."""
     await asyncio.Event().wait()
@@ -26,16 +22,10 @@ async def hang(request: Request) -> Answer:
 
 
 async def test_an_interrupt_of_a_wait_leaves_the_children_at_work(stage: Stage) -> None:
-    gate = asyncio.Event()
+    gate = Gate()
 
-    async def child(request: Request) -> Answer:
-        await gate.wait()
-        return "the cellar is dry"
-
-    script = {"PARENT": [[start("CHILD")], "I wait.", "Noted.", "All done."], "CHILD": [child]}
-    async with stage.open(script) as session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await stage.wait_until(lambda: any(isinstance(e, RunWaiting) for e in stage.events))
+    script = {"PARENT": [[start("CHILD")], "I wait.", "Noted.", "All done."], "CHILD": [gate.child]}
+    async with stage.open_waiting(script) as (session, running):
         assert session.interrupt()
         interim = await running
         assert (interim.is_interrupted, interim.reason) == (True, Reason.CANCELLED)
@@ -45,7 +35,7 @@ async def test_an_interrupt_of_a_wait_leaves_the_children_at_work(stage: Stage) 
         running = asyncio.create_task(session.run("and the roof"))
         await stage.wait_until(lambda: len(stage.list_requests("PARENT")) == 3)
         assert "and the roof" in list_texts(stage.list_requests("PARENT")[-1])
-        gate.set()
+        gate.is_open.set()
         report = await running
         await stage.check_record()
     assert (report.text, report.is_interrupted, report.run_id) == ("All done.", False, "1")
@@ -55,11 +45,7 @@ async def test_an_interrupt_of_a_wait_leaves_the_children_at_work(stage: Stage) 
 
 async def test_an_interrupted_request_is_sent_again_with_the_next_prompt(stage: Stage) -> None:
     is_asked = asyncio.Event()
-    gate = asyncio.Event()
-
-    async def child(request: Request) -> Answer:
-        await gate.wait()
-        return "dry"
+    gate = Gate()
 
     async def answer(request: Request) -> Answer:
         if not is_asked.is_set():
@@ -67,13 +53,13 @@ async def test_an_interrupted_request_is_sent_again_with_the_next_prompt(stage: 
             await asyncio.Event().wait()
         return "the end"
 
-    script = {"PARENT": [[start("CHILD")], answer], "CHILD": [child]}
+    script = {"PARENT": [[start("CHILD")], answer], "CHILD": [gate.child]}
     async with stage.open(script) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await is_asked.wait()
         assert session.interrupt()
         assert (await running).is_interrupted
-        gate.set()
+        gate.is_open.set()
         await stage.wait_until(lambda: "1.1.1" in stage.reports)
         report = await session.run("and the roof")
         await stage.check_record()
@@ -86,7 +72,7 @@ async def test_an_interrupted_request_is_sent_again_with_the_next_prompt(stage: 
     ]
     texts = list_texts(last)
     assert "and the roof" in texts and any("<task-notification>" in text for text in texts)
-    turns = [e.turn for e in stage.events if isinstance(e, TurnStarted) and e.run == "1"]
+    turns = [e.turn for e in stage.select(TurnStarted) if e.run == "1"]
     assert turns[:2] == [1, 2] and turns[2] == 2
 
 
@@ -109,14 +95,12 @@ async def test_an_interrupt_ends_the_calls_of_the_turn_and_their_children(stage:
         report = await running
         await stage.check_record()
     assert report.reason is Reason.CANCELLED and not report.is_interrupted
-    assert [e.run for e in stage.events if isinstance(e, RunFinished)][-1] == "1"
+    assert [e.run for e in stage.select(RunFinished)][-1] == "1"
 
 
 async def test_a_second_stop_ends_the_interrupted_prompt_and_its_work(stage: Stage) -> None:
     script = {"PARENT": [[start("CHILD")], "I wait.", "a new prompt"], "CHILD": [hang]}
-    async with stage.open(script) as session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await stage.wait_until(lambda: any(isinstance(e, RunWaiting) for e in stage.events))
+    async with stage.open_waiting(script) as (session, running):
         session.interrupt()
         await running
         assert session.runs.cancel()
@@ -129,31 +113,21 @@ async def test_a_second_stop_ends_the_interrupted_prompt_and_its_work(stage: Sta
 
 async def test_what_an_interrupted_prompt_refuses_says_why_and_what_to_do(stage: Stage) -> None:
     script = {"PARENT": [[start("CHILD")], "I wait.", "a new prompt"], "CHILD": [hang]}
-    refusals: list[str] = []
-    async with stage.open(script) as session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await stage.wait_until(lambda: any(isinstance(e, RunWaiting) for e in stage.events))
+    async with stage.open_waiting(script) as (session, running):
         session.interrupt()
         await running
-        with pytest.raises(UsageError) as refusal:
+        with pytest.raises(UsageError, match="cannot be compacted: its last prompt") as compacted:
             await session.compact()
-        refusals.append(str(refusal.value))
-        with pytest.raises(UsageError) as refusal:
+        with pytest.raises(UsageError, match="cannot be rewound: its last prompt") as rewound:
             session.rewind("1")
-        refusals.append(str(refusal.value))
-        with pytest.raises(UsageError) as refusal:
+        with pytest.raises(UsageError, match="Give only a text, or stop it first with Session"):
             await session.run("PARENT", outputs=dict[str, int])
-        refusals.append(str(refusal.value))
         assert session.interrupted_run == "1"
         session.runs.cancel()
         assert (await session.run("PARENT again")).text == "a new prompt"
         session.rewind("2")
-    compacted, rewound, outputs = refusals
     remedy = "Send a prompt, which continues it, or stop it: Ctrl-C twice at the prompt, "
-    assert "cannot be compacted: its last prompt is interrupted" in compacted
-    assert "cannot be rewound: its last prompt is interrupted" in rewound
-    assert remedy in compacted and remedy in rewound
-    assert "Give only a text, or stop it first with Session.runs.cancel." in outputs
+    assert remedy in str(compacted.value) and remedy in str(rewound.value)
 
 
 async def test_an_interrupt_without_background_work_ends_the_prompt(stage: Stage) -> None:
@@ -173,9 +147,7 @@ async def test_a_streamed_task_is_paused_when_an_interrupted_session_closes(
     stage: Stage,
 ) -> None:
     script = {"PARENT": [[start("CHILD")], "I wait."], "CHILD": [hang], "TASK": [hang]}
-    async with stage.open(script) as session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await stage.wait_until(lambda: any(isinstance(e, RunWaiting) for e in stage.events))
+    async with stage.open_waiting(script) as (session, running):
         assert session.interrupt()
         assert (await running).is_interrupted
 
@@ -191,18 +163,13 @@ async def test_a_streamed_task_is_paused_when_an_interrupted_session_closes(
         await following
 
 
-@pytest.mark.parametrize("count", [1, 3])
-async def test_a_prompt_can_be_interrupted_again_and_again(stage: Stage, count: int) -> None:
-    gate = asyncio.Event()
+async def test_a_prompt_can_be_interrupted_again_and_again(stage: Stage) -> None:
+    gate = Gate()
 
-    async def child(request: Request) -> Answer:
-        await gate.wait()
-        return "dry"
-
-    script = {"PARENT": [[start("CHILD")], "I wait."], "CHILD": [child]}
+    script = {"PARENT": [[start("CHILD")], "I wait."], "CHILD": [gate.child]}
     async with stage.open(script) as session:
         prompt = "PARENT"
-        for number in range(count):
+        for number in range(3):
             running = asyncio.create_task(session.run(prompt))
             await stage.wait_until(
                 lambda number=number: len(stage.list_requests("PARENT")) == number + 2
@@ -215,6 +182,6 @@ async def test_a_prompt_can_be_interrupted_again_and_again(stage: Stage, count: 
             assert session.interrupt()
             assert (await running).is_interrupted
             prompt = f"prompt {number}"
-        gate.set()
+        gate.is_open.set()
         assert (await session.run("the last")).ok
         await stage.check_record()

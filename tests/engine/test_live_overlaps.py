@@ -57,8 +57,8 @@ async def test_a_call_reads_which_lines_a_running_sibling_changed(
     await stage.run(script, journal=journal)
     texts = [
         (event.run, event.result.text)
-        for event in stage.events
-        if isinstance(event, ToolCallFinished) and "also changed" in event.result.text
+        for event in stage.select(ToolCallFinished)
+        if "also changed" in event.result.text
     ]
     assert [run for run, _ in texts] == ["1.1.2"]
     pattern = rf"\n\[also changed by {re.escape(label)} \d+ s ago: lines 2-3\]$"

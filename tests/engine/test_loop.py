@@ -19,7 +19,7 @@ from mudroom._core.events import (
     TurnFinished,
     TurnStarted,
 )
-from mudroom._core.messages import StopReason, ThinkingBlock, ToolResultBlock
+from mudroom._core.messages import StopReason, ThinkingBlock
 from mudroom._engine.loop import EMPTY_ANSWER, STOPPED_ANSWER
 from mudroom._projections.ledger import Ledger
 from mudroom.errors import ModelRefused, ModelUnavailable
@@ -90,13 +90,7 @@ async def test_intent_act_and_result_are_recorded_in_that_order_inside_their_tur
 async def test_after_an_empty_answer_the_model_is_asked_once_more(stage: Stage, blank: str) -> None:
     report = await stage.run([blank, "It is pytest."])
     assert (report.text, report.reason) == ("It is pytest.", Reason.GOAL)
-    assert EMPTY_ANSWER in [event.text for event in stage.events if isinstance(event, NoteInjected)]
-
-
-async def test_a_second_empty_answer_is_an_error(stage: Stage) -> None:
-    report = await stage.run(["", ""])
-    assert (report.text, report.reason) == ("", Reason.ERROR)
-    assert report.error == "the model gave an empty answer twice"
+    assert EMPTY_ANSWER in [event.text for event in stage.select(NoteInjected)]
 
 
 STOPPED = AssistantMessage(
@@ -109,19 +103,8 @@ STOPPED = AssistantMessage(
 async def test_an_answer_that_stopped_early_is_continued(stage: Stage) -> None:
     report = await stage.run([STOPPED, STOPPED, "It is pytest."])
     assert (report.text, report.reason) == ("It is pytest.", Reason.GOAL)
-    notes = [event.text for event in stage.events if isinstance(event, NoteInjected)]
+    notes = [event.text for event in stage.select(NoteInjected)]
     assert notes == [STOPPED_ANSWER.format(reason=" (pause_turn)")] * 2
-
-
-async def test_the_third_answer_in_a_row_that_stopped_early_is_an_error(stage: Stage) -> None:
-    report = await stage.run([STOPPED] * 3)
-    assert (report.text, report.reason) == ("I continue with the search:", Reason.ERROR)
-    assert report.error == "the model stopped before its answer was complete (pause_turn)"
-
-
-async def test_the_report_has_the_text_of_the_last_answer(stage: Stage) -> None:
-    report = await stage.run([["first I look", call("read", path="notes.txt")], "and this is it"])
-    assert report.text == "and this is it"
 
 
 @pytest.mark.parametrize("error", [ModelRefused("bad key"), ModelUnavailable("overloaded")])
@@ -139,24 +122,6 @@ async def test_a_failed_model_call_gives_an_error_report_with_the_last_text(
 async def test_an_incomplete_answer_is_an_error(stage: Stage, stop: StopReason, error: str) -> None:
     report = await stage.run([AssistantMessage((TextBlock("half a sen"),), stop)])
     assert report.reason is Reason.ERROR and error in report.error and report.text == "half a sen"
-
-
-async def test_repeated_call_ids_are_made_unique(stage: Stage) -> None:
-    same = [call("read", path="notes.txt"), call("glob", pattern="*")]
-    twice = [
-        AssistantMessage(
-            tuple(block.__class__("x", block.name, block.arguments) for block in same),
-            StopReason.CALLS,
-        )
-    ] * 2
-    await stage.run([*twice, "end"])
-    results = [
-        block
-        for message in stage.model.requests[-1].messages
-        for block in message.content
-        if isinstance(block, ToolResultBlock)
-    ]
-    assert len({result.call_id for result in results}) == len(results) == 4
 
 
 async def test_every_event_has_its_prompt_id(stage: Stage) -> None:
@@ -186,10 +151,6 @@ async def test_tokens_of_children_are_in_the_parents_report_and_in_the_ledger(st
             "CHILD": [make_answer("done", 100, 7)],
         }
     )
-    first = stage.model.requests[0]
-    assert (
-        report.usage.input_tokens >= 500 + 2 * 100
-        and report.usage.output_tokens >= 5 + 2 * 7
-        and first.turn == 0
-    )
+    assert report.usage.input_tokens >= 500 + 2 * 100
+    assert report.usage.output_tokens >= 5 + 2 * 7
     assert Ledger.from_events(stage.events).child_tokens == 2 * 107

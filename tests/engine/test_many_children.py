@@ -1,4 +1,4 @@
-"""Many children: the work for each child does not grow with the number of children.
+"""Work for a turn and for each child: little, and it does not grow with their number.
 
 The tests count calls of functions, which does not depend on the speed of the machine.
 """
@@ -10,6 +10,8 @@ import gc
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from tests.engine.conftest import Lines, Stage
 
 from mudroom import Agent, Budget, Children, Effect, Usage, tool
 from mudroom._core.budgets import Limit
-from mudroom._core.events import RunFinished, SessionClosed, StoredEvent, ToolCallFinished
+from mudroom._core.events import RunFinished, SessionClosed, ToolCallFinished
 from mudroom._core.messages import ToolCallBlock
 from mudroom._engine.conversation import RunTurn
 from mudroom._engine.meters.meter import Meter
@@ -29,11 +31,25 @@ from mudroom.testing import Answer, MemoryJournal, Request, call
 SHARE = Budget(turns=5, input_tokens=10, output_tokens=10, total_tokens=20, usd=0.001)
 
 
-class CallCounter:
-    """Number of function calls inside a `with` block."""
+MAX_CALLS_PER_FINISHED_CHILD = 860
+"""Calls for one finished child when the run of its parent continues in another process."""
 
-    def __init__(self) -> None:
+MAX_CALLS_PER_TURN = 185
+"""Calls of one turn with one call of `read`. Raise it only for something that every turn needs."""
+
+TURN_FOLDERS = frozenset({"_engine", "journals", "permissions", "tools", "workers", "workspaces"})
+
+
+class CallCounter:
+    """Number of function calls inside a `with` block.
+
+    Arguments:
+        folders: if given, only calls of Python functions in these folders count.
+    """
+
+    def __init__(self, folders: frozenset[str] = frozenset()) -> None:
         self.count = 0
+        self._folders = folders
 
     def __enter__(self) -> CallCounter:
         sys.setprofile(self._count)
@@ -42,8 +58,29 @@ class CallCounter:
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
 
-    def _count(self, frame: object, event: str, argument: object) -> None:
-        self.count += event in ("call", "c_call")
+    def _count(self, frame: FrameType, event: str, argument: object) -> None:
+        if not self._folders:
+            self.count += event in ("call", "c_call")
+        elif event == "call":
+            parts = Path(frame.f_code.co_filename).parts
+            self.count += not self._folders.isdisjoint(parts)
+
+
+async def count_calls_of_turns(stage: Stage, turns: int) -> int:
+    """Return the calls of functions in a run that reads a file in each turn."""
+    reads = [[call("read", file_path="notes.txt", offset=n + 1)] for n in range(turns)]
+    async with stage.open([*reads, "done"]) as session:
+        with CallCounter(TURN_FOLDERS) as counter:
+            report = await session.run("PARENT")
+    assert report.ok and report.turns == turns + 1
+    return counter.count
+
+
+async def test_a_turn_without_limits_and_watchers_takes_few_calls(stage: Stage) -> None:
+    await count_calls_of_turns(stage, 2)  # fills caches, and imports modules
+    few = await count_calls_of_turns(stage, 2)
+    many = await count_calls_of_turns(stage, 12)
+    assert (many - few) / 10 <= MAX_CALLS_PER_TURN
 
 
 async def count_calls_to_reserve(children: int) -> int:
@@ -61,7 +98,7 @@ async def count_calls_to_reserve(children: int) -> int:
 
 
 async def test_reserving_budgets_takes_linear_time() -> None:
-    assert await count_calls_to_reserve(4_000) < 4.4 * await count_calls_to_reserve(1_000)
+    assert await count_calls_to_reserve(2_000) < 4.4 * await count_calls_to_reserve(500)
 
 
 def delegate(children: int) -> Callable[[Request], Answer]:
@@ -88,11 +125,11 @@ async def count_calls_to_resume(stage: Stage, children: int, *, finished: bool) 
     async with stage.open(delegate(children), journal=recorded, **options) as session:
         await session.run("PARENT")
     missing = (ToolCallFinished,) if finished else (ToolCallFinished, RunFinished)
-    events = [event async for event in recorded.read()]
-    kept = [event for event in events if not isinstance(event, (*missing, SessionClosed))]
-    cut = [event for event in kept if event.run != "1" or event.turn < 2]
     journal = MemoryJournal()
-    await journal.append(*(event for event in cut if event.run != "1" or is_start(event)))
+    for event in recorded.events:
+        is_end = event.run == "1" and (isinstance(event, RunFinished) or event.turn > 1)
+        if not is_end and not isinstance(event, (*missing, SessionClosed)):
+            await journal.append(event)
     options |= {"journal": journal, "resume": session.id}
     async with stage.open(delegate(children), **options) as session:
         with CallCounter() as counter:
@@ -102,15 +139,13 @@ async def count_calls_to_resume(stage: Stage, children: int, *, finished: bool) 
     return counter.count
 
 
-def is_start(event: StoredEvent) -> bool:
-    return not isinstance(event, RunFinished)
-
-
 @pytest.mark.parametrize("finished", [True, False], ids=["finished", "interrupted"])
 async def test_resuming_takes_linear_time(finished: bool, stage: Stage) -> None:
-    many = await count_calls_to_resume(stage, 800, finished=finished)
-    few = await count_calls_to_resume(stage, 200, finished=finished)
+    many = await count_calls_to_resume(stage, 400, finished=finished)
+    few = await count_calls_to_resume(stage, 100, finished=finished)
     assert many < 4.4 * few
+    if finished:
+        assert (many - few) / 300 <= MAX_CALLS_PER_FINISHED_CHILD
 
 
 def measure_restore(count: int) -> float:
@@ -158,30 +193,21 @@ def list_kept_children() -> list[str]:
     return [run.run_id for run in runs if run.brief.parent]
 
 
-@pytest.mark.parametrize(
-    ("lines", "arguments"),
-    [
-        pytest.param(
-            [
-                [call("read", file_path="notes.txt"), call("write", path="new.txt", content="a")],
-                "done",
-            ],
-            {},
-            id="it reads and writes",
-        ),
-        pytest.param([[call("read", file_path="none.txt")], "done"], {}, id="a call fails"),
-        pytest.param(
-            [[call("read", file_path="notes.txt")]], {"max_turns": 1}, id="its turns are used up"
-        ),
-        pytest.param(
-            [[call("read", file_path="notes.txt")], "done"], {"background": True}, id="background"
-        ),
-        pytest.param([[call("read", file_path="notes.txt")], "done"], {"name": "ann"}, id="named"),
-    ],
-)
-async def test_a_child_that_has_ended_keeps_no_memory(
-    stage: Stage, lines: Lines, arguments: dict[str, Any]
-) -> None:
+READS = [[call("read", file_path="notes.txt")], "done"]
+WRITES = [[call("read", file_path="notes.txt"), call("write", path="new.txt", content="a")], "done"]
+CHILDREN: dict[str, tuple[Lines, dict[str, Any]]] = {
+    "it reads and writes": (WRITES, {}),
+    "a call fails": ([[call("read", file_path="none.txt")], "done"], {}),
+    "its turns are used up": (READS[:1], {"max_turns": 1}),
+    "background": (READS, {"background": True}),
+    "named": (READS, {"name": "ann"}),
+}
+
+
+@pytest.mark.parametrize("child", CHILDREN)
+async def test_a_child_that_has_ended_keeps_no_memory(stage: Stage, child: str) -> None:
+    lines, arguments = CHILDREN[child]
+
     async def wait(request: Request) -> str:
         await stage.wait_until(lambda: "1.1.2" in stage.reports)
         # The thread of a write may hold its call a moment longer.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.engine.conftest import Stage
+from tests.engine.conftest import Gate, Stage
 from tests.engine.test_background import list_notifications, wait_forever
 
 from mudroom import Budget, OpenWork, Reason
@@ -44,24 +44,6 @@ async def test_open_runs_and_commands_are_listed_with_their_figures(stage: Stage
     assert (root.agent, child.agent, child.parent) == ("main", "general", "1")
 
 
-async def test_the_list_has_the_runs_of_worker_processes(stage: Stage) -> None:
-    script = {
-        "PARENT": [[call("task", prompt="CHILD")]],
-        "CHILD": [
-            [call("bash", command="sleep 600", background=True)],
-            [call("task", prompt="DEEP")],
-        ],
-        "DEEP": [wait_forever],
-    }
-    async with stage.open(script, worker="process:1", budget=Budget(depth=2)) as session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await stage.wait_until(lambda: stage.list_requests("DEEP"))
-        work = await session.runs.list_open_work()
-        session.runs.cancel()
-        await running
-    assert [each.id for each in work] == ["1", "1.1.1", "1.1.1.1.1", "1.1.1.2.1"]
-
-
 async def test_a_background_command_is_cancelled_by_its_id(stage: Stage) -> None:
     command = "touch begun; sleep 600"
     script: list[Any] = [[call("bash", command=command, background=True)], [call("wait")], "end"]
@@ -77,19 +59,26 @@ async def test_a_background_command_is_cancelled_by_its_id(stage: Stage) -> None
     assert "<status>stopped</status>" in text
 
 
-async def test_a_background_command_in_a_worker_process_is_cancelled(stage: Stage) -> None:
+async def test_work_in_a_worker_process_is_listed_and_its_command_cancelled(stage: Stage) -> None:
     command = "touch begun; sleep 600"
+    gate = Gate()
     script = {
         "PARENT": [[call("task", prompt="CHILD")], "the end"],
         "CHILD": [
             [call("bash", command=command, background=True)],
+            [call("task", prompt="DEEP", background=True)],
             [call("wait")],
+            gate.open,
             "the child is done",
         ],
+        "DEEP": [gate.child],
     }
     async with stage.open(script, worker="process:1", budget=Budget(depth=2)) as session:
         running = asyncio.create_task(session.run("PARENT"))
-        await stage.wait_until((stage.folder / "begun").exists)
+        await stage.wait_until(lambda: (stage.folder / "begun").exists())
+        await stage.wait_until(lambda: stage.list_requests("DEEP"))
+        work = await session.runs.list_open_work()
         assert session.runs.cancel("1.1.1.1.1")
         assert (await running).ok
+    assert [each.id for each in work] == ["1", "1.1.1", "1.1.1.1.1", "1.1.1.2.1"]
     assert "<status>stopped</status>" in stage.list_notes("1.1.1")[0]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import msgspec
 import pytest
+from tests.engine.conftest import Stage
 
-from mudroom import Effect, Reason, Session, Tool, ToolResult
+from mudroom import Reason, Report, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.replay_model import remove_varying_text
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._core.events import StoredEvent, ToolCallFinished, TurnFinished
+from mudroom._adapters.models.scripted import Answer, Request, call
+from mudroom._core.events import StoredEvent
 from mudroom._platform.private_files import make_spill_file
-from mudroom._replay import ReplayDiverged, replay
+from mudroom._replay import replay
 from mudroom.testing import load_replay_model
 
 
@@ -36,14 +36,9 @@ def answer_as_family(request: Request) -> Answer:
     return f"report of {request.prompt}" * (500 if request.prompt == "CHILD 1" else 1)
 
 
-async def record_session(folder: Path) -> list[StoredEvent]:
+async def record_session(stage: Stage) -> list[StoredEvent]:
     journal = MemoryJournal()
-    async with Session(
-        model=ScriptedModel(answer_as_family),
-        cwd=str(folder),
-        home=str(folder / "home"),
-        journal=journal,
-    ) as session:
+    async with stage.open(answer_as_family, journal=journal) as session:
         assert (await session.run("PARENT")).reason is Reason.GOAL
         await session.run("PARENT")
     return journal.events
@@ -53,93 +48,35 @@ def encode_events(events: list[StoredEvent]) -> list[bytes]:
     return [msgspec.json.encode(event) for event in events]
 
 
-async def test_a_run_tree_is_replayed_byte_for_byte(tmp_path: Path) -> None:
-    events = await record_session(tmp_path)
+async def test_a_run_tree_is_replayed_byte_for_byte(stage: Stage, tmp_path: Path) -> None:
+    events = await record_session(stage)
     before = sorted(tmp_path.rglob("*"))
     assert encode_events(await replay(events)) == encode_events(events)
     assert sorted(tmp_path.rglob("*")) == before
 
 
-async def test_calls_that_ended_in_another_order_are_replayed(tmp_path: Path) -> None:
-    async def slowly(_context: object, arguments: dict[str, str]) -> ToolResult:
-        await asyncio.sleep(float(arguments["seconds"]))
-        return ToolResult("slow", reads=(f"{arguments['seconds']}.txt",))
-
-    slow = Tool(
-        name="slow",
-        description="",
-        parameters={"type": "object"},
-        parse=dict,
-        run=slowly,
-        effect=Effect.PURE,
-    )
-
-    def script(request: Request) -> Answer:
-        if request.turn:
-            return "done"
-        return (
-            [call("slow", seconds="0.5"), call("glob", pattern="*")]
-            if request.prompt == "CHILD"
-            else call("task", prompt="CHILD")
-        )
-
-    journal = MemoryJournal()
-    async with Session(
-        model=ScriptedModel(script),
-        cwd=str(tmp_path),
-        home=str(tmp_path / "home"),
-        journal=journal,
-        tools=[slow],
-    ) as session:
-        await session.run("PARENT")
-    events = journal.events
-    ended = [
-        event.name for event in events if isinstance(event, ToolCallFinished) and event.run != "1"
-    ]
-    assert ended == ["glob", "slow"]
-    assert encode_events(await replay(events)) == encode_events(events)
-
-
-async def test_a_changed_record_is_not_replayed(tmp_path: Path) -> None:
-    events = await record_session(tmp_path)
-    place = next(
-        n
-        for n, event in enumerate(events)
-        if isinstance(event, TurnFinished) and event.run == "1.1.1"
-    )
-    del events[place]
-    with pytest.raises(ReplayDiverged):
-        await replay(events)
-
-
-async def test_a_recorded_session_serves_as_a_model(tmp_path: Path) -> None:
+async def test_a_recorded_session_serves_as_a_model_and_shows_the_first_different_request(
+    stage: Stage, tmp_path: Path
+) -> None:
     fixture = tmp_path / "fixture.jsonl"
-    fixture.write_bytes(b"\n".join(encode_events(await record_session(tmp_path))))
-    fresh = tmp_path / "fresh"
-    fresh.mkdir()
-    async with Session(
-        model=load_replay_model(fixture),
-        cwd=str(fresh),
-        home=str(tmp_path / "home"),
-        journal="memory",
-    ) as session:
-        report = await session.run("PARENT")
-    assert (report.text, report.reason) == ("done", Reason.GOAL)
+    fixture.write_bytes(b"\n".join(encode_events(await record_session(stage))))
+    (fresh := tmp_path / "fresh").mkdir()
+    reports: list[Report] = []
+    for prompt in ("PARENT", "ANOTHER"):
+        async with Session(
+            model=load_replay_model(fixture),
+            cwd=str(fresh),
+            home=str(fresh),
+            environ={},
+            journal="memory",
+            sandbox="off",
+        ) as session:
+            reports.append(await session.run(prompt))
+    same, other = reports
+    assert (same.text, same.reason) == ("done", Reason.GOAL)
     assert (fresh / "1.txt").read_text() == "x" * 20
-
-
-async def test_the_first_different_request_is_shown(tmp_path: Path) -> None:
-    fixture = tmp_path / "fixture.jsonl"
-    fixture.write_bytes(b"\n".join(encode_events(await record_session(tmp_path))))
-    async with Session(
-        model=load_replay_model(fixture),
-        cwd=str(tmp_path),
-        home=str(tmp_path / "home"),
-        journal="memory",
-    ) as session:
-        report = await session.run("ANOTHER")
-    assert report.reason is Reason.ERROR
-    assert "-PARENT" in report.error and "+ANOTHER" in report.error
+    assert other.reason is Reason.ERROR
+    assert "-PARENT" in other.error and "+ANOTHER" in other.error
 
 
 @pytest.mark.parametrize("run", ["1.2.3-1.1", "1-1.1", "1-1.1~2", "1-0.alice~1", "1.1.2~3-4.1"])

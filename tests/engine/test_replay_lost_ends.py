@@ -6,6 +6,7 @@ The next process restores the run and ends it again, unless it is stopped first.
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,6 +26,7 @@ from mudroom.errors import ModelRefused, UsageError
 
 from ..replay_trees import CountingJournal
 
+LONG = bool(os.environ.get("MUDROOM_LONG"))
 USAGE = Usage(100, 10)
 
 
@@ -59,6 +61,10 @@ ACTS: dict[str, Callable[[Session, str], object]] = {
     "message": lambda session, run: session.runs.send(run, "one more thing"),
     "interrupt": lambda session, run: session.interrupt() and session.runs.send("1", "Go on."),
 }
+
+
+STEPS = (0, 4, 12)
+"""Of the event loop, after which the user acts. The short form takes one for each act, in turn."""
 
 
 class AskingHooks(Hooks):
@@ -150,8 +156,9 @@ async def test_a_run_whose_own_end_was_lost_replays(tmp_path: Path, end: str, pl
     case = Case(tmp_path, end, place)
     events = await case.record_lost_end()
     assert await replay(events) == events
-    for name, act in ACTS.items():
-        for steps in (0, 4, 12):
+    first = list(ENDS).index(end) + PLACES.index(place)
+    for number, (name, act) in enumerate(ACTS.items(), first):
+        for steps in STEPS if LONG else [STEPS[number % len(STEPS)]]:
             record = await case.go_on(events, act, steps)
             assert await replay(record) == record, f"{name} after {steps} steps"
 

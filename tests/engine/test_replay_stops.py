@@ -256,44 +256,6 @@ def test_a_cancel_while_the_start_of_a_refused_call_is_stored_replays(tmp_path: 
     assert asyncio.run(replay(journal.events)) == journal.events
 
 
-@pytest.mark.parametrize(
-    "budget",
-    [
-        Budget(seconds=0),
-        Budget(seconds=10),
-        Budget(total_tokens=2_000),
-        Budget(total_tokens=2_000, seconds=10, turns=9),
-    ],
-)
-def test_runs_that_share_a_limit_replay(tmp_path: Path, budget: Budget) -> None:
-    async def answer(stage: Stage, request: Request) -> Answer:
-        await asyncio.sleep(0.1 * len(request.prompt))
-        if request.prompt == "PARENT":
-            children = [call("task", prompt="CHILD" * n) for n in range(1, 5)]
-            return children if request.tools else "summary"
-        return [call("quick")] if request.tools else "summary of a child"
-
-    journal = MemoryJournal()
-
-    async def work() -> None:
-        stage = Stage()
-        model = ScriptedModel(lambda request: answer(stage, request))
-        async with Session(
-            model=model,
-            cwd=str(tmp_path),
-            home=str(tmp_path / "home"),
-            journal=journal,
-            tools=stage.make_tools(),
-            budget=budget,
-        ) as session:
-            await session.run("PARENT")
-
-    run_virtual(work())
-    ends = [event.report.reason for event in journal.events if isinstance(event, RunFinished)]
-    assert Reason.GOAL not in ends
-    assert asyncio.run(replay(journal.events)) == journal.events
-
-
 @pytest.mark.parametrize("parallel", [1, 3])
 @pytest.mark.parametrize(
     "budget",

@@ -25,14 +25,12 @@ from mudroom import (
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
-    RunFinished,
     RunStarted,
     StoredEvent,
     ToolCallFinished,
-    ToolCallStarted,
 )
 from mudroom._engine.structured_output import EMIT_TOOL
-from mudroom._replay import ReplayDiverged, replay
+from mudroom._replay import replay
 from mudroom.permissions.rules import Rule, Verdict
 
 Script = Mapping[str, Sequence[Answer]]
@@ -299,21 +297,3 @@ async def test_a_record_of_an_older_version_replays(tmp_path: Path, name: str) -
     events = await record(tmp_path, replace(CASES[name], script={"go": calls[name]}))
     events = without_heads(events)
     assert await replay(events) == events
-
-
-async def test_a_changed_record_of_a_found_tool_does_not_replay(tmp_path: Path) -> None:
-    events = await record(tmp_path, CASES["tools that are found"])
-    starts = [
-        place
-        for place, event in enumerate(events)
-        if isinstance(event, ToolCallStarted) and event.call.name == "mcp__quick__add"
-    ]
-    changed = [*events[: starts[-1]], *events[starts[-1] + 1 :]]
-    with pytest.raises(ReplayDiverged):
-        await replay(changed)
-    place = next(n for n, event in enumerate(events) if isinstance(event, RunFinished))
-    end = events[place]
-    assert isinstance(end, RunFinished)
-    report = replace(end.report, calls={**end.report.calls, "mcp__quick__add": 9})
-    with pytest.raises(ReplayDiverged, match="mcp__quick__add"):
-        await replay([*events[:place], replace(end, report=report), *events[place + 1 :]])

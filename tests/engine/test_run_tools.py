@@ -9,15 +9,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.engine.conftest import Stage, block_texts
+from tests.engine.conftest import Gate, Stage, block_texts
 from tests.engine.test_background import list_notifications, start, wait_forever
 from tests.engine.test_inbox import list_texts
 
-from mudroom import Budget, Isolation, Reason, Session, TextBlock
+from mudroom import Isolation, Reason, Session, TextBlock
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import MessageSent, RunWaiting, ToolCallStarted
-from mudroom._engine.run_tools.send_message import LONG_SECONDS
+from mudroom._engine.run_tools import send_message
 from mudroom.testing.clock import VirtualLoop
 from mudroom.testing.model_server import ModelServer
 
@@ -25,19 +25,13 @@ from ..worker_kinds import WORKERS
 
 
 async def test_wait_returns_at_the_first_report_and_the_report_follows_it(stage: Stage) -> None:
-    gate = asyncio.Event()
+    gate = Gate()
 
     async def child(request: Request) -> Answer:
-        if request.prompt == "CHILD 1":
-            await gate.wait()
-        return f"{request.prompt} is done"
-
-    def end(request: Request) -> Answer:
-        gate.set()
-        return "I wait."
+        return await gate.child(request) if request.prompt == "CHILD 1" else "done"
 
     script = {
-        "PARENT": [[start("CHILD 1"), start("CHILD 2")], [call("wait")], end, "the end"],
+        "PARENT": [[start("CHILD 1"), start("CHILD 2")], [call("wait")], gate.open, "the end"],
         "CHILD": [child],
     }
     report = await stage.run_checked(script)
@@ -56,7 +50,7 @@ async def test_wait_for_all_returns_with_all_reports(stage: Stage) -> None:
     }
     report = await stage.run_checked(script)
     assert report.turns == 3 and len(list_notifications(stage)) == 2
-    assert not any(isinstance(event, RunWaiting) for event in stage.events)
+    assert not stage.select(RunWaiting)
 
 
 async def test_wait_can_name_its_work_and_refuses_an_unknown_name(stage: Stage) -> None:
@@ -83,19 +77,10 @@ async def test_wait_without_work_is_an_error(stage: Stage) -> None:
 
 
 async def test_a_message_of_the_user_ends_a_wait(stage: Stage) -> None:
-    gate = asyncio.Event()
-
-    async def child(request: Request) -> Answer:
-        await gate.wait()
-        return "done"
-
-    def end(request: Request) -> Answer:
-        gate.set()
-        return "I wait."
-
+    gate = Gate()
     script = {
-        "PARENT": [[start("CHILD")], [call("wait", until="all")], end, "the end"],
-        "CHILD": [child],
+        "PARENT": [[start("CHILD")], [call("wait", until="all")], gate.open, "the end"],
+        "CHILD": [gate.child],
     }
     async with stage.open(script) as session:
         running = asyncio.create_task(session.run("PARENT"))
@@ -152,7 +137,7 @@ async def test_a_message_is_stored_before_the_sender_reads_that_it_was_sent(stag
     }
     await stage.run_checked(script)
     assert stage.results[1].text == "Sent to 1.1.1. It is read after the current tool calls."
-    sent = next(event for event in stage.events if isinstance(event, MessageSent))
+    sent = next(event for event in stage.select(MessageSent))
     assert (sent.run, sent.message.id, sent.message.sender) == ("1.1.1", "1.2.1:1.1.1", "1")
     assert (
         'I read: <quoted-message from="1">\nmind the gap\n</message>'
@@ -161,10 +146,14 @@ async def test_a_message_is_stored_before_the_sender_reads_that_it_was_sent(stag
 
 
 @pytest.mark.parametrize("worker", WORKERS)
-async def test_the_sender_learns_of_a_long_call_of_the_receiver(stage: Stage, worker: str) -> None:
+async def test_the_sender_learns_of_a_long_call_of_the_receiver(
+    stage: Stage, worker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(send_message, "LONG_SECONDS", 0.2)
+
     async def send(request: Request) -> Answer:
         await stage.wait_until((stage.folder / "begun").exists)
-        await asyncio.sleep(LONG_SECONDS)
+        await asyncio.sleep(send_message.LONG_SECONDS)
         return [call("send_message", to="1.1.1", message="mind the gap")]
 
     def end(request: Request) -> Answer:
@@ -181,26 +170,6 @@ async def test_the_sender_learns_of_a_long_call_of_the_receiver(stage: Stage, wo
         await stage.check_record()
     told = r"Sent to 1\.1\.1\. It is read after the current tool calls\. "
     assert re.fullmatch(told + r"1\.1\.1 is in bash, \d+ s so far\.", stage.results[1].text)
-
-
-async def test_a_broadcast_reaches_all_children_that_work(stage: Stage) -> None:
-    async def child(request: Request) -> Answer:
-        if request.turn == 0:
-            await stage.wait_until(lambda: len(stage.results) >= 3)
-            return [call("todo", todos=[])]
-        return "I read" if "mind the gap" in list_texts(request)[-1] else "nothing"
-
-    async def broadcast(request: Request) -> Answer:
-        await stage.wait_until(lambda: len(stage.list_requests("CHILD")) == 2)
-        return [call("broadcast", content="mind the gap")]
-
-    script = {
-        "PARENT": [[start("CHILD"), start("CHILD")], broadcast, "I wait.", "the end"],
-        "CHILD": [child],
-    }
-    await stage.run(script)
-    assert stage.results[2].text == "Sent to 1.1.1, 1.1.2. It is read after the current tool calls."
-    assert [report.text for run, report in stage.reports.items() if run != "1"] == ["I read"] * 2
 
 
 @pytest.mark.parametrize(
@@ -220,22 +189,8 @@ async def test_a_wrong_message_is_refused_and_not_recorded(
     }
     await stage.run(script)
     assert stage.results[1].error and stage.results[1].text.startswith(text)
-    sent = [event for event in stage.events if isinstance(event, MessageSent)]
+    sent = stage.select(MessageSent)
     assert [event.message.kind for event in sent] == ["notification"]
-
-
-async def test_a_message_to_a_child_that_has_ended_is_refused(stage: Stage) -> None:
-    script = {
-        "PARENT": [
-            [start("CHILD")],
-            [call("wait")],
-            [call("send_message", to="1.1.1", message="x")],
-            "the end",
-        ],
-        "CHILD": ["done"],
-    }
-    await stage.run(script)
-    assert stage.results[2].text == "1.1.1 has ended: start a new child."
 
 
 @pytest.mark.parametrize(
@@ -265,28 +220,16 @@ async def test_a_child_is_stopped_with_or_without_a_summary(
     assert "<status>stopped</status>" in list_notifications(stage)[0]
 
 
-async def test_stopping_what_has_ended_or_is_unknown_says_so(stage: Stage) -> None:
-    script = {
-        "PARENT": [
-            [start("CHILD")],
-            [call("wait")],
-            [call("task_stop", to="1.1.1"), call("task_stop", to="9")],
-            "the end",
-        ],
-        "CHILD": ["done"],
-    }
-    await stage.run(script)
-    first, second = sorted(result.text for result in stage.results[2:])
-    assert first == "1.1.1 has ended already."
-    assert second.startswith("There is no background work '9'.")
-
-
-async def test_only_runs_that_may_start_children_have_the_tools(stage: Stage) -> None:
-    script = {"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": ["end"]}
-    await stage.run(script, budget=Budget(depth=1))
-    (parent, _), (child,) = stage.list_requests("PARENT"), stage.list_requests("CHILD")
-    tools = {"task", "wait", "send_message", "task_stop"}
-    assert tools <= set(parent.tools) and tools.isdisjoint(child.tools)
+async def test_writing_to_or_stopping_what_has_ended_or_is_unknown_says_so(stage: Stage) -> None:
+    calls = [
+        call("send_message", to="1.1.1", message="x"),
+        call("task_stop", to="1.1.1"),
+        call("task_stop", to="9"),
+    ]
+    await stage.run({"PARENT": [[start("CHILD")], [call("wait")], calls, "end"], "CHILD": ["done"]})
+    texts = [result.text for result in stage.list_requests("PARENT")[-1].results]
+    assert texts[:2] == ["1.1.1 has ended: start a new child.", "1.1.1 has ended already."]
+    assert texts[2].startswith("There is no background work '9'.")
 
 
 @pytest.mark.parametrize("isolate", [False, True])

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.engine.conftest import Stage, block_texts
 
 from mudroom import Agent, Budget, Children, Effect, Output, Reason, tool
@@ -40,7 +41,7 @@ def start_child(request: Request) -> Answer:
 
 
 def list_briefs(stage: Stage) -> dict[str, Brief]:
-    return {event.run: event.brief for event in stage.events if isinstance(event, RunStarted)}
+    return {event.run: event.brief for event in stage.select(RunStarted)}
 
 
 async def test_a_child_is_general_by_default_and_has_every_tool_but_task(stage: Stage) -> None:
@@ -92,7 +93,9 @@ async def test_an_unknown_agent_is_refused_with_the_nearest_name(
     assert stage.runs == ["1"]
 
 
-async def test_a_call_can_set_the_turns_of_its_child(stage: Stage) -> None:
+async def test_a_call_can_set_the_turns_of_its_child_and_the_reason_is_stated_first(
+    stage: Stage,
+) -> None:
     await stage.run(
         {"PARENT": [[call("task", prompt="CHILD", max_turns=2)], "end"], "CHILD": [read_parts]}
     )
@@ -103,14 +106,13 @@ async def test_a_call_can_set_the_turns_of_its_child(stage: Stage) -> None:
         True,
         "so far",
     )
-
-
-async def test_a_child_has_thirty_turns_by_default(stage: Stage) -> None:
-    await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [read_parts]})
-    assert (
-        len(stage.list_requests("CHILD")) == 31
-        and stage.reports["1.1.1"].reason is Reason.MAX_TURNS
+    warning = (
+        "MAX_TURNS: stopped after 2 turns, its limit; "
+        "what follows is its summary, not a finished result"
     )
+    first, second, *_ = stage.results[0].text.split("\n")
+    assert (first, second) == (f"[{warning}]", "so far") and not stage.results[0].error
+    assert parse_report(stage.results[0].text) == ParsedReport("so far", warning)
 
 
 async def test_a_call_can_set_the_model_of_its_child(stage: Stage) -> None:
@@ -129,19 +131,11 @@ async def test_a_session_can_set_the_model_of_its_children(stage: Stage) -> None
     assert stage.reports["1.1.1"].model.startswith("offline")
 
 
-async def test_an_unknown_model_is_an_error_result(stage: Stage) -> None:
-    report = await stage.run(
-        {"PARENT": [[call("task", prompt="CHILD", model="antropic:claude")], "end"], **CHILD}
-    )
-    assert stage.results[0].error and "anthropic" in stage.results[0].text and report.ok
-
-
-async def test_a_refused_child_is_not_counted(stage: Stage) -> None:
-    wrong, right = (
-        call("task", prompt="CHILD", model="antropic:claude"),
-        call("task", prompt="CHILD"),
-    )
+async def test_an_unknown_model_is_an_error_result_and_no_child_is_counted(stage: Stage) -> None:
+    wrong = call("task", prompt="CHILD", model="antropic:claude")
+    right = call("task", prompt="CHILD")
     await stage.run({"PARENT": [[wrong], [right], "end"], **CHILD}, budget=Budget(children=1))
+    assert "anthropic" in stage.results[0].text
     assert [result.error for result in stage.results] == [True, False]
 
 
@@ -168,42 +162,29 @@ async def test_the_depth_budget_limits_the_levels_of_children(stage: Stage) -> N
     ]
 
 
-@pytest.mark.parametrize(("children", "seconds"), [(64, 1), (65, 2), (130, 3)])
-def test_at_most_sixty_four_children_run_at_once(stage: Stage, children: int, seconds: int) -> None:
+@pytest.mark.parametrize(
+    ("children", "limits", "seconds"),
+    [(64, Children(), 1), (65, Children(), 2), (6, Children(parallel=2), 3)],
+)
+def test_at_most_sixty_four_children_or_fewer_by_a_setting_run_at_once(
+    stage: Stage, children: int, limits: Children, seconds: int
+) -> None:
     flying = peak = 0
 
     async def answer(request: Request) -> Answer:
         nonlocal flying, peak
         if request.prompt == "PARENT":
-            return (
-                "end"
-                if request.turn
-                else [call("task", prompt=f"CHILD {n}") for n in range(children)]
-            )
+            tasks = [call("task", prompt=f"CHILD {n}") for n in range(children)]
+            return "end" if request.turn else tasks
         flying += 1
         peak = max(peak, flying)
         await asyncio.sleep(1)
         flying -= 1
         return "done"
 
-    report = run_virtual(stage.run(answer))
-    assert (peak, len(stage.runs), report.seconds) == (
-        64 if children > 63 else children,
-        children + 1,
-        pytest.approx(seconds, abs=0.1),
-    )
-
-
-def test_max_children_limits_parallel_children(stage: Stage) -> None:
-    async def answer(request: Request) -> Answer:
-        if request.prompt == "PARENT":
-            return "end" if request.turn else [call("task", prompt=f"CHILD {n}") for n in range(6)]
-        await asyncio.sleep(1)
-        return "done"
-
-    assert run_virtual(stage.run(answer, children=Children(parallel=2))).seconds == pytest.approx(
-        3, abs=0.1
-    )
+    report = run_virtual(stage.run(answer, children=limits))
+    assert (peak, len(stage.runs)) == (2 if children == 6 else 64, children + 1)
+    assert report.seconds == pytest.approx(seconds, abs=0.1)
 
 
 async def test_grandchildren_do_not_wait_for_slots_of_their_parents(stage: Stage) -> None:
@@ -255,9 +236,10 @@ async def test_the_evidence_states_that_no_tool_was_called(stage: Stage) -> None
 
 
 @pytest.mark.parametrize("words", ["", "  \n "])
-async def test_an_empty_report_is_marked(stage: Stage, words: str) -> None:
+async def test_an_empty_report_is_marked_and_parsed_as_empty(stage: Stage, words: str) -> None:
     await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [words] * 2})
-    assert stage.results[0].text.split("\n")[1] == "(no summary)"
+    assert stage.results[0].text.split("\n")[1] == NO_SUMMARY
+    assert parse_report(stage.results[0].text).text == ""
 
 
 async def test_a_long_report_is_cut_and_the_parent_can_read_the_whole(stage: Stage) -> None:
@@ -285,15 +267,10 @@ async def test_a_long_report_is_cut_and_the_parent_can_read_the_whole(stage: Sta
 async def test_a_formatted_report_can_be_parsed(stage: Stage, text: str) -> None:
     await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [text]})
     assert parse_report(stage.results[0].text) == ParsedReport(text)
+    assert parse_report(f"{text}\nplain") == ParsedReport(f"{text}\nplain"), "it is no report"
 
 
-async def test_the_warning_of_a_formatted_report_can_be_parsed(stage: Stage) -> None:
-    await stage.run(
-        {"PARENT": [[call("task", prompt="CHILD", max_turns=2)], "end"], "CHILD": [read_parts]}
-    )
-    parsed = parse_report(stage.results[0].text)
-    assert parsed.text == stage.reports["1.1.1"].text
-    assert parsed.warning == stage.results[0].text.partition("\n")[0].strip("[]")
+EMPTY = Report(text="", reason=Reason.GOAL, run_id="1.1.1", outputs=dict[str, str]())
 
 
 @pytest.mark.parametrize(
@@ -307,71 +284,23 @@ async def test_the_warning_of_a_formatted_report_can_be_parsed(stage: Stage) -> 
     ],
 )
 def test_text_of_a_server_is_no_evidence(reason: str, shown: str) -> None:
-    outputs: dict[str, str] = {}
-    report = Report(
-        text="",
-        reason=Reason.GOAL,
-        run_id="1.1.1",
-        outputs=outputs,
-        missing_tools=(reason, "other"),
-    )
-    evidence = format_evidence(report)
+    evidence = format_evidence(replace(EMPTY, missing_tools=(reason, "other")))
     assert f"; tools were missing: {shown} and 1 more; 0 tokens; " in evidence
     assert parse_report(f"Nothing.\n{evidence}") == ParsedReport("Nothing.")
 
 
 def test_a_path_with_a_line_break_stays_in_the_line_of_evidence() -> None:
-    outputs: dict[str, str] = {}
-    report = Report(
-        text="Done.",
-        reason=Reason.GOAL,
-        run_id="1.1.1",
-        outputs=outputs,
-        calls={"write": 2},
-        files_changed=("a\nb.txt", "app/[id]/page.tsx"),
-    )
-    evidence = format_evidence(report)
+    files = ("a\nb.txt", "app/[id]/page.tsx")
+    evidence = format_evidence(replace(EMPTY, calls={"write": 2}, files_changed=files))
     assert "wrote a b.txt, app/[id]/page.tsx;" in evidence
     assert parse_report(f"Done.\n{evidence}") == ParsedReport("Done.")
 
 
-def test_a_text_that_is_no_report_is_not_parsed() -> None:
-    assert parse_report("plain\ntext") == ParsedReport("plain\ntext")
-
-
-@pytest.mark.parametrize(
-    ("count", "listed"),
-    [
-        (1, "a0"),
-        (5, "a0, a1, a2, a3, a4"),
-        (6, "a0, a1, a2, a3, a4 and 1 more"),
-        (7, "a0, a1, a2, a3, a4 and 2 more"),
-    ],
-)
-async def test_a_report_lists_five_files_and_counts_the_others(
-    stage: Stage, count: int, listed: str
-) -> None:
-    calls = [call("write", path=f"./a{n}", content="x") for n in range(count)]
-    await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [calls, "done"]})
-    assert f"wrote {listed};" in stage.results[0].text.splitlines()[-1]
-
-
-async def test_a_report_without_a_text_is_parsed_as_empty(stage: Stage) -> None:
-    await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [""]})
-    parsed = parse_report(stage.results[0].text)
-    assert parsed.text == "" and NO_SUMMARY in stage.results[0].text
-
-
-async def test_a_reason_other_than_goal_is_stated_first(stage: Stage) -> None:
-    await stage.run(
-        {"PARENT": [[call("task", prompt="CHILD", max_turns=2)], "end"], "CHILD": [read_parts]}
-    )
-    first, second, *_ = stage.results[0].text.split("\n")
-    assert (
-        first == "[MAX_TURNS: stopped after 2 turns, its limit; "
-        "what follows is its summary, not a finished result]"
-    )
-    assert second == "so far" and not stage.results[0].error
+@pytest.mark.parametrize(("count", "more"), [(5, ""), (7, " and 2 more")])
+def test_a_report_lists_five_files_and_counts_the_others(count: int, more: str) -> None:
+    files = tuple(f"./a{n}" for n in range(count))
+    evidence = format_evidence(replace(EMPTY, calls={"write": count}, files_changed=files))
+    assert f"wrote a0, a1, a2, a3, a4{more};" in evidence
 
 
 async def test_a_failed_child_gives_an_error_result_with_its_last_text(stage: Stage) -> None:

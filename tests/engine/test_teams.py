@@ -8,19 +8,18 @@ from typing import Any
 
 import pytest
 from tests.engine.conftest import Stage, block_texts
-from tests.engine.test_background import list_notifications
+from tests.engine.test_background import list_notifications, start
 from tests.engine.test_inbox import list_texts
 
 from mudroom import Agent, Budget, Mode, Reason, ToolCallBlock
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import MessageDelivered, RunStarted, TeamMessageSent, ToolCallFinished
+from mudroom._core.runs import Brief
 from mudroom._engine.child_report import format_evidence
 from mudroom._engine.team_registry import MAX_RUNS, check_name, make_agent_name
 from mudroom._projections.team import normalize_name
 from mudroom.errors import UnknownName
 from mudroom.testing.clock import VirtualLoop
-
-Arguments = dict[str, Any]
 
 
 def send(to: str, message: str, **arguments: Any) -> ToolCallBlock:
@@ -47,7 +46,7 @@ async def test_a_message_starts_the_next_run_of_a_named_child_in_its_conversatio
     assert (report.text, report.reason) == ("all is known", Reason.GOAL)
     assert stage.runs == ["1", "1.1.1", "1.2.1"]
     assert stage.results[1].text == "Sent to alice, who works again with it (run 1.2.1)."
-    brief = next(e.brief for e in stage.events if isinstance(e, RunStarted) and e.run == "1.2.1")
+    brief = next(e.brief for e in stage.select(RunStarted) if e.run == "1.2.1")
     assert (brief.name, brief.continues, brief.message_ids) == ("alice", "1.1.1", ("1.2.1",))
     last = stage.list_requests("ALICE")[-1]
     assert list_texts(last)[-1] == '<message from="parent">\nand the window?\n</message>'
@@ -56,43 +55,12 @@ async def test_a_message_starts_the_next_run_of_a_named_child_in_its_conversatio
     assert "<name>alice</name>" in notification and "the window is blue" in notification
 
 
-async def test_a_name_may_have_letters_of_any_script(stage: Stage) -> None:
-    script = {
-        "PARENT": [[name("小红", "CHILD")], [send("@小红", "and now?")], "I wait.", "the end"],
-        "CHILD": ["the first report", "the second report"],
-    }
-    await stage.run_checked(script)
-    assert stage.results[1].text == "Sent to 小红, who works again with it (run 1.2.1)."
-    assert stage.reports["1.2.1"].text == "the second report"
-
-
 def test_a_name_has_one_form() -> None:
     assert normalize_name(" @Ａlice Ｂ ") == "alice-b"
     assert normalize_name("É") == normalize_name("E\u0301")
     for code in range(0x3000):
         once = normalize_name(f"a{chr(code)}b")
         assert normalize_name(once) == once
-
-
-async def test_a_child_at_work_reads_a_message_by_name_with_its_next_request(stage: Stage) -> None:
-    async def child(request: Request) -> Answer:
-        if request.turn == 0:
-            await stage.wait_until(lambda: len(stage.results) >= 2)
-            return [call("todo", todos=[])]
-        return f"I read: {list_texts(request)[-1]}"
-
-    async def write(request: Request) -> Answer:
-        await stage.wait_until(lambda: stage.list_requests("ALICE"))
-        return [call("SendMessage", to="Alice", message="mind the gap")]
-
-    script = {
-        "PARENT": [[name("alice", "ALICE", background=True)], write, "I wait.", "the end"],
-        "ALICE": [child],
-    }
-    await stage.run_checked(script)
-    assert stage.results[1].text == "Sent to alice, who reads it after the current tool calls."
-    assert stage.runs == ["1", "1.1.1"]
-    assert 'I read: <quoted-message from="parent">\nmind the gap' in list_notifications(stage)[0]
 
 
 async def test_siblings_write_to_each_other_and_an_idle_one_works_again(stage: Stage) -> None:
@@ -121,7 +89,7 @@ async def test_siblings_write_to_each_other_and_an_idle_one_works_again(stage: S
     assert report.ok
     assert stage.runs == ["1", "1.1.1", "1.1.2", "1.1.1~2"]
     assert '<message from="alice">\nyes, line 4\n</message>' in stage.reports["1.1.2"].text
-    sent = [event for event in stage.events if isinstance(event, TeamMessageSent)]
+    sent = stage.select(TeamMessageSent)
     assert [(each.run, each.to, each.message.sender) for each in sent] == [
         ("1", "alice", "1.1.2"),
         ("1", "bob", "1.1.1~2"),
@@ -151,7 +119,7 @@ async def test_a_child_that_its_parent_waits_for_is_told_to_end_with_its_questio
 
     await stage.run({"PARENT": [[name("alice", "ALICE")], "the end"], "ALICE": [alice]})
     assert "End with your question as your report" in stage.reports["1.1.1"].text
-    assert not [e for e in stage.events if isinstance(e, MessageDelivered)]
+    assert not stage.select(MessageDelivered)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +169,7 @@ async def test_an_unknown_name_is_refused_and_a_near_one_suggested(stage: Stage)
     }
     await stage.run(script)
     assert stage.results[1].error and "alice" in stage.results[1].text
-    assert not [e for e in stage.events if isinstance(e, TeamMessageSent)]
+    assert not stage.select(TeamMessageSent)
 
 
 async def test_a_named_child_knows_its_team_and_has_only_the_tool_for_messages(
@@ -232,42 +200,38 @@ async def test_an_agent_may_ask_for_its_name(stage: Stage) -> None:
     assert stage.reports["1.2.1"].text == "two"
 
 
-async def test_a_named_child_works_again_in_a_later_prompt(stage: Stage) -> None:
+async def rewind_second(
+    stage: Stage, prompts: dict[str, Answer], children: dict[str, Any]
+) -> dict[str, Brief]:
+    """Run the prompts "PARENT", "second", "third", with a rewind of the second before the third.
+
+    Arguments:
+        prompts: calls of the parent for each of them.
+
+    Returns:
+        The briefs of all runs.
+    """
+
     def parent(request: Request) -> Answer:
-        (last, *_) = block_texts(request.messages[-1])
-        if last == "PARENT":
-            return [name("alice", "ALICE")]
-        if last == "again":
-            return [send("alice", "go on")]
-        return "the end"
+        return prompts.get(block_texts(request.messages[-1])[0], "the end")
 
-    script = {"PARENT": [parent] * 9, "ALICE": ["first", "second"]}
-    async with stage.open(script) as session:
-        await session.run("PARENT")
-        await session.run("again")
-        await stage.check_record()
-    assert stage.runs == ["1", "1.1.1", "2", "2.1.1"]
-    assert stage.reports["2.1.1"].text == "second"
-
-
-async def test_a_rewind_removes_runs_and_messages_of_a_named_child(stage: Stage) -> None:
-    def parent(request: Request) -> Answer:
-        (last, *_) = block_texts(request.messages[-1])
-        calls: dict[str, Answer] = {
-            "PARENT": [name("alice", "ALICE")],
-            "second": [send("alice", "the removed word"), name("bob", "BOB")],
-            "third": [send("alice", "the new word"), send("bob", "who are you?")],
-        }
-        return calls.get(last, "the end")
-
-    script = {"PARENT": [parent] * 9, "ALICE": ["one", "removed", "two"], "BOB": ["done"]}
-    async with stage.open(script) as session:
+    async with stage.open({"PARENT": [parent], **children}) as session:
         await session.run("PARENT")
         removed = await session.run("second")
         session.rewind(removed.run_id)
         await session.run("third")
         await stage.check_record()
-    briefs = {e.run: e.brief for e in stage.events if isinstance(e, RunStarted)}
+    return {event.run: event.brief for event in stage.select(RunStarted)}
+
+
+async def test_a_rewind_removes_runs_and_messages_of_a_named_child(stage: Stage) -> None:
+    prompts: dict[str, Answer] = {
+        "PARENT": [name("alice", "ALICE")],
+        "second": [send("alice", "the removed word"), name("bob", "BOB")],
+        "third": [send("alice", "the new word"), send("bob", "who are you?")],
+    }
+    children = {"ALICE": ["one", "removed", "two"], "BOB": ["done"]}
+    briefs = await rewind_second(stage, prompts, children)
     assert (briefs["2.1.1"].continues, briefs["3.1.1"].continues) == ("1.1.1", "1.1.1")
     last = stage.list_requests("ALICE")[-1]
     assert "the new word" in str(last.messages) and "removed" not in str(last.messages)
@@ -275,44 +239,27 @@ async def test_a_rewind_removes_runs_and_messages_of_a_named_child(stage: Stage)
 
 
 async def test_after_a_rewind_a_stopped_child_is_idle_again(stage: Stage) -> None:
-    def parent(request: Request) -> Answer:
-        (last, *_) = block_texts(request.messages[-1])
-        calls: dict[str, Answer] = {
-            "PARENT": [name("alice", "ALICE")],
-            "second": [call("task_stop", to="alice")],
-            "third": [send("alice", "the new word")],
-        }
-        return calls.get(last, "the end")
-
-    script = {"PARENT": [parent] * 9, "ALICE": ["one", "two"]}
-    async with stage.open(script) as session:
-        await session.run("PARENT")
-        removed = await session.run("second")
-        assert session.runs.teammates[0].is_stopped
-        session.rewind(removed.run_id)
-        await session.run("third")
-        await stage.check_record()
+    prompts: dict[str, Answer] = {
+        "PARENT": [name("alice", "ALICE")],
+        "second": [call("task_stop", to="alice")],
+        "third": [send("alice", "the new word")],
+    }
+    await rewind_second(stage, prompts, {"ALICE": ["one", "two"]})
     assert stage.results[-1].text == "Sent to alice, who works again with it (run 3.1.1)."
 
 
-async def test_after_a_rewind_wait_lists_the_last_run_that_remains(stage: Stage) -> None:
-    def parent(request: Request) -> Answer:
-        (last, *_) = block_texts(request.messages[-1])
-        calls: dict[str, Answer] = {
-            "PARENT": [name("alice", "ALICE", plan=True)],
-            "second": [send("alice", "", approve=True)],
-            "third": [call("wait", timeout=0), name("bob", "BOB", background=True)],
-        }
-        return calls.get(last, "the end")
-
-    script = {"PARENT": [parent] * 9, "ALICE": ["a plan", "done"], "BOB": ["done"]}
-    async with stage.open(script) as session:
-        await session.run("PARENT")
-        removed = await session.run("second")
-        session.rewind(removed.run_id)
-        await session.run("third")
-    waited = next(e for e in stage.events if isinstance(e, ToolCallFinished) and e.name == "wait")
+async def test_after_a_rewind_an_answered_plan_is_open_again(stage: Stage) -> None:
+    approve = send("alice", "", approve=True)
+    prompts: dict[str, Answer] = {
+        "PARENT": [name("alice", "ALICE", plan=True)],
+        "second": [approve],
+        "third": [call("wait", timeout=0), name("bob", "BOB", background=True), approve],
+    }
+    children = {"ALICE": ["a plan", "done", "done again"], "BOB": ["done"]}
+    briefs = await rewind_second(stage, prompts, children)
+    waited = next(e for e in stage.select(ToolCallFinished) if e.name == "wait")
     assert "alice (general, 1.1.1): waits for approval" in waited.result.text
+    assert (briefs["3.1.3"].continues, briefs["3.1.3"].is_plan) == ("1.1.1", False)
 
 
 def test_an_agent_with_a_name_of_other_letters_gives_a_valid_name() -> None:
@@ -320,57 +267,12 @@ def test_an_agent_with_a_name_of_other_letters_gives_a_valid_name() -> None:
     assert make_agent_name("研究员") == "研究员"
 
 
-async def test_after_a_rewind_an_answered_plan_is_open_again(stage: Stage) -> None:
-    def parent(request: Request) -> Answer:
-        (last, *_) = block_texts(request.messages[-1])
-        calls: dict[str, Answer] = {
-            "PARENT": [name("alice", "ALICE", plan=True)],
-            "second": [send("alice", "", approve=True)],
-            "third": [send("alice", "", approve=True)],
-        }
-        return calls.get(last, "the end")
+async def test_a_plan_is_only_read_planned_again_and_approved_in_the_mode_of_the_parent(
+    stage: Stage,
+) -> None:
+    def write(text: str) -> Answer:
+        return [call("write", file_path="plan.txt", content=text)]
 
-    script = {"PARENT": [parent] * 9, "ALICE": ["a plan", "done", "done again"]}
-    async with stage.open(script) as session:
-        await session.run("PARENT")
-        removed = await session.run("second")
-        session.rewind(removed.run_id)
-        await session.run("third")
-        await stage.check_record()
-    briefs = {e.run: e.brief for e in stage.events if isinstance(e, RunStarted)}
-    assert (briefs["3.1.1"].continues, briefs["3.1.1"].is_plan) == ("1.1.1", False)
-
-
-async def test_a_plan_is_only_read_and_approval_gives_the_mode_of_the_parent(stage: Stage) -> None:
-    def alice(request: Request) -> Answer:
-        if request.turn == 0:
-            return [call("write", file_path="plan.txt", content="too early")]
-        if request.turn == 1:
-            return "my plan: write one file"
-        if request.turn == 2:
-            return [call("write", file_path="plan.txt", content="approved")]
-        return "it is written"
-
-    script = {
-        "PARENT": [
-            [name("alice", "ALICE", plan=True)],
-            [send("alice", "", approve=True)],
-            "I wait.",
-            "the end",
-        ],
-        "ALICE": [alice],
-    }
-    await stage.run_checked(script)
-    briefs = {e.run: e.brief for e in stage.events if isinstance(e, RunStarted)}
-    assert (briefs["1.1.1"].mode, briefs["1.1.1"].is_plan) == (Mode.PLAN, True)
-    assert (briefs["1.2.1"].mode, briefs["1.2.1"].is_plan) == (briefs["1"].mode, False)
-    assert "send_message(to='alice', approve=true or false" in stage.results[0].text
-    assert (stage.folder / "plan.txt").read_text() == "approved"
-    first = [e for e in stage.events if isinstance(e, ToolCallFinished) and e.run == "1.1.1"]
-    assert first[0].refused and first[0].result.error
-
-
-async def test_a_refused_plan_is_planned_again(stage: Stage) -> None:
     script = {
         "PARENT": [
             [name("alice", "ALICE", plan=True)],
@@ -380,16 +282,23 @@ async def test_a_refused_plan_is_planned_again(stage: Stage) -> None:
             "I wait.",
             "the end",
         ],
-        "ALICE": ["a plan", "a smaller plan", "done"],
+        "ALICE": [write("too early"), "a plan", "a smaller plan", write("approved"), "done"],
     }
     await stage.run_checked(script)
-    briefs = [e.brief for e in stage.events if isinstance(e, RunStarted) and e.brief.name]
-    assert [(brief.run_id, brief.mode is Mode.PLAN) for brief in briefs] == [
-        ("1.1.1", True),
-        ("1.2.1", True),
-        ("1.4.1", False),
+    briefs = {e.run: e.brief for e in stage.select(RunStarted)}
+    mode = briefs["1"].mode
+    assert [
+        (run, briefs[run].mode, briefs[run].is_plan) for run in ("1.1.1", "1.2.1", "1.4.1")
+    ] == [
+        ("1.1.1", Mode.PLAN, True),
+        ("1.2.1", Mode.PLAN, True),
+        ("1.4.1", mode, False),
     ]
-    assert 'approve="false">\nsmaller' in briefs[1].prompt
+    assert 'approve="false">\nsmaller' in briefs["1.2.1"].prompt
+    assert "send_message(to='alice', approve=true or false" in stage.results[0].text
+    assert (stage.folder / "plan.txt").read_text() == "approved"
+    first = [e for e in stage.select(ToolCallFinished) if e.run == "1.1.1"]
+    assert first[0].refused and first[0].result.error
 
 
 async def test_the_user_refuses_and_approves_a_plan(stage: Stage) -> None:
@@ -412,13 +321,13 @@ async def test_the_user_refuses_and_approves_a_plan(stage: Stage) -> None:
         assert not await session.runs.send_durably("alice", approve=True)
         await running
         await stage.check_record()
-    briefs = {e.run: e.brief for e in stage.events if isinstance(e, RunStarted)}
+    briefs = {e.run: e.brief for e in stage.select(RunStarted)}
     assert [(briefs[run].prompt, briefs[run].is_plan) for run in ("1.1.1~2", "1.1.1~3")] == [
         ("smaller", True),
         ("Approved.", False),
     ]
     assert briefs["1.1.1~3"].mode is briefs["1"].mode
-    sent = [event.message for event in stage.events if isinstance(event, TeamMessageSent)]
+    sent = [event.message for event in stage.select(TeamMessageSent)]
     assert [(each.sender, each.approve) for each in sent] == [("user", False), ("user", True)]
 
 
@@ -439,11 +348,7 @@ async def test_only_an_open_request_is_answered_and_only_by_the_parent(stage: St
         "BOB": [bob],
     }
     await stage.run_checked(script)
-    refusals = [
-        event.result.text
-        for event in stage.events
-        if isinstance(event, ToolCallFinished) and event.result.error
-    ]
+    refusals = [event.result.text for event in stage.select(ToolCallFinished) if event.result.error]
     assert refusals == [
         "Nothing was sent to alice: only its parent approves a plan",
         "Nothing was sent: no request is open that you could answer.",
@@ -521,9 +426,7 @@ def test_a_child_may_refuse_to_stop_once(stage: Stage) -> None:
     assert '<message from="alice" approve="false">\nI am nearly done\n</message>' in (
         stage.list_notes()
     )
-    errors = [
-        e.result.text for e in stage.events if isinstance(e, ToolCallFinished) and e.result.error
-    ]
+    errors = [e.result.text for e in stage.select(ToolCallFinished) if e.result.error]
     assert "Nothing was sent: you have refused to stop before. Finish, and report." in errors
     assert stage.reports["1.1.1"].reason is Reason.CANCELLED
 
@@ -598,7 +501,7 @@ async def test_two_children_that_only_write_to_each_other_are_warned_and_stopped
     }
     report = await stage.run_checked(script)
     assert report.ok
-    sent = [event for event in stage.events if isinstance(event, TeamMessageSent)]
+    sent = stage.select(TeamMessageSent)
     warned = [n for n, event in enumerate(sent, 1) if event.message.notes]
     assert len(sent) == 12 and warned == list(range(6, 13))
     assert "12 messages in a row between you two" in results[0]
@@ -631,7 +534,7 @@ async def test_the_budget_of_a_next_run_is_reserved_from_the_parent(stage: Stage
     assert stage.results[1].text == (
         "Nothing was sent to alice: the budget of 1 children is used up"
     )
-    assert not [e for e in stage.events if isinstance(e, TeamMessageSent)]
+    assert not stage.select(TeamMessageSent)
 
 
 async def test_the_user_writes_to_a_name_and_stops_it(stage: Stage) -> None:
@@ -652,10 +555,11 @@ async def test_the_user_writes_to_a_name_and_stops_it(stage: Stage) -> None:
     async with stage.open({"PARENT": [parent], "ALICE": [alice]}) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await stage.wait_until(lambda: len(stage.results) == 1)
-        assert await session.runs.send_durably("alice", "look at the roof")
+        assert await session.runs.send_durably("@Alice", "look at the roof")
         await stage.wait_until(lambda: len(stage.list_requests("ALICE")) == 2)
         (row,) = session.runs.teammates
         assert (row.name, row.state, row.run_id) == ("alice", "working", "1.1.1~2")
+        assert session.runs.send(" ALICE ", "and at the door")
         assert session.runs.wrap_up("alice")
         await running
         await stage.check_record()
@@ -668,9 +572,9 @@ async def test_the_user_writes_to_a_name_and_stops_it(stage: Stage) -> None:
         for stop in (session.runs.wrap_up, session.runs.cancel, session.runs.detach):
             with pytest.raises(UnknownName, match=wrong_name):
                 stop("@alcie")
-    sent = next(event for event in stage.events if isinstance(event, TeamMessageSent))
+    sent = next(event for event in stage.select(TeamMessageSent))
     assert (sent.message.sender, sent.message.name) == ("user", "")
-    brief = next(e.brief for e in stage.events if isinstance(e, RunStarted) and e.run == "1.1.1~2")
+    brief = next(e.brief for e in stage.select(RunStarted) if e.run == "1.1.1~2")
     assert brief.prompt == "look at the roof"
 
 
@@ -696,30 +600,31 @@ async def test_messages_that_are_never_read_are_in_the_evidence(stage: Stage) ->
     assert "messages that were not read: 1 to alice" in format_evidence(report)
 
 
-async def test_a_broadcast_reaches_named_children_at_work_and_idle_ones(stage: Stage) -> None:
-    async def bob(request: Request) -> Answer:
+async def test_a_broadcast_reaches_all_children_at_work_and_idle_named_ones(stage: Stage) -> None:
+    async def work(request: Request) -> Answer:
         if request.turn == 0:
-            await stage.wait_until(lambda: len(stage.results) >= 3)
+            await stage.wait_until(lambda: len(stage.results) >= 4)
             return [call("todo", todos=[])]
         return block_texts(request.messages[-1])[-1]
 
     async def write(request: Request) -> Answer:
-        await stage.wait_until(lambda: stage.list_requests("BOB"))
+        await stage.wait_until(lambda: stage.list_requests("BOB") and stage.list_requests("CAROL"))
         return [call("broadcast", content="phase 1 is complete")]
 
     script = {
         "PARENT": [
             [name("alice", "ALICE")],
-            [name("bob", "BOB", background=True)],
+            [name("bob", "BOB", background=True), start("CAROL")],
             write,
             "I wait.",
         ],
         "ALICE": ["idle", "thank you"],
-        "BOB": [bob],
+        "BOB": [work],
+        "CAROL": [work],
     }
     await stage.run_checked(script)
-    assert stage.runs == ["1", "1.1.1", "1.2.1", "1.1.1~2"]
-    assert "phase 1 is complete" in stage.reports["1.2.1"].text
+    assert stage.runs == ["1", "1.1.1", "1.2.1", "1.2.2", "1.1.1~2"]
+    assert all("phase 1 is complete" in stage.reports[run].text for run in ("1.2.1", "1.2.2"))
     assert stage.reports["1.1.1~2"].text == "thank you"
 
 
@@ -752,29 +657,6 @@ async def test_a_sibling_that_knew_an_older_child_of_the_name_is_told(stage: Sta
     note = "this is a newer alice, who knows nothing of the one before"
     assert note in stage.reports["1.2.1"].text
     assert "1.3.1~2" in stage.runs
-
-
-@pytest.mark.parametrize("spelling", ["@Alice", " ALICE ", "alice"])
-async def test_the_user_may_write_a_name_in_any_spelling(stage: Stage, spelling: str) -> None:
-    async def parent(request: Request) -> Answer:
-        if request.turn == 0:
-            return [name("alice", "ALICE")]
-        await stage.wait_until(lambda: "1.1.1~2" in stage.reports)
-        return "the end"
-
-    async def alice(request: Request) -> Answer:
-        if request.turn == 1:
-            await stage.wait_until(lambda: session.runs.send(spelling, "one more"))
-        return "done"
-
-    script = {"PARENT": [parent] * 9, "ALICE": [alice] * 3}
-    async with stage.open(script) as session:
-        running = asyncio.create_task(session.run("PARENT"))
-        await stage.wait_until(lambda: len(stage.results) == 1)
-        assert await session.runs.send_durably(spelling, "And the window?")
-        await running
-        await stage.check_record()
-    assert "one more" in list_texts(stage.list_requests("ALICE")[-1])[-1]
 
 
 async def test_a_child_that_a_call_waits_for_is_detached_by_its_name(stage: Stage) -> None:

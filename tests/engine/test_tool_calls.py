@@ -6,7 +6,6 @@ import asyncio
 import os
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -30,26 +29,6 @@ def make_meeting_tool(of: int, effect: Effect) -> Tool:
         return where
 
     return replace(meet, get_key=attrgetter("where")) if effect is Effect.KEYED else meet
-
-
-def test_children_run_in_parallel(stage: Stage) -> None:
-    async def answer(request: Request) -> Answer:
-        if request.prompt == "PARENT":
-            return "end" if request.turn else [call("task", prompt=f"CHILD {n}") for n in range(5)]
-        await asyncio.sleep(1)
-        return f"REPORT {request.prompt[-1]}"
-
-    assert run_virtual(stage.run(answer)).seconds == pytest.approx(1, abs=0.1)
-    assert [result.text.splitlines()[0] for result in stage.model.requests[-1].results] == [
-        f"REPORT {n}" for n in range(5)
-    ]
-
-
-async def test_pure_calls_run_at_the_same_time(stage: Stage) -> None:
-    await stage.run(
-        [[call("meet", where="here")] * 3, "end"], tools=[make_meeting_tool(3, Effect.PURE)]
-    )
-    assert [result.error for result in stage.results] == [False] * 3
 
 
 async def test_keyed_calls_with_different_keys_run_at_the_same_time(stage: Stage) -> None:
@@ -110,31 +89,6 @@ async def test_effectful_calls_run_at_the_same_time_only_beside_others_that_may(
     tools = [replace(meet, is_parallel=True), work_alone]
     await stage.run([calls, "end"], tools=tools)
     assert done == ["alone", "meet", "meet", "alone"]
-
-
-async def test_edits_of_one_file_run_in_the_order_of_the_calls(stage: Stage) -> None:
-    edits = [
-        call("edit", path="notes.txt", old_text=a, new_text=b)
-        for a, b in (("one", "1"), ("1", "uno"), ("uno", "eins"))
-    ]
-    report = await stage.run([edits, "end"])
-    assert (stage.folder / "notes.txt").read_text() == "eins\ntwo\nthree\n"
-    assert report.files_changed == ("notes.txt",) and report.failed == 0
-
-
-async def test_effectful_calls_never_run_beside_other_changes(stage: Stage) -> None:
-    step = "echo begin >> log; sleep 0.05; cat fresh >> log; echo end >> log"
-    await stage.run(
-        [
-            [
-                call("write", path="fresh", content="new\n"),
-                call("bash", command=step),
-                call("bash", command=step),
-            ],
-            "end",
-        ]
-    )
-    assert (stage.folder / "log").read_text().split() == ["begin", "new", "end"] * 2
 
 
 async def test_results_are_sent_in_the_order_of_the_calls(stage: Stage) -> None:
@@ -214,42 +168,6 @@ async def test_refused_calls_are_not_counted_as_evidence(stage: Stage) -> None:
     assert (report.calls, report.failed) == ({}, 2)
 
 
-ALIASES = [
-    ("Read", {"file_path": "notes.txt"}, "two"),
-    ("read_file", {"path": "notes.txt"}, "two"),
-    ("view", {"path": "notes.txt"}, "two"),
-    ("Bash", {"command": "echo two"}, "two"),
-    ("run_shell_command", {"command": "echo two"}, "two"),
-    ("Grep", {"pattern": "two"}, "notes.txt"),
-    ("Glob", {"pattern": "*.txt"}, "notes.txt"),
-    ("LS", {"path": "."}, "notes.txt"),
-    ("list_directory", {"dir_path": "."}, "notes.txt"),
-    ("write_file", {"path": "new.txt", "content": "x"}, "new.txt"),
-    ("Edit", {"file_path": "notes.txt", "old_string": "two", "new_string": "2"}, "notes.txt"),
-    ("str_replace", {"path": "notes.txt", "old_text": "two", "new_text": "2"}, "notes.txt"),
-    (
-        "TodoWrite",
-        {"todos": [{"content": "two", "status": "pending", "activeForm": "doing two"}]},
-        "two",
-    ),
-    ("Task", {"description": "d", "prompt": "CHILD", "subagent_type": "explore"}, "found two"),
-    ("spawn_agent", {"prompt": "CHILD"}, "found two"),
-]
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "expected"), ALIASES, ids=[name for name, *_ in ALIASES]
-)
-async def test_tool_and_parameter_names_of_other_programs_are_understood(
-    stage: Stage, name: str, arguments: dict[str, Any], expected: str
-) -> None:
-    await stage.run(
-        {"PARENT": [[ToolCallBlock("", name, arguments)], "end"], "CHILD": ["found two"]}
-    )
-    (result,) = stage.list_requests("PARENT")[-1].results
-    assert not result.error and expected in result.text, result.text
-
-
 async def test_long_output_is_cut_and_the_whole_text_can_be_read(stage: Stage) -> None:
     @tool(effect=Effect.PURE)
     async def flood() -> str:
@@ -324,9 +242,7 @@ async def test_the_start_of_a_call_has_the_title_and_the_view_of_its_tool(stage:
         call("no_such_tool", number=1, where="here"),
     ]
     await stage.run({"PARENT": [calls, "end"]}, tools=[deploy])
-    started = {
-        event.call.name: event for event in stage.events if isinstance(event, ToolCallStarted)
-    }
+    started = {event.call.name: event for event in stage.select(ToolCallStarted)}
     assert {name: (event.title, event.view) for name, event in started.items()} == {
         "read_file": ("notes.txt", "lines"),
         "grep": ("one", ""),

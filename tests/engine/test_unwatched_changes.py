@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.engine.conftest import Stage
 
-from mudroom import Effect, Integrations, Session, ToolCallBlock, ToolResult, tool
+from mudroom import Effect, Integrations, ToolCallBlock, ToolResult, tool
 from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.models.scripted import Answer, call
 from mudroom._adapters.sandboxes.linux.kernel import get_landlock_version
 from mudroom._core.tools import Tool, ToolCategory
 from mudroom._engine.changes.watch import explain_unwatched, select_outside
@@ -110,16 +110,24 @@ ROWS: dict[str, tuple[ToolCallBlock, dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("way", ["foreground", "background", "isolated"])
-@pytest.mark.parametrize("row", ROWS)
+WAYS: dict[str, dict[str, Any]] = {
+    "foreground": {},
+    "background": {"background": True},
+    "isolated": {"isolation": "isolated"},
+}
+
+
+@pytest.mark.parametrize(
+    ("row", "way"),
+    [
+        *itertools.product(ROWS, ["foreground"]),
+        *itertools.product(("command", "own tool", "hook after a call"), list(WAYS)[1:]),
+    ],
+)
 async def test_a_report_says_what_was_not_watched(stage: Stage, row: str, way: str) -> None:
     step, options, why = ROWS[row]
     journal = MemoryJournal()
-    more: dict[str, Any] = {
-        "foreground": {},
-        "background": {"background": True},
-        "isolated": {"isolation": "isolated"},
-    }[way]
+    more = WAYS[way]
     script = {
         "PARENT": [call("task", prompt="CHILD", **more), "done"],
         "CHILD": [step, "I changed nothing."],
@@ -164,25 +172,20 @@ async def test_the_reasons_of_several_calls_are_all_told_once(stage: Stage) -> N
     assert ", and 1 more reason)" in stage.results[-1].text
 
 
-async def test_a_tool_of_a_server_is_not_watched_outside_the_folder(tmp_path: Path) -> None:
+async def test_a_tool_of_a_server_is_not_watched_outside_the_folder(
+    stage: Stage, tmp_path: Path
+) -> None:
     script: list[Answer] = [
         [call("mcp_find", query="add numbers")],
         [call("mcp_call", tool="mcp__quick__add", arguments={"a": 1, "b": 2})],
         "done",
     ]
 
-    def answer(request: Request) -> Answer:
-        return script[request.turn]
-
-    async with Session(
-        model=ScriptedModel(answer),
-        cwd=str(tmp_path),
-        home=str(tmp_path / "home"),
-        journal="memory",
-        environ={},
+    report = await stage.run(
+        script,
+        sandbox="auto",
         permissions=Permissions(rules=(Rule(Verdict.ALLOW, "mcp__quick__add"),)),
         integrations=Integrations(mcp_servers=[make_quick(log=tmp_path / "log")]),
-    ) as session:
-        report = await session.run("go")
+    )
     assert report.calls.get("mcp__quick__add") or report.calls.get("mcp_call")
     assert OUTSIDE in report.unknown_changes

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engine.conftest import Stage
 
-from mudroom import Effect, Integrations, Session, Tool, ToolResult
-from mudroom._adapters.models.scripted import ScriptedModel, call
+from mudroom import Effect, Integrations, Tool, ToolResult, ToolResultBlock
+from mudroom._adapters.models.scripted import call
 from mudroom.errors import UsageError
 from mudroom.ports import Hooks, ToolHookDecision
 
@@ -39,29 +39,19 @@ def make_tool(returned: Any, **fields: Any) -> Tool:
     )
 
 
-async def run_probe(folder: Path, tool: Tool, hooks: Hooks | None = None) -> ToolResult:
+async def run_probe(stage: Stage, tool: Tool, hooks: Hooks | None = None) -> ToolResultBlock:
     """Let a model call the tool, and return the result that the model reads."""
-    model = ScriptedModel([[call("probe")], "Done.", "Done."])
-    async with Session(
-        model=model,
-        cwd=str(folder),
-        home=str(folder / "home"),
-        journal="memory",
-        tools=[tool],
-        integrations=Integrations(hooks=hooks),
-        environ={},
-        sandbox="off",
-    ) as session:
-        await session.run("Probe.")
-    [result] = model.requests[1].results
-    return ToolResult(result.text, error=result.error)
+    integrations = Integrations(hooks=hooks)
+    await stage.run([[call("probe")], "Done.", "Done."], tools=[tool], integrations=integrations)
+    (result,) = stage.model.requests[1].results
+    return result
 
 
 @pytest.mark.parametrize("name", WRONG)
 async def test_a_tool_that_returns_no_tool_result_gives_an_error_result(
-    name: str, tmp_path: Path
+    name: str, stage: Stage
 ) -> None:
-    result = await run_probe(tmp_path, make_tool(WRONG[name]))
+    result = await run_probe(stage, make_tool(WRONG[name]))
     kind = type(WRONG[name]).__name__
     assert result.error
     assert result.text == f"probe failed: TypeError: it returned {kind}, not ToolResult"
@@ -69,9 +59,9 @@ async def test_a_tool_that_returns_no_tool_result_gives_an_error_result(
 
 @pytest.mark.parametrize(("field", "value"), FIELDS, ids=str)
 async def test_a_tool_result_with_a_field_of_a_wrong_type_is_an_error_result(
-    field: str, value: Any, tmp_path: Path
+    field: str, value: Any, stage: Stage
 ) -> None:
-    result = await run_probe(tmp_path, make_tool(None, **{field: value}))
+    result = await run_probe(stage, make_tool(None, **{field: value}))
     assert result.error
     assert result.text.startswith("probe failed: TypeError: ")
 
@@ -79,14 +69,14 @@ async def test_a_tool_result_with_a_field_of_a_wrong_type_is_an_error_result(
 @pytest.mark.parametrize("hook", ["on_prompt", "before_tool", "after_tool", "before_finish"])
 @pytest.mark.parametrize("name", ["number", "list", "object"])
 async def test_a_hook_that_returns_a_wrong_type_raises_a_usage_error(
-    hook: str, name: str, tmp_path: Path
+    hook: str, name: str, stage: Stage
 ) -> None:
     async def give(*_: object) -> Any:
         return WRONG[name]
 
     hooks = type("WrongHooks", (Hooks,), {hook: give})()
     with pytest.raises(UsageError, match=f"the hook {hook} gave a value of type"):
-        await run_probe(tmp_path, make_tool(ToolResult("done")), hooks)
+        await run_probe(stage, make_tool(ToolResult("done")), hooks)
 
 
 @pytest.mark.parametrize("fields", [{"denial": 5}, {"arguments": "text"}, {"arguments": [1]}])

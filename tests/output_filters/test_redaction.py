@@ -38,20 +38,12 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("before", ["", "--", "__ ", "..", "::", "//", "é ", "B "])
-def test_a_secret_is_found_after_any_character(shape: str, before: str) -> None:
-    secret = SHAPES[shape]
-    redacted = Redactor({})(f"{'=' * 99} {before}{secret}\n{'_-.:/' * 99}")
-    assert "[redacted: " in redacted
-    assert secret not in redacted
-
-
 @pytest.mark.parametrize("name", SHAPES)
-def test_known_forms_of_keys_are_redacted(name: str) -> None:
-    text = Redactor({})(f"before {SHAPES[name]} after")
-    assert f"[redacted: {name}]" in text and "before" in text and "after" in text
-    assert A20 not in text and "hunter22" not in text
+@pytest.mark.parametrize("before", ["before ", "--", "__ ", "..", "::", "//", "é ", "B "])
+def test_known_forms_of_keys_are_redacted_after_any_character(name: str, before: str) -> None:
+    text = Redactor({})(f"{'=' * 99} {before}{SHAPES[name]} after\n{'_-.:/' * 99}")
+    assert f"[redacted: {name}]" in text and before.strip() in text and "after" in text
+    assert SHAPES[name] not in text and A20 not in text and "hunter22" not in text
 
 
 ORDINARY = [
@@ -88,12 +80,8 @@ def test_values_of_secret_variables_are_redacted() -> None:
 
 
 def test_names_that_look_secret() -> None:
-    assert all(
-        map(
-            is_secret_name,
-            ["GITHUB_TOKEN", "aws_secret_access_key", "DB_PASSWD", "AWS_PROFILE", "STRIPE_KEY"],
-        )
-    )
+    secret = ["GITHUB_TOKEN", "aws_secret_access_key", "DB_PASSWD", "AWS_PROFILE", "STRIPE_KEY"]
+    assert all(map(is_secret_name, secret))
     assert not any(map(is_secret_name, ["PATH", "KEYBOARD", "HOME", "LANG"]))
 
 

@@ -5,8 +5,8 @@ Silent on what really happened, and every promise broken in a doctored record is
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -15,8 +15,6 @@ from mudroom import Reason, Session, Usage
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.budgets import Limit, LimitState
 from mudroom._core.events import (
-    AnyEvent,
-    Delta,
     FileWriteIntended,
     RunFinished,
     RunResumed,
@@ -27,6 +25,8 @@ from mudroom._core.events import (
     TurnFinished,
     TurnStarted,
 )
+from mudroom._engine.conversation import INTERRUPTED
+from mudroom.testing import MemoryJournal
 from mudroom.testing.invariants import find_violations
 
 COMMAND = "echo ran >> effects.txt"
@@ -43,18 +43,29 @@ def script(request: Request) -> Answer:
     return [[call("task", prompt="CHILD")], [call("read", file_path="a.txt")], "done"][request.turn]
 
 
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Events:
+    """The record of one session, which all tests read."""
+    folder = tmp_path_factory.mktemp("history")
+    journal = MemoryJournal()
+
+    async def record() -> None:
+        async with Session(
+            model=ScriptedModel(script),
+            cwd=str(folder),
+            home=str(folder / "home"),
+            journal=journal,
+        ) as session:
+            await session.run("PARENT")
+
+    asyncio.run(record())
+    return journal.events
+
+
 @pytest.fixture
-async def recorded(tmp_path: Path) -> Events:
-    events: list[AnyEvent] = []
-    async with Session(
-        model=ScriptedModel(script),
-        cwd=str(tmp_path),
-        home=str(tmp_path / "home"),
-        journal="memory",
-    ) as session:
-        session.watch(events.append)
-        await session.run("PARENT")
-    return [event for event in events if not isinstance(event, Delta)]
+def recorded(history: Events) -> Events:
+    """A copy to doctor."""
+    return list(history)
 
 
 def test_a_record_of_what_happened_is_in_order(recorded: Events) -> None:
@@ -110,31 +121,20 @@ def add_delivery(**fields: object) -> Callable[[Events], None]:
     return change
 
 
-def grant_a_turn_less(events: Events) -> None:
-    event = events[find_event(events, RunStarted, "1")]
-    assert isinstance(event, RunStarted)
-    events[find_event(events, RunStarted, "1")] = replace(
-        event, brief=replace(event.brief, budget=replace(event.brief.budget, turns=2))
-    )
+def grant(**limits: float) -> Callable[[Events], None]:
+    def change(events: Events) -> None:
+        place = find_event(events, RunStarted, "1")
+        event = events[place]
+        assert isinstance(event, RunStarted)
+        budget = replace(event.brief.budget, **limits)
+        events[place] = replace(event, brief=replace(event.brief, budget=budget))
 
-
-def grant_no_child(events: Events) -> None:
-    event = events[find_event(events, RunStarted, "1")]
-    assert isinstance(event, RunStarted)
-    events[find_event(events, RunStarted, "1")] = replace(
-        event, brief=replace(event.brief, budget=replace(event.brief.budget, children=0))
-    )
+    return change
 
 
 def add_grace_turn(events: Events) -> None:
     place = find_event(events, TurnStarted, "1")
     events[place] = replace(events[place], summary_reason=Reason.TIMEOUT)  # pyright: ignore[reportCallIssue]
-
-
-def lose_a_message(events: Events) -> None:
-    from mudroom._engine.conversation import INTERRUPTED
-
-    add_delivery(text=INTERRUPTED, error=True, detail={})(events)
 
 
 def repeat_ids(events: Events) -> None:
@@ -147,29 +147,20 @@ def repeat_ids(events: Events) -> None:
     )
 
 
-def pause_for_an_hour(events: Events) -> None:
-    place = find_event(events, ToolCallFinished, "1.1.1")
-    events[place:] = [replace(event, at=event.at + 3600) for event in events[place:]]
-    events[place:place] = [RunResumed(at=events[place].at, run=run) for run in ("1", "1.1.1")]
+def delay(events: Events, place: int, seconds: float) -> None:
+    events[place:] = [replace(event, at=event.at + seconds) for event in events[place:]]
 
 
 def forget_a_minute(events: Events) -> None:
-    place = find_event(events, TurnStarted, "1", 1)
-    events[place:] = [replace(event, at=event.at + 60) for event in events[place:]]
+    delay(events, find_event(events, TurnStarted, "1", 1), 60)
 
 
-def grant_a_minute(events: Events) -> None:
-    event = events[find_event(events, RunStarted, "1")]
-    assert isinstance(event, RunStarted)
-    events[find_event(events, RunStarted, "1")] = replace(
-        event, brief=replace(event.brief, budget=replace(event.brief.budget, seconds=60))
-    )
-    report("1", reason=Reason.TIMEOUT)(events)
+def time_out(events: Events, limit: LimitState | None = None) -> None:
+    grant(seconds=60)(events)
+    report("1", reason=Reason.TIMEOUT, limit=limit)(events)
 
 
-def end_by_a_minute_of_the_session(events: Events) -> None:
-    grant_a_minute(events)
-    report("1", limit=LimitState(Limit.SECONDS, maximum=50, spent=50))(events)
+SESSION_LIMIT = LimitState(Limit.SECONDS, maximum=50, spent=50)
 
 
 DOCTORED: dict[str, tuple[str, Callable[[Events], None]]] = {
@@ -200,7 +191,10 @@ DOCTORED: dict[str, tuple[str, Callable[[Events], None]]] = {
     "a call begun twice": ("S3", repeat_event(ToolCallStarted, "1.1.1")),
     "a command run again after an interruption": ("S3", resume_in_a_command),
     "a run begun twice": ("S4", repeat_event(RunStarted, "1.1.1")),
-    "a report that did not reach the parent": ("S4", lose_a_message),
+    "a report that did not reach the parent": (
+        "S4",
+        add_delivery(text=INTERRUPTED, error=True, detail={}),
+    ),
     "another text than the report": ("S4", add_delivery(text="something else")),
     "the report of another run": ("S4", add_delivery(detail={"run": "1.1.2"})),
     "a call without a result": ("S7", drop(ToolCallFinished, "1.1.1")),
@@ -208,12 +202,15 @@ DOCTORED: dict[str, tuple[str, Callable[[Events], None]]] = {
     "call ids that come twice": ("S7", repeat_ids),
     "turns forgotten": ("S9", report("1", turns=1)),
     "tokens forgotten": ("S9", report("1", usage=Usage())),
-    "more turns than granted": ("S9", grant_a_turn_less),
-    "more children than granted": ("S9", grant_no_child),
+    "more turns than granted": ("S9", grant(turns=2)),
+    "more children than granted": ("S9", grant(children=0)),
     "a minute forgotten": ("S9", forget_a_minute),
     "a minute that never was": ("S9", report("1", seconds=60)),
-    "time that was up before it was": ("S10", grant_a_minute),
-    "time of the session that was up before it was": ("S10", end_by_a_minute_of_the_session),
+    "time that was up before it was": ("S10", time_out),
+    "time of the session that was up before it was": (
+        "S10",
+        lambda events: time_out(events, SESSION_LIMIT),
+    ),
     "a run without an end": ("S10", drop(RunFinished, "1")),
     "a run with two ends": ("S10", repeat_event(RunFinished, "1.1.1")),
     "a child that outlives its parent": (
@@ -225,8 +222,7 @@ DOCTORED: dict[str, tuple[str, Callable[[Events], None]]] = {
 
 
 def test_a_run_may_end_early_by_the_time_limit_of_the_session(recorded: Events) -> None:
-    grant_a_minute(recorded)
-    report("1", limit=LimitState(Limit.SECONDS, maximum=0.001, spent=0.002))(recorded)
+    time_out(recorded, LimitState(Limit.SECONDS, maximum=0.001, spent=0.002))
     assert not find_violations(recorded)
 
 
@@ -238,29 +234,25 @@ def test_every_violation_is_caught(recorded: Events, name: str) -> None:
 
 
 def test_the_time_in_which_no_process_was_there_does_not_count(recorded: Events) -> None:
-    pause_for_an_hour(recorded)
+    place = find_event(recorded, ToolCallFinished, "1.1.1")
+    delay(recorded, place, 3600)
+    at = recorded[place].at
+    recorded[place:place] = [RunResumed(at=at, run=run) for run in ("1", "1.1.1")]
     assert "S9" not in {found.promise for found in find_violations(recorded)}
 
 
-def test_the_time_until_a_lost_run_is_ended_does_not_count(recorded: Events) -> None:
-    place = find_event(recorded, RunFinished, "1.1.1")
-    recorded[place:] = [replace(event, at=event.at + 60) for event in recorded[place:]]
+@pytest.mark.parametrize("has_open_call", [False, True])
+def test_the_time_until_a_lost_run_and_its_calls_are_ended_does_not_count(
+    recorded: Events, *, has_open_call: bool
+) -> None:
+    delay(recorded, find_event(recorded, RunFinished, "1.1.1"), 60)
     report("1.1.1", reason=Reason.LOST)(recorded)
-    assert "1.1.1" not in {
-        found.run for found in find_violations(recorded) if found.promise == "S9"
-    }
-
-
-def test_the_time_until_the_calls_of_a_lost_run_are_ended_does_not_count(recorded: Events) -> None:
-    place = find_event(recorded, RunFinished, "1.1.1")
-    recorded[place:] = [replace(event, at=event.at + 60) for event in recorded[place:]]
-    report("1.1.1", reason=Reason.LOST)(recorded)
-    result = recorded.pop(find_event(recorded, ToolCallFinished, "1.1.1"))
-    end = find_event(recorded, RunFinished, "1.1.1")
-    recorded.insert(end, replace(result, at=recorded[end].at))
-    assert "1.1.1" not in {
-        found.run for found in find_violations(recorded) if found.promise == "S9"
-    }
+    if has_open_call:
+        result = recorded.pop(find_event(recorded, ToolCallFinished, "1.1.1"))
+        end = find_event(recorded, RunFinished, "1.1.1")
+        recorded.insert(end, replace(result, at=recorded[end].at))
+    late = {found.run for found in find_violations(recorded) if found.promise == "S9"}
+    assert "1.1.1" not in late
 
 
 def test_of_a_record_on_virtual_time_the_times_are_not_judged(recorded: Events) -> None:

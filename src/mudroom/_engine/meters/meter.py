@@ -284,7 +284,7 @@ class Meter:
         """Inside the `with` block, stop the clocks of this run and its ancestors."""
         self.set_paused(True)
         try:
-            with self.wait():
+            with self.lend_share():
                 yield
         finally:
             self.set_paused(False)
