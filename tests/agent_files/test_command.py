@@ -194,11 +194,7 @@ async def test_agent_and_agents_choose_the_root_agent(project: Project) -> None:
     ("given", "expected"),
     [
         ("{", "not JSON"),
-        ("[]", "expected a JSON object"),
-        ('{"a": 1}', "is not an object of keys"),
-        ('{"a": {"prompt": "p"}}', "no description"),
         ('{"a": {"description": "d", "prompt": "p", "maxTurns": -1}}', "maxTurns"),
-        ('{"a": {"description": "d", "prompt": "p", "timeout_mins": "x"}}', "timeout_mins"),
     ],
 )
 async def test_invalid_inline_agents_are_usage_errors(
@@ -224,9 +220,6 @@ async def test_a_key_of_an_inline_agent_that_is_not_used_is_a_notice(project: Pr
     ("schema", "value"),
     [
         ({"type": "array"}, []),
-        ({"type": "object"}, {}),
-        ({"type": "integer"}, 0),
-        ({"enum": ["red", "green"]}, "red"),
         ({"anyOf": [{"type": "boolean"}, {"type": "null"}]}, False),
     ],
     ids=str,
@@ -316,7 +309,6 @@ async def test_agents_of_an_untrusted_folder_show_the_model_that_the_session_use
 @pytest.mark.parametrize(
     ("rules", "error"),
     [
-        ("explore=groq", "groq cannot be used (no key for it)"),
         ("explore=hiaku", "hiaku cannot be used (unknown model 'hiaku')"),
     ],
 )
