@@ -8,75 +8,70 @@ from collections.abc import Callable
 import pytest
 
 from mudroom._adapters.models._tool_names import ToolNames
-from mudroom._adapters.models.anthropic import AnthropicReader
-from mudroom._adapters.models.google import GoogleReader
-from mudroom._adapters.models.ollama import OllamaReader
-from mudroom._adapters.models.openai._chat_stream import OpenAIReader
 from mudroom._adapters.models.openai.chat import read_refused_calls
-from mudroom._adapters.models.openai.responses import ResponsesReader
 from mudroom._core.messages import ToolCallBlock
 
+from .wires import ANTHROPIC, GOOGLE, OLLAMA, OPENAI, RESPONSES, Wire
+
 NAMES = ToolNames(["read"])
+EVENTS: list[tuple[Wire, list[str]]] = [
+    (
+        GOOGLE,
+        [
+            '{"candidates": [{"content": {"parts": [{"functionCall": {"name": "read", '
+            '"args": ARGUMENTS}}]}, "finishReason": "STOP"}]}'
+        ],
+    ),
+    (
+        OLLAMA,
+        [
+            '{"message": {"tool_calls": [{"function": {"name": "read", "arguments": ARGUMENTS}}]}, '
+            '"done": true}'
+        ],
+    ),
+    (
+        OPENAI,
+        [
+            '{"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"name": "read", '
+            '"arguments": ARGUMENTS}}]}, "finish_reason": "stop"}]}'
+        ],
+    ),
+    (
+        RESPONSES,
+        [
+            '{"type": "response.completed", "response": {"status": "completed", "output": '
+            '[{"type": "function_call", "name": "read", "arguments": ARGUMENTS}]}}'
+        ],
+    ),
+    (
+        ANTHROPIC,
+        [
+            '{"type": "message_start", "message": {"id": "m1"}}',
+            '{"type": "content_block_start", "index": 0, "content_block": '
+            '{"type": "tool_use", "id": "c1", "name": "read", "input": ARGUMENTS}}',
+            '{"type": "content_block_stop", "index": 0}',
+            '{"type": "message_delta", "delta": {"stop_reason": "tool_use"}}',
+            '{"type": "message_stop"}',
+        ],
+    ),
+]
 
 
-def _read_google(arguments: str) -> ToolCallBlock:
-    call = f'{{"functionCall": {{"name": "read", "args": {arguments}}}}}'
-    reader = GoogleReader("m", NAMES)
-    event = f'{{"candidates": [{{"content": {{"parts": [{call}]}}, "finishReason": "STOP"}}]}}'
-    reader.feed(event.encode())
-    return reader.finish().tool_calls[0]
-
-
-def _read_ollama(arguments: str) -> ToolCallBlock:
-    call = f'{{"function": {{"name": "read", "arguments": {arguments}}}}}'
-    reader = OllamaReader("m", NAMES, "ollama")
-    reader.feed(f'{{"message": {{"tool_calls": [{call}]}}, "done": true}}'.encode())
-    return reader.finish().tool_calls[0]
-
-
-def _read_chat(arguments: str) -> ToolCallBlock:
-    call = f'{{"index": 0, "function": {{"name": "read", "arguments": {arguments}}}}}'
-    reader = OpenAIReader("m", NAMES)
-    delta = f'{{"tool_calls": [{call}]}}'
-    reader.feed(f'{{"choices": [{{"delta": {delta}, "finish_reason": "stop"}}]}}'.encode())
-    reader.feed(b"[DONE]")
-    return reader.finish().tool_calls[0]
-
-
-def _read_responses(arguments: str) -> ToolCallBlock:
-    item = f'{{"type": "function_call", "name": "read", "arguments": {arguments}}}'
-    reader = ResponsesReader("m", NAMES)
-    response = f'{{"status": "completed", "output": [{item}]}}'
-    reader.feed(f'{{"type": "response.completed", "response": {response}}}'.encode())
-    return reader.finish().tool_calls[0]
-
-
-def _read_anthropic(arguments: str) -> ToolCallBlock:
-    block = f'{{"type": "tool_use", "id": "c1", "name": "read", "input": {arguments}}}'
-    reader = AnthropicReader("m", NAMES)
-    reader.feed(b'{"type": "message_start", "message": {"id": "m1"}}')
-    start = f'{{"type": "content_block_start", "index": 0, "content_block": {block}}}'
-    reader.feed(start.encode())
-    reader.feed(b'{"type": "content_block_stop", "index": 0}')
-    reader.feed(b'{"type": "message_delta", "delta": {"stop_reason": "tool_use"}}')
-    reader.feed(b'{"type": "message_stop"}')
-    return reader.finish().tool_calls[0]
-
-
-def _read_groq(arguments: str) -> ToolCallBlock:
+def read_groq(arguments: str) -> ToolCallBlock:
     generation = f'[{{"name": "read", "parameters": {arguments}}}]'
     error = {"code": "tool_use_failed", "failed_generation": generation}
     return read_refused_calls(json.dumps({"error": error}).encode(), NAMES)[0]
 
 
-READERS: dict[str, Callable[[str], ToolCallBlock]] = {
-    "google": _read_google,
-    "ollama": _read_ollama,
-    "chat": _read_chat,
-    "responses": _read_responses,
-    "anthropic": _read_anthropic,
-    "groq": _read_groq,
-}
+def make_read(wire: Wire, events: list[str]) -> Callable[[str], ToolCallBlock]:
+    def read(arguments: str) -> ToolCallBlock:
+        filled = (event.replace("ARGUMENTS", arguments).encode() for event in events)
+        return wire.read(*filled)[0].tool_calls[0]
+
+    return read
+
+
+READERS = {wire.kind.WIRE: make_read(wire, events) for wire, events in EVENTS} | {"groq": read_groq}
 
 
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)

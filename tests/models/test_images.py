@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import msgspec
 import pytest
 from pydantic_ai import messages as pm
 
-from mudroom._adapters.models._http import HttpClient
 from mudroom._adapters.models._tool_names import ToolNames
-from mudroom._adapters.models.anthropic import AnthropicModel
-from mudroom._adapters.models.google import GoogleModel
-from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._adapters.models.providers import PROVIDERS, parse_model_name, takes_images
 from mudroom._adapters.models.pydantic_ai import to_model_request
 from mudroom._core.messages import (
     ImageBlock,
-    Message,
     TextBlock,
     ToolResultBlock,
     UserMessage,
 )
-from mudroom._core.ports import RequestConfig
-from mudroom.testing.clock import FakeClock
+
+from .wires import ANTHROPIC, OPENAI
 
 IMAGE = ImageBlock("image/png", b"\x89PNG" * 3000, 640, 480)
 PLACEHOLDER = "[image: image/png, 640x480, 12 KB]"
@@ -36,22 +28,6 @@ MESSAGE = UserMessage(
     )
 )
 MISTRAL = "https://api.mistral.ai/v1"
-BODY_KEYS = {"anthropic": "messages", "openai": "messages", "google": "contents"}
-
-
-def build_body(
-    wire: str, *messages: Message, takes_images: bool = True, base_url: str = "http://localhost/v1"
-) -> Any:
-    http = HttpClient(clock=FakeClock())
-    models = {
-        "anthropic": AnthropicModel("claude-sonnet-4-6", http=http, takes_images=takes_images),
-        "openai": OpenAIModel("m", http=http, base_url=base_url, takes_images=takes_images),
-        "google": GoogleModel("gemini-2.5-pro", http=http, takes_images=takes_images),
-    }
-    conversation = models[wire].start_conversation(RequestConfig(system=""))
-    for message in messages:
-        conversation.append(message)
-    return json.loads(conversation.build_body())[BODY_KEYS[wire]]
 
 
 def test_a_placeholder_names_type_size_and_bytes() -> None:
@@ -67,19 +43,19 @@ def test_an_image_survives_json() -> None:
 
 def test_a_failed_call_has_no_image_on_the_anthropic_wire() -> None:
     failed = ToolResultBlock("a1", "read", "too large", error=True, images=(IMAGE,))
-    (message,) = build_body("anthropic", UserMessage((failed,)))
+    (message,) = ANTHROPIC.get_messages(UserMessage((failed,)))
     assert message["content"][0]["content"] == "too large"
 
 
 def test_a_result_without_text_has_only_its_image_on_the_anthropic_wire() -> None:
     result = ToolResultBlock("a1", "read", "", images=(IMAGE,))
-    (message,) = build_body("anthropic", UserMessage((result,)))
+    (message,) = ANTHROPIC.get_messages(UserMessage((result,)))
     (block,) = message["content"][0]["content"]
     assert block["type"] == "image"
 
 
 def test_a_strict_server_gets_the_images_of_a_result_in_the_tool_message() -> None:
-    (entry,) = build_body("openai", MESSAGE, base_url=MISTRAL)
+    (entry,) = OPENAI.get_messages(MESSAGE, base_url=MISTRAL)
     assert entry["role"] == "tool"
     kinds = [item["type"] for item in entry["content"]]
     assert kinds == ["text", "text", "image_url", "text", "image_url"]

@@ -35,17 +35,9 @@ REFUSALS = {
         "This model's maximum context length is «128000 window» tokens. However, your messages "
         "resulted in «150001 request» tokens. Please reduce the length of the messages."
     ),
-    "OpenAI Responses": (
-        "Your input exceeds the context window of this model. Please adjust your input and try "
-        "again."
-    ),
     "OpenAI, one long text": (
         "Invalid 'messages[1].content': string too long. Expected a string with maximum length "
         "10485760, but got a string with length 20000000 instead."
-    ),
-    "Azure": (
-        "Input tokens exceed the configured limit of «272000 window» tokens. Your messages "
-        "resulted in «509178 request» tokens. Please reduce the length of the messages."
     ),
     "Gemini": (
         "The input token count («1196265 request») exceeds the maximum number of tokens allowed "
@@ -58,7 +50,6 @@ REFUSALS = {
         "Unable to submit request because the input token count is «2500000 request» but model "
         "only supports up to «1048576 window». Reduce the input token count and try again."
     ),
-    "Bedrock": "Input is too long for requested model.",
     "Bedrock Titan": (
         "400 Bad Request: Too many input tokens. Max input tokens: «8192 window», request input "
         "token count: «11350 request»"
@@ -70,15 +61,6 @@ REFUSALS = {
     "xAI": (
         "This model's maximum prompt length is «131072 window» but the request contains "
         "«537812 request» tokens."
-    ),
-    "Groq": "Please reduce the length of the messages or completion.",
-    "Groq, by its rate": (
-        "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 12000, "
-        "please reduce your message size and try again."
-    ),
-    "Together": (
-        "The input («516368 request» tokens) is longer than the model's context length "
-        "(«262144 window» tokens)."
     ),
     "TGI": (
         "Input validation error: `inputs` tokens + `max_new_tokens` must be <= «4096 window». "
@@ -98,11 +80,6 @@ REFUSALS = {
         "model's context length is only 40960 tokens, resulting in a maximum input length of "
         "«40959 window» tokens. Please reduce the length of the input prompt."
     ),
-    "vLLM, limit of the answer": (
-        "'max_tokens' or 'max_completion_tokens' is too large: 8192. This model's maximum context "
-        "length is «32768 window» tokens and your request has «40000 request» input tokens (8192 > "
-        "32768 - 40000)."
-    ),
     "SGLang": (
         "Input length («160062 request» tokens) exceeds the maximum allowed length («59862 window» "
         "tokens). Use a shorter input or enable --allow-auto-truncate."
@@ -117,8 +94,6 @@ REFUSALS = {
         "tokens), try increasing it"
     ),
     "llama.cpp, during the answer": "Context size has been exceeded.",
-    "Ollama": "prompt too long; exceeded max context length by 1234 tokens",
-    "Ollama, other": "the input length exceeds the context length",
     "LM Studio": (
         "The number of tokens to keep from the initial prompt is greater than the context length "
         "(n_keep: «10978 request» >= n_ctx: «8192 window»). Try to load the model with a larger "
@@ -127,11 +102,6 @@ REFUSALS = {
     "Mistral": (
         "Prompt contains «40000 request» tokens and 0 draft tokens, too large for model with "
         "«32768 window» maximum context length"
-    ),
-    "DeepSeek": (
-        "This model's maximum context length is «65536 window» tokens. However, you requested "
-        "«90000 request» tokens (85000 in the messages, 5000 in the completion). Please reduce the "
-        "length of the messages or completion."
     ),
     "Moonshot": (
         "Invalid request: Your request exceeded model token limit: «131072 window» (requested: "
@@ -148,21 +118,8 @@ REFUSALS = {
     "Zhipu": "Prompt exceeds max length",
     "Zhipu, Chinese": "Prompt 超长",
     "Chinese": "输入内容过长,请缩短后重试",
-    "OpenRouter": (
-        "This endpoint's maximum context length is «131072 window» tokens. However, you requested "
-        "about «140000 request» tokens (130000 of text input, 10000 in the output). Please reduce "
-        "the length of either one."
-    ),
-    "Cohere": (
-        "too many tokens: total number of tokens in the prompt cannot exceed «4081 window» - "
-        "received «4292 request»."
-    ),
     "GitHub Copilot": "prompt token count of «130431 request» exceeds the limit of «128000 window»",
     "GitHub Models": "Request body too large for gpt-4o model. Max size: «8000 window» tokens.",
-    "MiniMax": "invalid params, context window exceeds limit (2013)",
-    "Fireworks": (
-        "The prompt is too long: «210000 request», model maximum context length: «131071 window»"
-    ),
     "Cerebras": (
         "Please reduce the length of the messages or completion. Current length is «20000 request» "
         "while limit is «8192 window»"
@@ -171,7 +128,6 @@ REFUSALS = {
         "the number of input tokens «9000 request» cannot exceed the total tokens limit "
         "«8192 window» for this model"
     ),
-    "Volcengine": "Total tokens of image and text exceed max message tokens",
     "DS4": (
         "Prompt has «32,769 request» tokens, but the configured context size is «32,768 window» "
         "tokens"
@@ -181,7 +137,6 @@ REFUSALS = {
 """Texts, in which the stated sizes of the window and of the request are marked."""
 
 STATUSES = {
-    "Groq, by its rate": 413,
     "TGI": 422,
     "TGI, prompt alone": 422,
     "llama.cpp, during the answer": 500,

@@ -27,20 +27,17 @@ from mudroom._core.messages import (
     user_message,
 )
 from mudroom._core.ports import RequestConfig
-from mudroom._core.tools import Tool, ToolResult
 from mudroom.testing import Fault, ModelServer, PromptCache
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import ServerAnswer
+
+from .wires import make_tool
 
 MINUTE = 60.0
 Change = Callable[[list[Any]], object]
 
 
-async def do_nothing(_context: object, _arguments: object) -> ToolResult:
-    return ToolResult("")
-
-
-TOOL = Tool(name="look", description="Look. " * 400, parameters={}, parse=dict, run=do_nothing)
+TOOL = replace(make_tool("look"), description="Look. " * 400)
 CONFIG = RequestConfig(system="Be thorough. " * 200, tools=(TOOL,), cache_key="s1:main")
 
 

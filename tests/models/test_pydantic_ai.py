@@ -18,7 +18,6 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
-from pydantic_ai.models.test import TestModel
 
 from mudroom._adapters.models.providers import PROVIDERS, Provider
 from mudroom._adapters.models.pydantic_ai import PydanticAIModel
@@ -272,21 +271,6 @@ async def test_each_error_becomes_the_right_model_error(
     with pytest.raises(outcome):
         await provider.ask(user_message("Hi"))
     assert len(provider.seen) == tries
-
-
-async def test_pydantic_ais_test_model_works_too() -> None:
-    model = PydanticAIModel(TestModel(call_tools=["read"]), clock=FakeClock())
-    conversation = model.start_conversation(CONFIG)
-    conversation.append(user_message("Hi"))
-    answer = [item async for item in conversation.request_answer()][-1]
-    assert isinstance(answer, AssistantMessage)
-    assert [call.name for call in answer.tool_calls] == ["read"]
-    conversation.append(answer)
-    conversation.append(UserMessage((ToolResultBlock(answer.tool_calls[0].id, "read", "x"),)))
-    last = [item async for item in conversation.request_answer()][-1]
-    assert isinstance(last, AssistantMessage)
-    assert last.stop_reason is StopReason.END
-    await model.close()
 
 
 @pytest.mark.parametrize("name", ["nosuch:model", "bare"])
