@@ -92,8 +92,6 @@ def make_corpus(wire: str) -> dict[str, tuple[RequestConfig, list[Message]]]:
     done = UserMessage((ToolResultBlock("a1", "read", "one"),))
     wrong = UserMessage((ToolResultBlock("a1", "read", "Error: no such file", error=True),))
     return {
-        "plain": (bare, [user_message("Hello")]),
-        "system": (RequestConfig(system="Be brief.", max_tokens=1000), [user_message("Hello")]),
         "tools offered": (full, [user_message("Hello")]),
         "sampling": (
             RequestConfig(system="", temperature=0.25, max_tokens=321),
@@ -121,18 +119,6 @@ def make_corpus(wire: str) -> dict[str, tuple[RequestConfig, list[Message]]]:
             bare,
             [user_message("Why?"), foreign, user_message("Really?")],
         ),
-        "a continued conversation": (
-            full,
-            [
-                user_message("Read"),
-                look,
-                done,
-                AssistantMessage((TextBlock("Done."),), wire=wire),
-                user_message("Again"),
-                both,
-                results,
-            ],
-        ),
         "unicode": (
             RequestConfig(system="Sé breve — 请简短", max_tokens=1000),
             [user_message('Grüße \u2028 \\ "quoted" \t\n </tag> 😀')],
@@ -155,7 +141,6 @@ def make_corpus(wire: str) -> dict[str, tuple[RequestConfig, list[Message]]]:
                 ),
             ],
         ),
-        "a long word": (bare, [user_message("x" * 100_000)]),
     }
 
 

@@ -87,12 +87,6 @@ CASES: dict[str, tuple[type[WireModel], str, str, dict[str, Any]]] = {
         "temperature",
         {"top_p": 0.9},
     ),
-    "sampling of the Responses API": (
-        ResponsesModel,
-        "Unsupported parameter: 'temperature' is not supported with this model.",
-        "temperature",
-        {"top_p": 0.9},
-    ),
     "one sampling parameter": (
         AnthropicModel,
         "`temperature` and `top_p` cannot both be specified for this model. Please use only one.",

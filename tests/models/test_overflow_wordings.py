@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import pytest
 
 from mudroom._adapters.models._errors import ProviderHints, classify_status, extract_error_text
-from mudroom._adapters.models._http import HttpClient
-from mudroom._adapters.models._wire import WireModel
-from mudroom._adapters.models.anthropic import AnthropicModel
 from mudroom._adapters.models.model_facts import ModelFacts
-from mudroom._adapters.models.openai.chat import OpenAIModel
-from mudroom._adapters.models.openai.responses import ResponsesModel
 from mudroom._adapters.models.refusals.overflow import find_stated_sizes, is_overflow
 from mudroom._adapters.models.refusals.repairs import find_room, learn_facts
-from mudroom._core.messages import user_message
-from mudroom._core.ports import RequestConfig
 from mudroom.errors import ContextOverflow
-from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer
+
+from .wires import ANTHROPIC, OPENAI, RESPONSES, Json, Wire, ask
 
 MARK = r"«([\d,]+) (window|request)»"
 
@@ -204,24 +197,17 @@ def test_the_message_behind_a_gateway_is_shown_and_its_numbers_are_read() -> Non
 
 
 OTHERS = [
-    (429, "Rate limit reached on tokens per minute (TPM): Limit 30000, Used 29000, Requested 9000"),
-    (429, "This request would exceed the rate limit of 30,000 input tokens per minute"),
-    (429, "Too many tokens, please wait before trying again."),
     (400, "ThrottlingException: Too many tokens, please wait before trying again."),
     (400, "You exceeded your current quota for input tokens, check your plan and billing"),
     (400, "Your request of 50000 input tokens exceeds the limit of 40000 tokens per min"),
     (503, "The engine is overloaded; input tokens exceed the rate limit"),
-    (400, "max_tokens is too large: 100000. This model supports at most 16384 completion tokens"),
     (400, "max_tokens: 9000 > 8192, which is the maximum allowed number of output tokens"),
     (400, "too many tokens: max tokens must be less than or equal to 4096, the maximum output"),
     (400, "Range of max_tokens should be [1, 8192]"),
-    (400, "maxOutputTokens value of 100000 but the supported range is from 1 to 65537"),
     (400, "Invalid 'tool_calls[0].id': string too long. Expected a string with maximum length 40"),
     (400, "Unrecognized request argument supplied: context_length"),
     (400, "Unknown parameter: 'context_window'."),
     (400, "The file name is too long"),
-    (400, "The image is too large"),
-    (400, "Invalid max_tokens value"),
     (401, "the prompt is too long"),
     (404, "No model has a context window of this size"),
     (500, "internal error"),
@@ -290,97 +276,31 @@ def test_an_output_limit_that_is_too_large_is_lowered(text: str, cap: int) -> No
     assert learnt is not None and learnt[0].output_cap == cap
 
 
-def encode_events(*events: dict[str, Any]) -> bytes:
-    names = [f"event: {event['type']}\n" if "type" in event else "" for event in events]
-    pairs = zip(names, events, strict=True)
-    return "".join(f"{name}data: {json.dumps(event)}\n\n" for name, event in pairs).encode()
+def fail_responses(error: Json) -> Json:
+    return {"type": "response.failed", "response": {"error": error}}
 
 
-def make_chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return {"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [choice]}
-
-
-MESSAGE: dict[str, Any] = {
-    "id": "m",
-    "type": "message",
-    "role": "assistant",
-    "content": [],
-    "model": "m",
-}
-
-STREAMS: dict[str, tuple[type[WireModel], list[dict[str, Any]]]] = {
-    "error of llama.cpp": (
-        OpenAIModel,
-        [
-            make_chunk({"content": "a"}),
-            {"error": {"code": 500, "message": "Context size has been exceeded."}},
-        ],
-    ),
-    "error without a code": (
-        OpenAIModel,
-        [{"error": {"message": "prompt is too long: 5000 tokens > 4096 maximum"}}],
-    ),
-    "code alone": (
-        OpenAIModel,
-        [{"error": {"message": "sorry", "code": "context_length_exceeded"}}],
-    ),
-    "stop reason of Zhipu": (
-        OpenAIModel,
-        [make_chunk({"content": "a"}, "model_context_window_exceeded")],
-    ),
-    "stop reason of Mistral": (OpenAIModel, [make_chunk({"content": "a"}, "model_length")]),
-    "stop reason of Cohere": (OpenAIModel, [make_chunk({"content": "a"}, "ERROR_LIMIT")]),
-    "Responses": (
-        ResponsesModel,
-        [
-            {
-                "type": "response.failed",
-                "response": {
-                    "error": {
-                        "code": "context_length_exceeded",
-                        "message": "Your input exceeds the context window of this model.",
-                    }
-                },
-            }
-        ],
-    ),
-    "error of Anthropic": (
-        AnthropicModel,
-        [
-            {
-                "type": "error",
-                "error": {"type": "invalid_request_error", "message": "prompt is too long: 1 > 0"},
-            }
-        ],
-    ),
-    "stop reason of Anthropic": (
-        AnthropicModel,
-        [
-            {"type": "message_start", "message": {**MESSAGE, "usage": {"input_tokens": 9}}},
-            {
-                "type": "message_delta",
-                "delta": {"stop_reason": "model_context_window_exceeded"},
-                "usage": {"output_tokens": 3},
-            },
-            {"type": "message_stop"},
-        ],
-    ),
+TOO_LONG = {"message": "prompt is too long: 5000 tokens > 4096 maximum"}
+STREAMS: dict[str, tuple[Wire, list[Json]]] = {
+    "words": (OPENAI, [{"error": TOO_LONG}]),
+    "code": (OPENAI, [{"error": {"message": "sorry", "code": "context_length_exceeded"}}]),
+    "stop reason of Zhipu": (OPENAI, OPENAI.end_with("model_context_window_exceeded")),
+    "stop reason of Mistral": (OPENAI, OPENAI.end_with("model_length")),
+    "stop reason of Cohere": (OPENAI, OPENAI.end_with("ERROR_LIMIT")),
+    "Responses": (RESPONSES, [fail_responses(TOO_LONG)]),
+    "Anthropic": (ANTHROPIC, [{"type": "error", "error": TOO_LONG}]),
+    "stop reason of Anthropic": (ANTHROPIC, ANTHROPIC.end_with("model_context_window_exceeded")),
 }
 
 
 @pytest.mark.parametrize("name", STREAMS)
 async def test_an_overflow_inside_a_stream_is_one(name: str) -> None:
-    kind, events = STREAMS[name]
-    fault = Fault(body=encode_events(*events), content_type="text/event-stream")
-    path = "" if kind is AnthropicModel else "/v1"
+    wire, events = STREAMS[name]
+    body = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events)
+    fault = Fault(body=body, content_type="text/event-stream")
     async with ModelServer(lambda _: fault) as server:
-        http = HttpClient(clock=FakeClock())
-        model = kind("full", http=http, base_url=f"{server.url}{path}")
-        conversation = model.start_conversation(RequestConfig(system=""))
-        conversation.append(user_message("Hello"))
+        model = wire.make_model(base_url=server.url)
         with pytest.raises(ContextOverflow):
-            async for _ in conversation.request_answer():
-                pass
+            await ask(model)
         await model.close()
     assert server.request_count == 1

@@ -22,15 +22,20 @@ MILLION = Usage(1_000_000, 1_000_000)
 
 
 @pytest.mark.parametrize(
-    "model", ["offline:rules", "ollama:qwen3", "openrouter:agentica-org/deepcoder-14b-preview:free"]
+    ("model", "cost"),
+    [
+        ("offline:rules", 0.0),
+        ("ollama:qwen3", 0.0),
+        ("openrouter:agentica-org/deepcoder-14b-preview:free", 0.0),
+        ("openai:my-own", None),
+        ("nobody:knows", None),
+        ("cerebras:qwen-3-coder-480b", None),
+    ],
 )
-def test_free_models_cost_nothing(model: str) -> None:
-    assert calculate_cost(model, MILLION) == 0.0
-
-
-@pytest.mark.parametrize("model", ["openai:my-own", "nobody:knows", "cerebras:qwen-3-coder-480b"])
-def test_a_model_without_prices_in_the_table_has_an_unknown_price(model: str) -> None:
-    assert calculate_cost(model, MILLION) is None
+def test_free_models_cost_nothing_and_unknown_ones_an_unknown_price(
+    model: str, cost: float | None
+) -> None:
+    assert calculate_cost(model, MILLION) == cost
 
 
 @pytest.mark.parametrize("name", ["sonnet", "anthropic:sonnet", "anthropic/claude-sonnet-5-5"])

@@ -5,7 +5,6 @@ Bodies and words are from the public documentation of the providers and from rep
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -17,20 +16,17 @@ from mudroom._adapters.models._errors import ProviderHints, classify_status, ext
 from mudroom._adapters.models._http import HttpClient, make_stream_error
 from mudroom._adapters.models._rate_limit import AdaptiveRateLimiter
 from mudroom._adapters.models._wire import WireModel
-from mudroom._adapters.models.fallback import FallbackModel
 from mudroom._adapters.models.google import GoogleModel
-from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._adapters.models.refusals.classifier import (
     Meaning,
     Refusal,
     parse_retry_after,
     read_refusal,
 )
-from mudroom._core.messages import AssistantMessage
 from mudroom._core.ports import RequestSlot, RetryNotice
 from mudroom.errors import ModelError, ModelRefused
 from mudroom.testing.clock import FakeClock
-from mudroom.testing.model_server import Fault, ModelServer, ServerRequest
+from mudroom.testing.model_server import Fault, ModelServer
 
 from .wires import ANTHROPIC, GOOGLE, OPENAI, RESPONSES, Wire, ask, get_name
 
@@ -411,38 +407,6 @@ async def test_an_empty_account_is_asked_once_on_every_wire(wire: Wire, in_strea
         assert server.request_count == 1
         assert "Add credit" in caught.value.remedy
         assert getattr(model.http.limiter, "refusals", None) == 0
-
-
-async def test_twenty_runs_learn_of_an_empty_account_with_one_request_each() -> None:
-    fault = Fault(status=429, body=json.dumps(EMPTY).encode())
-    async with serve(OPENAI, fault) as (model, server):
-        start = model.http.clock.monotonic()
-        outcomes = await asyncio.gather(*(ask(model) for _ in range(20)), return_exceptions=True)
-        assert all(isinstance(outcome, ModelRefused) for outcome in outcomes)
-        assert server.request_count == 20
-        assert model.http.clock.monotonic() - start < 2
-
-
-async def test_the_fallback_takes_over_from_an_empty_account_at_once() -> None:
-    clock = FakeClock()
-    fault = Fault(status=429, body=json.dumps(EMPTY).encode())
-
-    def answer(request: ServerRequest) -> Fault | str:
-        return fault if request.number == 1 else "Done."
-
-    async with ModelServer(answer) as server:
-        models = [
-            OpenAIModel(name, http=HttpClient(clock=clock), base_url=server.url)
-            for name in ("empty", "full")
-        ]
-        start = clock.monotonic()
-        parts = await ask(FallbackModel(models, clock.monotonic))
-        for model in models:
-            await model.close()
-    assert isinstance(parts[-1], AssistantMessage)
-    assert parts[-1].text == "Done."
-    assert [part.delay for part in parts if isinstance(part, RetryNotice)] == [0]
-    assert clock.monotonic() - start < 1
 
 
 async def test_the_wait_in_a_body_is_kept_and_shared() -> None:

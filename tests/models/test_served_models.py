@@ -231,27 +231,17 @@ async def test_a_placeholder_for_an_image_is_logged_once(
     assert "--takes-images" in line
 
 
-ENDPOINTS = "/v1/models/maker/m/endpoints"
+def list_endpoints(*parameters: list[str]) -> dict[str, object]:
+    endpoints = [{"supported_parameters": each} for each in parameters]
+    return {"/v1/models/maker/m/endpoints": {"data": {"endpoints": endpoints}}}
 
 
 @pytest.mark.parametrize(
     ("pages", "takes_tools"),
     [
-        ({ENDPOINTS: {"data": {"endpoints": [{"supported_parameters": ["top_p"]}]}}}, False),
-        (
-            {
-                ENDPOINTS: {
-                    "data": {
-                        "endpoints": [
-                            {"supported_parameters": ["top_p"]},
-                            {"supported_parameters": ["tools", "top_p"]},
-                        ]
-                    }
-                }
-            },
-            True,
-        ),
-        ({ENDPOINTS: {"data": {"endpoints": []}}}, True),
+        (list_endpoints(["top_p"]), False),
+        (list_endpoints(["top_p"], ["tools", "top_p"]), True),
+        (list_endpoints(), True),
         ({"/v1/models": {"data": [{"id": "maker/m", "supported_parameters": ["top_p"]}]}}, False),
         ({"/v1/models": {"data": [{"id": "maker/m", "supported_parameters": ["tools"]}]}}, True),
         ({"/v1/models": {"data": [{"id": "maker/other", "supported_parameters": ["x"]}]}}, True),

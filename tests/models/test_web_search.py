@@ -41,6 +41,8 @@ from mudroom._projections.stream_json import StreamJson
 from mudroom.testing import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
+from .wires import make_environ
+
 QUESTION = "How deep is mud?"
 MODELS = {
     "anthropic": "anthropic:claude-sonnet-5-5",
@@ -233,22 +235,13 @@ class Served:
             monkeypatch.setitem(model_facts._learnt, (name, base), facts)
 
     def open(self, wire: str, **options: Any) -> Session:
-        url = self.server.url
-        environ = {
-            "ANTHROPIC_API_KEY": "k",
-            "ANTHROPIC_BASE_URL": url,
-            "OPENAI_API_KEY": "k",
-            "OPENAI_BASE_URL": f"{url}/v1",
-            "GEMINI_API_KEY": "k",
-            "GEMINI_BASE_URL": f"{url}/v1beta",
-        }
         home = str(self.folder / "home")
         defaults: dict[str, Any] = {"allow_net": True, "sandbox": "off"}
         return Session(
             model=MODELS.get(wire, wire),
             cwd=str(self.folder),
             home=home,
-            environ=environ,
+            environ=make_environ(self.server.url),
             **defaults | options,
         )
 

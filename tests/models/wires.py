@@ -370,3 +370,10 @@ async def serve_pages(
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
+
+
+def make_environ(url: str) -> dict[str, str]:
+    """Return variables by which the providers of all wires are one server."""
+    paths = {"ANTHROPIC": "", "OPENAI": "/v1", "GEMINI": "/v1beta", "MISTRAL": "/v1"}
+    keys = {f"{name}_API_KEY": "k" for name in paths}
+    return keys | {f"{name}_BASE_URL": f"{url}{path}" for name, path in paths.items()}

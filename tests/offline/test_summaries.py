@@ -179,12 +179,6 @@ def test_a_quotation_keeps_marks_inside_a_line_and_drops_the_end_of_a_comment() 
     assert "Line 1: “Turns a -- b # c into d.”" in line
 
 
-def test_twenty_five_files_make_five_split_batches() -> None:
-    cut = split_batches([f"f{n}.py" for n in range(25)])
-    assert [len(batch) for batch in cut] == [5] * 5
-    assert [f for batch in cut for f in batch] == [f"f{n}.py" for n in range(25)]
-
-
 @pytest.mark.parametrize("count", [1, 4, 6, 26, 99, 1000, 5000])
 def test_every_file_is_in_exactly_one_batch(count: int) -> None:
     files = [str(n) for n in range(count)]
@@ -208,15 +202,6 @@ async def test_a_parent_cuts_twenty_five_files_for_five_children_and_merges(ask:
         row += f"Lines: `4: def job_{n}():` |"
         assert row in report.text
     assert "| `setup.py` | 1 line. Line 1: “Installs.” |" in report.text
-
-
-async def test_the_same_in_chinese(ask: Ask) -> None:
-    report = await ask(PACKAGE, "委派:读取所有 .py 文件并总结每个文件的作用")
-    assert report.calls["task"] == 5
-    assert (
-        "当前目录中匹配 `**/*.py` 的 25 个文件，列出其中 25 个" in report.text
-        and "“Does job 7.”。行：`4: def job_7():` |" in report.text
-    )
 
 
 async def test_more_files_than_glob_lists_are_all_summarised(ask: Ask) -> None:
@@ -284,10 +269,6 @@ async def test_files_without_lines_of_text_are_said_to_be_so(ask: Ask, tmp_path:
 )
 def test_a_summary_quotes_lines_with_their_numbers(name: str, text: str, line: str) -> None:
     assert describe_file(FileText(name, text.rstrip("\n")), Translator()) == line
-
-
-async def test_no_match_is_said(ask: Ask) -> None:
-    assert "No file matches" in (await ask({"a.txt": "x"}, "Summarise all .py files")).text
 
 
 async def test_a_file_name_that_is_not_utf_8_is_read(ask: Ask, tmp_path: Path) -> None:

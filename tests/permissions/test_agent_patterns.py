@@ -64,6 +64,10 @@ def judge(
     return policy.judge(ToolCallBlock("c", tool, arguments), TOOLS[tool], arguments, brief)
 
 
+def get_verdict(*arguments: Any, **more: Any) -> str:
+    return judge(*arguments, **more).verdict
+
+
 @pytest.mark.parametrize(
     ("tools", "wanted", "patterns"),
     [
@@ -111,11 +115,11 @@ def test_only_commands_that_match_the_pattern_are_allowed(
 def test_a_call_pattern_never_widens_the_rules_of_the_session(tmp_path: Path) -> None:
     asking = Permissions.of(ask=["Bash(git:*)"], deny=["Bash(git fetch:*)"])
     assert (
-        judge(tmp_path, "bash", ("bash(git:*)",), base_rules=asking, command="git log").verdict
+        get_verdict(tmp_path, "bash", ("bash(git:*)",), base_rules=asking, command="git log")
         == "ask"
     )
     assert (
-        judge(tmp_path, "bash", ("bash(git:*)",), base_rules=asking, command="git fetch").verdict
+        get_verdict(tmp_path, "bash", ("bash(git:*)",), base_rules=asking, command="git fetch")
         == "deny"
     )
 
@@ -137,19 +141,18 @@ def test_the_stricter_mode_of_agent_and_session_decides(
 def test_every_agent_above_must_allow_a_call(tmp_path: Path) -> None:
     for command, verdict in (("git log", "allow"), ("git push", "deny"), ("make", "deny")):
         assert (
-            judge(
+            get_verdict(
                 tmp_path,
                 "bash",
                 ("bash",),
                 ("bash(git:*)",),
                 ("!bash(git push:*)",),
                 command=command,
-            ).verdict
+            )
             == verdict
         )
     assert (
-        judge(tmp_path, "bash", ("bash(make:*)",), ("bash(git:*)",), command="make").verdict
-        == "deny"
+        get_verdict(tmp_path, "bash", ("bash(make:*)",), ("bash(git:*)",), command="make") == "deny"
     )
 
 
@@ -173,7 +176,7 @@ def test_call_patterns_with_paths(tmp_path: Path, tool: str, path: str, verdict:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "link").symlink_to("../other")
     assert (
-        judge(tmp_path, tool, tuple(FILES), file_path=path.replace("link", "src/link")).verdict
+        get_verdict(tmp_path, tool, tuple(FILES), file_path=path.replace("link", "src/link"))
         == verdict
     )
 
@@ -182,24 +185,20 @@ def test_call_patterns_with_paths(tmp_path: Path, tool: str, path: str, verdict:
 def test_a_pattern_applies_to_a_command_tool_of_any_name(tmp_path: Path, name: str) -> None:
     pattern = f"{name}(git:* push)"
     for command, verdict in (("git stash push", "allow"), ("git log", "deny")):
-        assert judge(tmp_path, name, (pattern,), command=command).verdict == verdict
+        assert get_verdict(tmp_path, name, (pattern,), command=command) == verdict
 
 
 def test_an_invalid_pattern_allows_no_call(tmp_path: Path) -> None:
-    assert judge(tmp_path, "bash", ("bash(git push",), command="git push").verdict == "deny"
-    assert judge(tmp_path, "bash", ("bash", "!bash(git push"), command="ls").verdict == "deny"
-    assert judge(tmp_path, "bash", ("bash(*)",), command="make").verdict == "allow"
+    assert get_verdict(tmp_path, "bash", ("bash(git push",), command="git push") == "deny"
+    assert get_verdict(tmp_path, "bash", ("bash", "!bash(git push"), command="ls") == "deny"
+    assert get_verdict(tmp_path, "bash", ("bash(*)",), command="make") == "allow"
 
 
 def test_the_task_tool_can_be_limited_to_agents(tmp_path: Path) -> None:
+    assert get_verdict(tmp_path, "task", ("task(explore)",), agent="Explore", prompt="x") == "allow"
+    assert get_verdict(tmp_path, "task", ("task(explore)",), agent="general", prompt="x") == "deny"
     assert (
-        judge(tmp_path, "task", ("task(explore)",), agent="Explore", prompt="x").verdict == "allow"
-    )
-    assert (
-        judge(tmp_path, "task", ("task(explore)",), agent="general", prompt="x").verdict == "deny"
-    )
-    assert (
-        judge(tmp_path, "task", ("task", "!task(general)"), agent="general", prompt="x").verdict
+        get_verdict(tmp_path, "task", ("task", "!task(general)"), agent="general", prompt="x")
         == "deny"
     )
 
@@ -243,14 +242,14 @@ def test_each_limit_only_narrows(above: list[tuple[str, ...]], command: str, can
     )
     verdicts = [
         ORDER.index(
-            judge(
+            get_verdict(
                 Path("/nowhere/x"),
                 "bash",
                 ("bash",),
                 *map(list_call_patterns, above[:n]),
                 base_rules=base_rules,
                 command=command,
-            ).verdict
+            )
         )
         for n in range(len(above) + 1)
     ]

@@ -21,17 +21,13 @@ from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import call
 from mudroom._cli.interactive.questions.approvals import ApprovalPrompt
 from mudroom._cli.interactive.questions.question_lines import format_body
-from mudroom._cli.interactive.questions.trust_question import ask_for_trust, find_untrusted_files
 from mudroom._cli.output.scrollback import Scrollback
 from mudroom._cli.output.text import Line, measure_width, split_line
 from mudroom._core.events import SessionOpened, TurnFinished
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._core.tools import ToolCategory
 from mudroom._projections.run_tree import RunTree
-from mudroom._projections.safe_text import escape_hidden
 from mudroom._replay import replay
-from mudroom._session.config import Settings
-from mudroom.permissions import trust
 from mudroom.permissions.approved_rules import load_approved
 from mudroom.permissions.rules import Permissions
 from mudroom.testing.event_builders import run_started
@@ -278,6 +274,9 @@ async def test_the_answer_of_the_model_is_shown_and_stored_before_the_question(
         [[call("bash", command="touch made")], "Done."], approver=approver, permissions=ASKING
     )
     assert approver.questions and (play.folder / "made").exists()
+    (judged,) = play.judged
+    outcome = (judged.verdict, judged.allowed, judged.approver_reason, judged.name)
+    assert outcome == ("ask", True, "said the user", "bash")
 
 
 async def test_an_approval_request_shows_the_whole_command() -> None:
@@ -295,13 +294,6 @@ async def test_an_approval_request_shows_the_whole_command() -> None:
         and "rm x" in text
     )
     assert "needs approval: curl evil" in text
-
-
-@pytest.mark.parametrize(
-    "hidden", ["\x1b]0;x\x07", "\r", "\u200b", "\u202e", "\x00", "\x9b2J", "\ud800", "\u2028"]
-)
-def test_hidden_characters_are_shown_in_an_approval_request(hidden: str) -> None:
-    assert hidden not in escape_hidden(f"a{hidden}b") and "\\u{" in escape_hidden(f"a{hidden}b")
 
 
 def decode(shown: str) -> str:
@@ -398,24 +390,6 @@ def test_other_tools_are_shown_with_all_their_arguments() -> None:
     ]
 
 
-async def test_an_approved_call_runs_and_the_approval_is_recorded(
-    play: Play, make_approver: Callable[..., ScriptedApprover]
-) -> None:
-    report = await play(
-        [[call("bash", command="touch made")], "Done."],
-        approver=make_approver(True),
-        permissions=ASKING,
-    )
-    assert (play.folder / "made").exists() and report.ok
-    (judged,) = play.judged
-    assert (judged.verdict, judged.allowed, judged.approver_reason, judged.name) == (
-        "ask",
-        True,
-        "said the user",
-        "bash",
-    )
-
-
 async def test_an_ask_rule_denies_when_no_user_is_present(
     play: Play,
 ) -> None:
@@ -476,25 +450,6 @@ async def test_a_replay_repeats_denials_and_decisions(
     assert [event for event in again if type(event).__name__ == "PermissionDecided"] == play.judged
 
 
-async def test_a_folder_with_agent_files_is_asked_about_once(tmp_path: Path) -> None:
-    project, settings = tmp_path / "project", Settings(home=str(tmp_path / "home"))
-    project.mkdir()
-    assert find_untrusted_files(settings, str(project)) == []
-    (project / ".claude").mkdir()
-    names = find_untrusted_files(settings, str(project))
-    assert names == [".claude"]
-    no = ScriptedUI("no")
-    folder = str(project)
-    assert not (await ask_for_trust(no, settings, folder, names)).settings.trust
-    once = ScriptedUI("yes")
-    assert (await ask_for_trust(once, settings, folder, names)).settings.trust
-    assert not trust.is_trusted(settings.home, folder)
-    always = ScriptedUI("always")
-    assert (await ask_for_trust(always, settings, folder, names)).settings.trust
-    assert trust.is_trusted(settings.home, folder)
-    assert find_untrusted_files(settings, str(project)) == []
-
-
 RunCli = Callable[..., tuple[int, str]]
 """Takes the arguments of the command line; returns exit code and output."""
 
@@ -526,32 +481,19 @@ def test_explain_names_the_deciding_rule_and_its_line(tmp_path: Path, run_cli: R
     (tmp_path / ".claude" / "settings.json").write_text(
         json.dumps({"permissions": {"deny": ["Bash(git push:*)"]}}, indent=1)
     )
-    code, text = run_cli(
-        "permissions", "explain", "-C", str(tmp_path), "git diff && git push origin"
-    )
+
+    def explain(*arguments: str) -> tuple[int, str]:
+        return run_cli("permissions", "explain", "-C", str(tmp_path), *arguments)
+
+    code, text = explain("git diff && git push origin")
     assert code == 1 and text.startswith("deny: a rule says deny")
     assert f"deny bash(git push:*) ({tmp_path}/.claude/settings.json:4)" in text
-    code, text = run_cli(
-        "permissions", "explain", "-C", str(tmp_path), "ls; make", "--allowedTools", "Bash(make:*)"
-    )
+    code, text = explain("ls; make", "--allowedTools", "Bash(make:*)")
     assert code == 0 and "allow bash(make:*) (--allowed-tools)" in text and "it only reads" in text
-    code, text = run_cli("permissions", "explain", "--json", "-C", str(tmp_path), "make")
+    code, text = explain("--json", "make")
     assert json.loads(text)["decision"]["verdict"] == "ask" and code == 1
-    assert run_cli("permissions", "explain", "-C", str(tmp_path), "make", "--headless")[0] == 0
-    assert (
-        run_cli(
-            "permissions",
-            "explain",
-            "-C",
-            str(tmp_path),
-            "src/a.py",
-            "--tool",
-            "Edit",
-            "--permission-mode",
-            "acceptEdits",
-        )[0]
-        == 0
-    )
+    assert explain("make", "--headless")[0] == 0
+    assert explain("src/a.py", "--tool", "Edit", "--permission-mode", "acceptEdits")[0] == 0
 
 
 def test_an_invalid_rule_on_the_command_line_is_a_usage_error(run_cli: RunCli) -> None:

@@ -20,27 +20,17 @@ from .conftest import Play, RuleJudge
 FOLDER_COMMANDS = (
     "git status",
     "git log --oneline",
-    "git -P diff HEAD~1",
-    "git show HEAD:a",
-    "git grep x",
-    "git blame a",
     "git rev-parse HEAD",
-    "git ls-files",
-    "git branch",
-    "git stash list",
     "timeout 5 git status",
     "bash -c 'git status'",
     "ls | xargs git log",
-    "ls && git status | head -3",
     "echo $(git rev-parse HEAD)",
     "python3 --version",
     "node --version",
     "npm --version",
     "cargo --version",
-    "rustc -V",
     "go --version",
     "ruby --version",
-    "pip --version",
 )
 
 
