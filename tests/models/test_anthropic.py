@@ -200,10 +200,12 @@ def _make_tool_events(
     ]
 
 
-def test_arguments_in_the_block_start_are_used() -> None:
-    events = (START, *_make_tool_events("t", arguments={"path": "a"}), STOP)
-    (call,) = ANTHROPIC.read(*events)[0].tool_calls
-    assert call == ToolCallBlock("t", "read", {"path": "a"})
+def test_text_and_arguments_in_the_block_start_are_used() -> None:
+    block = {"type": "text", "text": "Hi."}
+    text = {"type": "content_block_start", "index": 0, "content_block": block}
+    events = (START, text, *_make_tool_events("t", arguments={"path": "a"}, index=1), STOP)
+    content = ANTHROPIC.read(*events)[0].content
+    assert content == (TextBlock("Hi."), ToolCallBlock("t", "read", {"path": "a"}))
 
 
 def test_reasoning_tokens_are_counted() -> None:

@@ -94,7 +94,6 @@ def test_a_sum_has_a_price_only_if_all_its_parts_have_one() -> None:
     ("usage", "expected"),
     [
         ({"cost": 0.00008725, "is_byok": False}, 0.00008725),
-        ({"cost": "0.002187"}, 0.002187),
         ({"cost": {"total_cost": 0.006, "currency": "USD"}}, 0.006),
         (
             {"cost": 0.5, "is_byok": True, "cost_details": {"upstream_inference_cost": 1.5}},
@@ -106,8 +105,6 @@ def test_a_sum_has_a_price_only_if_all_its_parts_have_one() -> None:
         ),
         ({"cost_in_usd_ticks": 1466250}, 0.000146625),
         ({"cost": 0}, None),
-        ({"cost": "free"}, None),
-        ({"cost": -1}, None),
         ({}, None),
     ],
     ids=str,

@@ -152,7 +152,7 @@ async def test_calls_have_our_tool_names_and_malformed_arguments_are_kept() -> N
 
 
 async def test_results_and_texts_are_sent_in_one_request() -> None:
-    provider = ScriptedProvider(["ok"])
+    provider = ScriptedProvider(["ok"], ["ok"])
     called = AssistantMessage(
         (
             TextBlock("Look."),
@@ -185,6 +185,9 @@ async def test_results_and_texts_are_sent_in_one_request() -> None:
     ]
     assert isinstance(request.parts[-1], UserPromptPart)
     assert request.parts[-1].content == "Go on."
+    await provider.ask(user_message("Hi"), called, UserMessage(results.content[2:]))
+    *_, request = provider.seen[1][0]
+    assert [part.part_kind for part in request.parts] == ["tool-return"] * 2
 
 
 async def test_thinking_and_its_signature_are_sent_to_the_provider_that_wrote_them() -> None:

@@ -163,6 +163,12 @@ CASES_OF: dict[Meaning, dict[str, Case]] = {
             code=429,
             metadata={"headers": {"X-RateLimit-Reset": str(int((NOW + 30) * 1000))}},
         ),
+        "openrouter upstream": said(
+            429,
+            "Provider returned error",
+            code=429,
+            metadata={"raw": "deepseek/x is temporarily rate-limited upstream. Please retry."},
+        ),
         "a plan of openai": said(
             429,
             "The usage limit has been reached",
@@ -254,6 +260,9 @@ CASES_OF: dict[Meaning, dict[str, Case]] = {
         "gemini no free tier": Case(429, gemini(quota(MINUTE, "0"), retry_info("20s")), 20),
         "openrouter key limit of a day": said(
             403, "Key limit exceeded (daily limit). Manage it using https://x", code=403
+        ),
+        "glm week": said(
+            429, "Weekly/Monthly Limit Exhausted. Your limit will reset at 2026-12-01", code="1310"
         ),
         "watsonx month": bare(
             403,

@@ -7,6 +7,8 @@ from mudroom._core.messages import (
     AssistantMessage,
     StopReason,
     TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
     ToolResultBlock,
     UserMessage,
     user_message,
@@ -58,6 +60,12 @@ async def test_a_script_function_receives_the_request() -> None:
     conversation.append(UserMessage((ToolResultBlock("c", "read", "content"),)))
     assert (await ask(conversation)).text == "2 1 Go. ['content']"
     assert [request.system for request in model.requests] == ["Be brief."] * 2
+
+
+async def test_a_whole_message_is_returned_unchanged() -> None:
+    call = ToolCallBlock("c", "read", {}, malformed="{")
+    message = AssistantMessage((ThinkingBlock("Hm."), call), StopReason.CALLS)
+    assert await ask(begin(ScriptedModel([message]))) is message
 
 
 async def test_texts_arrive_in_chunks() -> None:

@@ -93,6 +93,16 @@ async def test_the_window_of_the_server_bounds_the_answer(
         assert await request_max_tokens({"OPENAI_BASE_URL": f"{url}/v1"}) == expected
 
 
+async def test_a_session_uses_the_served_model(tmp_path: Path) -> None:
+    answer = WireAnswer((TextBlock("Hello."),), "qwen3-8b", "r1", Usage(9, 2), StopReason.END)
+    stream = b"".join(openai_stream(answer))
+    async with serve_pages({**QWEN, "/v1/chat/completions": stream}) as url:
+        environ = {"VLLM_BASE_URL": f"{url}/v1"}
+        async with Session(environ=environ, home=str(tmp_path), journal="memory") as session:
+            report = await session.run("Who are you?")
+    assert (report.text, report.model) == ("Hello.", "vllm:qwen3-8b")
+
+
 @pytest.mark.parametrize("worker", WORKERS)
 @pytest.mark.parametrize(
     "options",

@@ -182,7 +182,7 @@ def test_one_more_character_or_word_anywhere_is_no_instruction(form: str) -> Non
 
 
 def test_only_an_instruction_is_a_request_to_write() -> None:
-    for form, extra in zip(cycle(FORMS), (*CHARACTERS, *WORDS) * 3):
+    for form, extra in zip(cycle(FORMS), (*CHARACTERS, *WORDS) * 2):
         for prompt in (f"{form} {extra}", f"{extra} {form}", f"What is this?{extra} {form}"):
             requests, _ = parse_prompt(prompt)
             assert all(request.kind != "create" for request in requests), prompt

@@ -36,76 +36,54 @@ WAYS = {
 WRITERS = """
 touch {}
 mkdir {}
-mkdir -p {}
 rmdir {}
 rm {}
-rm -rf {}
 unlink {}
 shred {}
 truncate -s 0 {}
 tee {}
-tee -a {}
 sponge {}
 chmod +x {}
-chown a {}
 cp a {}
 cp a b {}
 cp -t {} a
-cp -t{} a
 cp --target-directory={} a
-cp -f a {}
-cp -r a {}
 install a {}
-install -m 755 a {}
-install -D a {}
 install -d {}
 install -t {} a
 mv a {}
 mv {} a
 mv -t {} a
-ln a {}
 ln -s a {}
-ln -sf a {}
 ln -s {} a
 ln -st {} a
 dd of={}
-dd if=a of={}
 gzip {}
 gunzip {}.gz
 curl -o {} http://a
-curl --output {} http://a
 curl --output={} http://a
-curl -o{} http://a
 curl --output-dir {} -O http://a
 wget -O {} http://a
 wget -P {} http://a
-wget -O{} http://a
-wget -o {} http://a
 rsync a {}
 scp a {}
 patch {}
 unzip a -d {}
 tar cf {} a
 tar xf a -C {}
-tar -xf a --directory={}
 zip {} a
 split a {}
 sort -o {} a
 sed -i s/a/b/ {}
-git mv a {}
 git rm {}
-git restore {}
 git checkout -- {}
-git checkout HEAD {}
 git clone http://a {}
 git archive -o {} HEAD
 git diff --output={}
-git worktree add {}
 git init {}
 git format-patch -o {} HEAD
 frobnicate {}
 frobnicate --output={}
-frobnicate -o{}
 """.strip().splitlines()
 
 
