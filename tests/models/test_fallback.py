@@ -129,6 +129,7 @@ async def test_a_model_without_tools_in_chat_completions_is_not_asked(tmp_path: 
     name = "openai-chat:gpt-6.1-sol"
     async with ModelServer(lambda _: "It is pytest.") as server:
         environ = make_environ(server.url)
+        del environ["OPENAI_BASE_URL"]
         reports = [
             await ask(f"{name},google:gemini-flash-latest", environ, tmp_path),
             await ask(name, environ, tmp_path),
