@@ -1,6 +1,8 @@
 """Refusals of real providers: what each means, how long it asks to wait, and what a run does.
 
-Bodies and words are from the public documentation of the providers and from reports of their users.
+Bodies and words are from the public documentation of the providers, from reports of their users,
+and from recordings in the public test suites of crmne/ruby_llm, Arize-ai/openinference and
+traceloop/openllmetry, without keys and ids.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pytest
@@ -444,3 +447,19 @@ def test_load_is_named_as_such_whatever_the_status() -> None:
     failure = classify_status(hints, "https://x.example", 403, "rate limit exceeded")
     assert failure.error.message == "acme answered 403 too many requests: rate limit exceeded"
     assert failure.is_retryable
+
+
+PATH = Path(__file__).with_name("recorded_refusals.jsonl")
+RECORDED: list[dict[str, Any]] = [json.loads(line) for line in PATH.read_text("utf-8").splitlines()]
+
+
+@pytest.mark.parametrize(
+    "each", RECORDED, ids=[f"{each['provider']}-{each['status']}" for each in RECORDED]
+)
+def test_a_recorded_refusal_means_what_it_says(each: dict[str, Any]) -> None:
+    body = json.dumps(each["body"]).encode()
+    text = extract_error_text(body)
+    refusal = read_refusal(each["status"], text, body, each["headers"])
+    assert refusal.meaning is Meaning(each["meaning"])
+    assert refusal.wait == each["wait"]
+    assert refusal.may_retry is (refusal.meaning is Meaning.LOAD)
