@@ -324,31 +324,6 @@ async def test_c11_an_agent_calls_only_the_children_and_tools_it_allows() -> Non
     assert next(request.tools for request in model.requests if request.prompt == "b") == ("read",)
 
 
-async def test_c10_a_read_only_agent_changes_nothing(write: Write, tmp_path: Path) -> None:
-    write(
-        "project/.claude/agents/p.md",
-        make_file("name: planner", "description: Plans.", "permissionMode: plan"),
-    )
-    write(
-        "project/.codex/agents/r.toml",
-        'name="ro"\ndescription="R."\nsandbox_mode="read-only"\ndeveloper_instructions="x"\n',
-    )
-
-    def answer(request: Request) -> Answer:
-        return (
-            "Done."
-            if request.turn
-            else [call("bash", command="touch made"), call("write", file_path="made", content="x")]
-        )
-
-    for name in ("planner", "ro"):
-        model = ScriptedModel(answer)
-        async with Session(model=model, **make_settings(tmp_path)) as session:
-            await session.task("Make it.", agent=name)
-        assert [result.error for result in model.requests[1].results] == [True, True]
-        assert not (tmp_path / "project" / "made").exists()
-
-
 async def test_c3_an_agent_file_with_outputs_must_emit(write: Write, tmp_path: Path) -> None:
     write(
         "project/.agents/agents/counter.md",

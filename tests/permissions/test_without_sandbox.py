@@ -20,6 +20,7 @@ from .conftest import Play, RuleJudge
 FOLDER_COMMANDS = (
     "git status",
     "git log --oneline",
+    "git -P diff HEAD~1",
     "git rev-parse HEAD",
     "timeout 5 git status",
     "bash -c 'git status'",
