@@ -290,7 +290,8 @@ async def test_c11_any_agent_can_be_the_root_agent(write: Write, tmp_path: Path)
         make_file("description: Talks.", "mode: primary", "tools: {'*': false, read: true}"),
     )
     model = ScriptedModel(["Hello."])
-    async with Session(model=model, agent="MAIN", **make_settings(tmp_path)) as session:
+    without_home: dict[str, Any] = make_settings(tmp_path) | {"environ": {}}
+    async with Session(model=model, agent="MAIN", **without_home) as session:
         await session.run("Hello.")
         assert "main" not in {agent.name for agent in session.agents}
     assert model.requests[0].system.startswith("You do one thing well.")

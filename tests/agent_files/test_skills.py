@@ -188,6 +188,16 @@ def test_a17_placeholders_are_filled_once_and_nothing_is_run(
     assert skill.load_text(arguments) == wanted
 
 
+def test_a17_a_removed_skill_has_an_empty_text(tmp_path: Path) -> None:
+    path = tmp_path / "s" / "SKILL.md"
+    path.parent.mkdir()
+    path.write_text(make_file("name: s", "description: d"))
+    skill, _ = load_skill(str(path))
+    path.unlink()
+    assert skill is not None
+    assert skill.load_text() == ""
+
+
 @settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -100,20 +100,6 @@ def test_each_request_reads_all_of_the_one_before_whatever_its_width(
         before = usage
 
 
-def test_the_marks_of_anthropic_are_the_four_that_it_allows() -> None:
-    conversation = Conversation(AnthropicModel, "claude-sonnet-5-5")
-    conversation.answer(3)
-    body = json.loads(conversation.wire.build_body())
-    places = [
-        (place, block)
-        for place, message in enumerate(body["messages"])
-        for block in message["content"]
-        if "cache_control" in block
-    ]
-    assert [place for place, _ in places] == [0, 2]
-    assert body["tools"][-1]["cache_control"] == body["system"][-1]["cache_control"]
-
-
 def test_claude_at_openrouter_has_marks_in_content_parts_of_three_messages() -> None:
     """On record in pydantic-ai: the mark of a tool message was written, after 2,569 tokens read."""
     conversation = Conversation(OpenAIModel, "anthropic/claude-sonnet-5.5", host=OPENROUTER)

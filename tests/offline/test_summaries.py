@@ -232,6 +232,10 @@ def test_a_summary_quotes_lines_with_their_numbers(name: str, text: str, line: s
     assert describe_file(FileText(name, text.rstrip("\n")), Translator()) == line
 
 
+async def test_no_match_is_said(ask: Ask) -> None:
+    assert "No file matches" in (await ask({"a.txt": "x"}, "Summarise all .py files")).text
+
+
 async def test_a_file_name_that_is_not_utf_8_is_read(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     with open(os.fsencode(tmp_path / "tree") + b"/caf\xe9.py", "w") as file:
