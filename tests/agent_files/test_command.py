@@ -64,7 +64,8 @@ class Project:
 
     def _run_here(self, arguments: tuple[str, ...]) -> Done:
         code = run(list(arguments))
-        return Done(code, *self._capture.readouterr())
+        out, err = self._capture.readouterr()
+        return Done(code, out, err)
 
 
 def run_program(arguments: tuple[str, ...]) -> Done:
