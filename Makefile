@@ -53,6 +53,7 @@ reliability: dev ## run the long fault tests and print their figures (about an h
 		tests/engine/test_replay_trees.py \
 		tests/integrations/test_hook_pairs.py \
 		tests/batches/test_interruptions.py tests/engine/test_normalize.py tests/agent_files \
+		tests/offline/test_ordinary_requests.py \
 		tests/permissions/test_agent_patterns.py tests/scope/test_templates.py tests/growth
 
 merges: dev ## let children change the packages of a folder at once, then run their tests: make merges FOLDER=...

@@ -6,18 +6,28 @@ at all. "used" tells whether an agent or a skill comes of the file.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from mudroom import Budget, Output
+from mudroom._core.agents import Mode, WorkspaceKind
 
 BODY = "You do one thing well."
 
 
 class Sample(NamedTuple):
-    """One file."""
+    """One file.
+
+    Arguments:
+        wanted: attributes of its agent.
+    """
 
     path: str
     text: str | bytes
     used: bool = True
     expected: str = ""
+    wanted: Mapping[str, Any] = MappingProxyType({})
 
 
 def make_file(*lines: str, body: str = BODY) -> str:
@@ -33,7 +43,7 @@ def skill(name: str) -> str:
     return f".agents/skills/{name}/SKILL.md"
 
 
-def noted(path: str, expected: str, *head: str, body: str = BODY) -> Sample:
+def noted(path: str, expected: str, *head: str, body: str = BODY, **wanted: Any) -> Sample:
     """A file that is used, with messages.
 
     Arguments:
@@ -42,12 +52,12 @@ def noted(path: str, expected: str, *head: str, body: str = BODY) -> Sample:
     if not path.startswith("."):
         tool, _, name = path.rpartition("/")
         path = f".{tool or 'claude'}/agents/{name}.md"
-    return Sample(path, make_file(*head, body=body), expected=expected)
+    return Sample(path, make_file(*head, body=body), expected=expected, wanted=wanted)
 
 
-def agent(path: str, *head: str, body: str = BODY) -> Sample:
+def agent(path: str, *head: str, body: str = BODY, **wanted: Any) -> Sample:
     """A file that is used, without messages."""
-    return noted(path, "", *head, body=body)
+    return noted(path, "", *head, body=body, **wanted)
 
 
 def broken(path: str, expected: str, *head: str, body: str = BODY) -> Sample:
@@ -59,56 +69,70 @@ BASE = ("name: reviewer", "description: Reviews code.")
 
 _GOOD: list[Sample] = [
     agent("plain", *BASE),
-    agent("comma-tools", *BASE, "tools: Read, Grep, Glob"),
+    agent("comma-tools", *BASE, "tools: Read, Grep, Glob", tools=("read", "grep", "glob")),
     agent("list-tools", *BASE, "tools:", "  - Read", "  - Bash"),
-    agent("flow-tools", *BASE, "tools: [Read, Edit, MultiEdit, Write]"),
-    agent("no-tools", *BASE, "tools: []"),
-    agent("mcp", *BASE, "tools: Read, mcp__github, mcp__github__list_issues"),
-    agent("disallowed", *BASE, "disallowedTools: Bash, Write"),
-    agent("spawner", *BASE, "tools: Read, Agent(explore, plan)"),
-    agent("spawner-old", *BASE, "tools: [Task(explore)]"),
-    agent("model", *BASE, "model: sonnet"),
-    agent("inherit", *BASE, "model: inherit"),
-    agent("turns", *BASE, "maxTurns: 12"),
-    agent("plan-mode", *BASE, "permissionMode: plan"),
-    agent("default-mode", *BASE, "permissionMode: default"),
+    agent(
+        "flow-tools",
+        *BASE,
+        "tools: [Read, Edit, MultiEdit, Write]",
+        tools=("read", "edit", "write"),
+    ),
+    agent("no-tools", *BASE, "tools: []", tools=()),
+    agent(
+        "mcp",
+        *BASE,
+        "tools: Read, mcp__github, mcp__github__list_issues",
+        tools=("read", "mcp__github__*", "mcp__github__list_issues"),
+    ),
+    agent("disallowed", *BASE, "disallowedTools: Bash, Write", tools=("*", "!bash", "!write")),
+    agent(
+        "spawner",
+        *BASE,
+        "tools: Read, Agent(explore, plan)",
+        tools=("read", "task"),
+        children=("explore", "plan"),
+    ),
+    agent("spawner-old", *BASE, "tools: [Task(explore)]", tools=("task",), children=("explore",)),
+    agent("model", *BASE, "model: sonnet", model="sonnet"),
+    agent("turns", *BASE, "maxTurns: 12", budget=Budget(turns=12)),
+    agent(
+        "plan-mode", *BASE, "permissionMode: plan", tools=("*", "!write", "!edit"), mode=Mode.PLAN
+    ),
     agent("folded", "name: folded", "description: >", "  Reviews code", "  and tests."),
-    agent(
-        "literal", "name: literal", "description: |", "  Reviews code.", "  <example>go</example>"
-    ),
-    agent("quoted", 'name: "quoted"', "description: 'Use this: always.'"),
     agent(claude("deep/er/in/sub"), *BASE),
-    Sample(claude("crlf"), make_file(*BASE).replace("\n", "\r\n")),
-    Sample(claude("bom"), "\ufeff" + make_file(*BASE)),
-    agent("chinese", "name: 审查员", "description: 审查代码。", body="你审查代码。"),
-    agent("rule-in-body", *BASE, body="Begin.\n\n---\n\nEnd."),
-    agent("comments", "# my agent", *BASE, "tools: Read  # only this"),
     agent(
-        "gemini/plain",
-        "name: plain",
-        "description: Plain.",
-        "kind: local",
-        "tools: [read_file, search_file_content]",
+        "chinese",
+        "name: 审查员",
+        "description: 审查代码。",
+        body="你审查代码。",
+        name="审查员",
+        instructions="你审查代码。",
     ),
-    agent("gemini/wild", "name: wild", "description: All.", "tools: ['*']"),
     agent(
-        "gemini/mcp", "name: mcp", "description: MCP.", "tools: [read_file, mcp_*, mcp_db_query]"
+        "rule-in-body", *BASE, body="Begin.\n\n---\n\nEnd.", instructions="Begin.\n\n---\n\nEnd."
+    ),
+    agent("gemini/wild", *BASE, "tools: ['*']", tools=("*",)),
+    agent(
+        "gemini/mcp",
+        *BASE,
+        "tools: [read_file, mcp_*, mcp_db_query]",
+        tools=("read", "mcp__*", "mcp__db__query"),
     ),
     agent(
         "gemini/limits",
-        "name: limits",
-        "description: L.",
+        *BASE,
         "temperature: 0.2",
         "max_turns: 5",
         "timeout_mins: 3",
+        temperature=0.2,
+        budget=Budget(turns=5, seconds=180),
     ),
     agent(
         "gemini/shell",
-        "name: shell",
-        "description: S.",
-        "tools:",
-        "  - run_shell_command",
-        "  - list_directory",
+        *BASE,
+        "kind: local",
+        "tools: [run_shell_command, list_directory]",
+        tools=("bash", "glob"),
     ),
     agent(
         "opencode/review",
@@ -116,39 +140,27 @@ _GOOD: list[Sample] = [
         "mode: subagent",
         "temperature: 0.1",
         "top_p: 0.9",
-    ),
-    agent(
-        ".opencode/agent/all.md",
-        "description: Reviews.",
-        "mode: all",
-        "model: anthropic/claude-sonnet-4-5",
-    ),
-    agent(
-        ".opencode/agent/subagents/code/tester.md",
-        "description: Tests.",
-        "mode: subagent",
-        "tools:",
-        "  bash: true",
+        name="review",
+        temperature=0.1,
+        top_p=0.9,
     ),
     agent("opencode/main", "description: Talks.", "mode: primary"),
     agent(
         "opencode/tools",
         "description: T.",
-        "tools:",
-        "  write: false",
-        "  edit: false",
-        "  bash: true",
+        "tools: {write: false, edit: false, bash: true}",
+        tools=("*", "!write", "!edit"),
     ),
-    agent("opencode/few", "description: T.", "tools:", "  '*': false", "  read: true"),
+    agent("opencode/few", "description: T.", "tools: {'*': false, read: true}", tools=("read",)),
     agent(
         "opencode/deny",
         "description: D.",
-        "permission:",
-        "  edit: deny",
-        "  bash: deny",
-        "  read: allow",
+        "permission: {edit: deny, bash: deny, read: allow}",
+        tools=("*", "!edit", "!bash", "!write"),
     ),
-    agent("opencode/only", "description: D.", "permission:", "  '*': deny", "  read: allow"),
+    agent(
+        "opencode/only", "description: D.", "permission: {'*': deny, read: allow}", tools=("read",)
+    ),
     agent(
         "opencode/who",
         "description: D.",
@@ -156,75 +168,97 @@ _GOOD: list[Sample] = [
         "  task:",
         "    '*': deny",
         "    explore: allow",
+        tools=None,
+        children=("explore",),
     ),
     agent("opencode/steps", "description: D.", "steps: 9"),
     Sample(
         ".codex/agents/plain.toml",
         'name = "plain"\ndescription = "Plain."\ndeveloper_instructions = """\nDo it.\n"""\n',
+        wanted={"name": "plain", "instructions": "Do it."},
     ),
     Sample(
         ".codex/agents/ro.toml",
         'name="ro"\ndescription="R."\nsandbox_mode="read-only"\ndeveloper_instructions="x"\nmodel="gpt-5"\n',
-    ),
-    agent(
-        "qwen/plain",
-        "name: plain",
-        "description: Plain.",
-        "tools:",
-        "  - read_file",
-        "  - write_file",
+        wanted={"tools": ("*", "!write", "!edit"), "mode": Mode.PLAN, "model": "gpt-5"},
     ),
     agent(
         "qwen/old",
         *BASE,
-        "modelConfig:",
-        "  temp: 0.3",
-        "  top_p: 0.5",
-        "runConfig:",
-        "  max_time_minutes: 2",
+        "modelConfig: {temp: 0.3, top_p: 0.5}",
+        "runConfig: {max_time_minutes: 2}",
+        temperature=0.3,
+        top_p=0.5,
+        budget=Budget(seconds=120),
     ),
     noted(
         "qwen/approval",
         "4: note: never gets more permissions than its parent",
         *BASE,
         "approvalMode: auto-edit",
+        mode=Mode.ACCEPT_EDITS,
     ),
-    agent("goose/plain", "name: plain", "description: Plain.", "model: gpt-5"),
-    agent("agents/ours", "description: Named by its file."),
-    agent("agents/outputs", *BASE, "outputs:", "  title: the title", "  pages: {type: integer}"),
-    agent("agents/names", *BASE, "outputs: [title, author]"),
+    agent("goose/plain", *BASE, "model: gpt-5"),
+    agent("agents/ours", "description: Named by its file.", name="ours"),
+    agent(
+        "agents/outputs",
+        *BASE,
+        "outputs: {title: the title, pages: {type: integer}}",
+        outputs={"title": Output("the title"), "pages": Output("", {"type": "integer"})},
+    ),
+    agent(
+        "agents/names",
+        *BASE,
+        "outputs: [title, author]",
+        outputs={"title": Output(), "author": Output()},
+    ),
     agent(
         "agents/schema",
         *BASE,
-        "outputs:",
-        "  type: object",
-        "  properties: {n: {type: integer}, s: {type: string}}",
-        "  required: [n]",
+        "outputs: {type: object, properties: {n: {type: integer}, s: {enum: [a]}}, required: [n]}",
+        outputs={
+            "n": Output(schema={"type": "integer"}),
+            "s": Output("", {"enum": ["a"]}, True),
+        },
     ),
     agent(
-        "agents/budget", *BASE, "budget: {turns: 5, minutes: 2, input_tokens: 1000, children: 0}"
+        "agents/budget",
+        *BASE,
+        "budget: {turns: 5, minutes: 2, input_tokens: 1000, children: 0}",
+        budget=Budget(turns=5, seconds=120, input_tokens=1000, children=0),
     ),
-    agent("agents/context", *BASE, "context: none", "child_tools: [read]"),
+    agent("agents/copy", *BASE, "workspace: copy", workspace=WorkspaceKind.COPY),
+    agent("agents/isolated", *BASE, "isolation: worktree", workspace=WorkspaceKind.ISOLATED),
+    agent("agents/together", *BASE, "isolation: none", workspace=WorkspaceKind.SHARED),
+    agent("agents/claims", *BASE, "claims: true", claims_tasks=True),
+    agent(
+        "agents/context",
+        *BASE,
+        "context: none",
+        "child_tools: [read]",
+        context_files="none",
+        child_tools=("read",),
+    ),
 ]
 
 _NOTED: list[Sample] = [
-    noted("renamed", "2: note: 'code-reviewer'", "name: Code Reviewer", "description: R."),
     noted(
-        "color", "4: note: 'color'; 5: note: 'background'", *BASE, "color: red", "background: true"
+        "renamed",
+        "2: note: 'code-reviewer'",
+        "name: Code Reviewer",
+        "description: R.",
+        name="code-reviewer",
     ),
     noted(
-        "hooks",
-        "4: note: 'hooks'; 6: note: 'memory'",
-        *BASE,
-        "hooks:",
-        "  PreToolUse: []",
-        "memory: user",
+        "color", "4: note: 'color'; 5: note: 'background'", *BASE, "color: red", "background: true"
     ),
     noted(
         "bypass",
         "4: note: never gets more permissions than its parent",
         *BASE,
         "permissionMode: bypassPermissions",
+        tools=None,
+        mode=Mode.BYPASS,
     ),
     noted("unknown", "4: warning: unknown key 'colour'", *BASE, "colour: red"),
     noted(
@@ -244,23 +278,23 @@ _NOTED: list[Sample] = [
         *BASE,
         "tools: Read, Bash(git:*)",
         "disallowedTools: Read(.env), Bash(git push:*)",
+        tools=("read", "bash(git:*)", "!read(.env)", "!bash(git push:*)"),
     ),
     broken("limited-wrong", "4: error: is not a tool pattern", *BASE, "tools: Read, Bash(git push"),
-    noted("colon", "3: warning: quotes", "name: colon", "description: Use this: when asked."),
-    noted("star-tools", "4: warning: needs quotes", *BASE, "tools: *"),
+    noted(
+        "colon",
+        "3: warning: quotes",
+        "name: colon",
+        "description: Use this: when asked.",
+        description="Use this: when asked.",
+    ),
     noted(
         "bold",
         "3: warning: needs quotes",
         "name: bold",
         "description: **Reviews** code: use it (**always**).",
     ),
-    noted(
-        "mention",
-        "3: warning: needs quotes",
-        "name: mention",
-        "description: @code-reviewer for Python",
-    ),
-    agent("allowed-list", *BASE, "allowed-tools:", "  - Read", "  - Bash(git diff:*)"),
+    agent("allowed-list", *BASE, "allowed-tools: [Read, Bash(git diff:*)]"),
     noted("twice", "5: warning: appears twice", *BASE, "model: opus", "model: haiku"),
     noted("wordy", "3: warning: 2,000 are used", "name: wordy", "description: " + "w" * 3_000),
     broken("bad-turns", "4: error: maxTurns is not a whole number", *BASE, "maxTurns: many"),
@@ -270,62 +304,52 @@ _NOTED: list[Sample] = [
     noted("bad-model", "4: warning: model is not a text", *BASE, "model: [a, b]"),
     noted("bad-skill", "4: warning: unknown skill 'nothing'", *BASE, "skills: [nothing]"),
     noted("tagged", "4: note: 'color'", *BASE, "color: !!python/object:os.system ls"),
-    noted(
-        "gemini/hot",
-        "4: warning: number from 0 to 2",
-        "name: hot",
-        "description: H.",
-        "temperature: 9",
-    ),
+    noted("gemini/hot", "4: warning: number from 0 to 2", *BASE, "temperature: 9"),
     noted(
         "gemini/servers",
         "4: warning: mcp_servers db is no map of settings",
-        "name: servers",
-        "description: S.",
+        *BASE,
         "mcp_servers: {db: 5}",
     ),
     noted(
         "opencode/ask",
         "3: note: the session decides when to ask",
         "description: A.",
-        "permission:",
-        "  bash: ask",
+        "permission: {bash: ask}",
     ),
     noted(
         "opencode/part",
         "3: warning: is not supported",
         "description: A.",
-        "permission:",
-        "  bash: {'git *': allow, '*': deny}",
+        "permission: {bash: {'git *': allow, '*': deny}}",
+        tools=("*", "!bash"),
     ),
     noted(
         "opencode/but",
         "3: note: to ask",
         "description: A.",
-        "permission:",
-        "  bash: {'*': ask, 'rm *': deny}",
-    ),
-    noted(
-        "opencode/provider", "3: warning: unknown key", "description: A.", "reasoningEffort: high"
+        "permission: {bash: {'*': ask, 'rm *': deny}}",
+        tools=("*", "!bash(rm *)"),
     ),
     Sample(
         ".codex/agents/nick.toml",
         'name="n"\ndescription="d"\ndeveloper_instructions="x"\nnickname_candidates=["a"]\n',
         expected="4: note: nickname",
     ),
-    noted("qwen/more", "4: warning: unknown key 'max_hops'", *BASE, "runConfig:", "  max_hops: 2"),
+    noted("qwen/more", "4: warning: unknown key 'max_hops'", *BASE, "runConfig: {max_hops: 2}"),
+    noted(
+        "agents/claims-wrong",
+        "4: warning: claims is neither true nor false",
+        *BASE,
+        "claims: 2",
+        claims_tasks=False,
+    ),
     noted("agents/context-wrong", "4: warning: 'some' is not one of", *BASE, "context: some"),
     noted(
         "agents/outputs-wrong",
         "4: warning: neither a description nor a JSON Schema",
         *BASE,
         "outputs: {n: 3}",
-    ),
-    noted(
-        "agents/far",
-        "4: warning: not a JSON Schema",
-        *BASE,
-        "outputs: {n: {$ref: 'http://127.0.0.1:1/x'}}",
     ),
     noted(
         "agents/passwd",
@@ -344,22 +368,15 @@ _NOTED: list[Sample] = [
 _BROKEN: list[Sample] = [
     Sample(claude("README"), "# Our agents\n\nRead me.\n", False, "1: note: documentation"),
     Sample(claude("empty"), "", False, "1: note: documentation"),
-    Sample(claude("endless"), "---\nname: x\ndescription: y\n", False, "1: error: no closing line"),
     broken("nameless", "1: error: no name", "description: Reviews."),
     broken("indescribable", "1: error: no description", "name: x"),
     broken("speechless", "5: error: no instructions", *BASE, body=""),
-    broken("list", "2: error: key: value", "- name", "- description"),
-    broken("text", "2: error: key: value", "just words"),
     broken("nothing", "1: error: no name", ""),
-    broken("tab", "3: error: not YAML", "name: x", "\tdescription: y"),
     broken("open-quote", "error: not YAML", 'name: "x', "description: y"),
-    broken("open-list", "error: not YAML", *BASE, "tools: [Read"),
     broken("alias", "3: error: aliases", "name: &a x", "description: *a"),
     broken("bomb", "3: error: aliases", "a: &a [x,x]", "b: &b [*a,*a,*a]", "c: [*b,*b,*b]"),
-    broken("loop", "2: error: aliases", "a: &a [*a]"),
     broken("nested", "2: error: levels", "a: " + "[" * 500 + "]" * 500),
     broken("abyss", "2: error: ", "a: " + "[" * 30_000),
-    broken("braces", "2: error: ", "a: " + "{b: " * 15_000),
     broken("complex-key", "2: error: a key is not a text", "? [a, b]", ": c"),
     broken("long-head", "2: error: 65,536", "a: " + "x" * 70_000),
     broken("huge", "1: error: larger than", *BASE, body="x" * 1_100_000),
@@ -377,16 +394,13 @@ _BROKEN: list[Sample] = [
     broken(
         "number", "2: warning: name is not a text; 1: error: no name", "name: 5", "description: y"
     ),
-    broken("null", "1: error: no name", "name: ~", "description:"),
     broken("tools-number", "4: error: tools is not a list of names", *BASE, "tools: 5"),
-    broken("tools-nested", "4: error: tools is not a list of names", *BASE, "tools: [[Read]]"),
     broken("tools-nobody", "4: error: names no tool; 4: warning: 'Fly'", *BASE, "tools: Fly, Swim"),
     broken("strange-mode", "4: error: 'silent' is not one of", *BASE, "permissionMode: silent"),
     broken("disallowed-map", "4: error: disallowedTools", *BASE, "disallowedTools: {a: b}"),
     broken(
         "gemini/remote", "1: note: are not supported", "name: r", "description: R.", "kind: remote"
     ),
-    broken("gemini/noname", "1: error: no name", "description: R."),
     broken("opencode/off", "1: note: disabled", "description: O.", "disable: true"),
     broken(
         "opencode/permission",
@@ -405,12 +419,6 @@ _BROKEN: list[Sample] = [
         ".codex/agents/broken.toml", 'name = "x"\ndescription = \n', False, "2: error: not TOML"
     ),
     Sample(
-        ".codex/agents/mute.toml",
-        'name = "x"\ndescription = "y"\n',
-        False,
-        "1: error: no instructions",
-    ),
-    Sample(
         ".codex/agents/sandbox.toml",
         'name="x"\ndescription="y"\ndeveloper_instructions="z"\nsandbox_mode="soft"\n',
         False,
@@ -423,7 +431,12 @@ _BROKEN: list[Sample] = [
         "name: q",
         "runConfig: 5",
     ),
-    Sample(".goose/agents/none.md", "no head here", False, "1: note: documentation"),
+    broken(
+        "agents/elsewhere",
+        "4: error: 'elsewhere' is not one of shared, copy, isolated",
+        *BASE,
+        "workspace: elsewhere",
+    ),
     broken("agents/budget-wrong", "4: error: budget turns", *BASE, "budget: {turns: lots}"),
     broken("agents/budget-key", "4: error: euros is unknown", *BASE, "budget: {euros: 3}"),
     broken("agents/budget-list", "4: error: budget is not a map", *BASE, "budget: [3]"),
@@ -449,12 +462,10 @@ _SKILLS: list[Sample] = [
     ),
     agent(skill("quiet"), "name: quiet", "description: Q.", "disable-model-invocation: true"),
     agent(skill("when"), "name: when", "description: W.", "when_to_use: On Mondays."),
-    noted(skill("fork"), "4: note: 'context'", "name: fork", "description: F.", "context: fork"),
     noted(
         skill("other"), "2: warning: differs from its folder's", "name: another", "description: A."
     ),
     noted(skill("caps"), "2: warning: hyphens", "name: Caps Lock", "description: C."),
-    noted(skill("double"), "2: warning: hyphens", "name: double--x", "description: C."),
     noted(skill("nameless"), "1: warning: no name", "description: N."),
     noted(skill("number"), "2: warning: name is not a text", "name: 5", "description: N."),
     noted(
@@ -466,13 +477,6 @@ _SKILLS: list[Sample] = [
         "name: picky",
         "description: P.",
         "compatibility: " + "c" * 600,
-    ),
-    noted(
-        skill("meta"),
-        "4: warning: metadata is not a map",
-        "name: meta",
-        "description: M.",
-        "metadata: 3",
     ),
     noted(
         skill("meta2"),
@@ -500,25 +504,8 @@ _SKILLS: list[Sample] = [
         body="a\n!`date` now",
     ),
     noted(skill("mute"), "1: warning: no description: the first line", "name: mute"),
-    noted(
-        skill("blank"),
-        "3: warning: no description: the first line",
-        "name: blank",
-        "description: ''",
-    ),
     broken(skill("void"), "1: error: no description", "name: void", body=""),
-    Sample(skill("headless"), "# Skill\n", expected="1: warning: no frontmatter"),
     Sample(skill("empty"), "", False, "1: error: the file is empty"),
-    noted(
-        ".claude/skills/tool-list/SKILL.md",
-        "4: note: 'allowed-tools' counts only when the user calls",
-        "name: tool-list",
-        "description: T.",
-        "allowed-tools:",
-        "  - Read",
-        "  - Bash(git *)",
-    ),
-    Sample(skill("endless"), "---\nname: endless\n", False, "1: error: no closing line"),
     Sample(skill("binary"), b"\x7fELF\0\0", False, "1: error: binary"),
     broken(skill("broken"), "error: not YAML", "name: [", "description: x"),
 ]

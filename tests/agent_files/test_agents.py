@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent_files.corpus import AGENTS, Sample, make_file
+from tests.agent_files.corpus import make_file
 
-from mudroom import Agent, Budget, Integrations, Output, Session, UsageError
+from mudroom import Agent, Integrations, Session
 from mudroom._adapters.agent_files import (
     BUILTIN_AGENTS,
     load_agent_file,
@@ -20,7 +20,7 @@ from mudroom._adapters.agent_files import (
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.tools import BOARD_TOOLS
 from mudroom._adapters.tools import make_builtin_tools as built_in_tools
-from mudroom._core.agents import Mode, WorkspaceKind
+from mudroom._core.agents import Mode
 from mudroom._core.tool_names import select_tools
 from mudroom._session.agent_catalog import KNOWN_TOOLS, find_agent
 from mudroom.errors import UnknownName
@@ -42,96 +42,14 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
-def find_sample(path: str) -> Sample:
-    return next(sample for sample in AGENTS if sample.path == path)
-
-
-@pytest.mark.parametrize(
-    ("path", "wanted"),
-    [
-        (".claude/agents/comma-tools.md", {"tools": ("read", "grep", "glob")}),
-        (".claude/agents/flow-tools.md", {"tools": ("read", "edit", "write")}),
-        (".claude/agents/no-tools.md", {"tools": ()}),
-        (
-            ".claude/agents/mcp.md",
-            {"tools": ("read", "mcp__github__*", "mcp__github__list_issues")},
-        ),
-        (".claude/agents/disallowed.md", {"tools": ("*", "!bash", "!write")}),
-        (".claude/agents/spawner.md", {"tools": ("read", "task"), "children": ("explore", "plan")}),
-        (".claude/agents/spawner-old.md", {"tools": ("task",), "children": ("explore",)}),
-        (".claude/agents/model.md", {"model": "sonnet"}),
-        (".claude/agents/turns.md", {"budget": Budget(turns=12)}),
-        (".claude/agents/plan-mode.md", {"tools": ("*", "!write", "!edit"), "mode": Mode.PLAN}),
-        (".claude/agents/bypass.md", {"tools": None, "mode": Mode.BYPASS}),
-        (".qwen/agents/approval.md", {"mode": Mode.ACCEPT_EDITS}),
-        (".claude/agents/renamed.md", {"name": "code-reviewer"}),
-        (
-            ".claude/agents/limited-tool.md",
-            {"tools": ("read", "bash(git:*)", "!read(.env)", "!bash(git push:*)")},
-        ),
-        (".claude/agents/colon.md", {"description": "Use this: when asked."}),
-        (".claude/agents/chinese.md", {"name": "审查员", "instructions": "你审查代码。"}),
-        (".claude/agents/rule-in-body.md", {"instructions": "Begin.\n\n---\n\nEnd."}),
-        (".gemini/agents/wild.md", {"tools": ("*",)}),
-        (".gemini/agents/mcp.md", {"tools": ("read", "mcp__*", "mcp__db__query")}),
-        (".gemini/agents/limits.md", {"temperature": 0.2, "budget": Budget(turns=5, seconds=180)}),
-        (".gemini/agents/shell.md", {"tools": ("bash", "glob")}),
-        (".opencode/agents/review.md", {"name": "review", "temperature": 0.1, "top_p": 0.9}),
-        (".opencode/agents/tools.md", {"tools": ("*", "!write", "!edit")}),
-        (".opencode/agents/few.md", {"tools": ("read",)}),
-        (".opencode/agents/deny.md", {"tools": ("*", "!edit", "!bash", "!write")}),
-        (".opencode/agents/only.md", {"tools": ("read",)}),
-        (".opencode/agents/who.md", {"tools": None, "children": ("explore",)}),
-        (".opencode/agents/part.md", {"tools": ("*", "!bash")}),
-        (".opencode/agents/but.md", {"tools": ("*", "!bash(rm *)")}),
-        (".codex/agents/plain.toml", {"name": "plain", "instructions": "Do it."}),
-        (
-            ".codex/agents/ro.toml",
-            {"tools": ("*", "!write", "!edit"), "mode": Mode.PLAN, "model": "gpt-5"},
-        ),
-        (".qwen/agents/old.md", {"temperature": 0.3, "top_p": 0.5, "budget": Budget(seconds=120)}),
-        (".agents/agents/ours.md", {"name": "ours"}),
-        (
-            ".agents/agents/outputs.md",
-            {"outputs": {"title": Output("the title"), "pages": Output("", {"type": "integer"})}},
-        ),
-        (".agents/agents/names.md", {"outputs": {"title": Output(), "author": Output()}}),
-        (
-            ".agents/agents/schema.md",
-            {
-                "outputs": {
-                    "n": Output(schema={"type": "integer"}),
-                    "s": Output("", {"type": "string"}, True),
-                }
-            },
-        ),
-        (
-            ".agents/agents/budget.md",
-            {"budget": Budget(turns=5, seconds=120, input_tokens=1000, children=0)},
-        ),
-        (".agents/agents/context.md", {"context_files": "none", "child_tools": ("read",)}),
-    ],
-)
-def test_c11_keys_have_the_meaning_of_their_program(
-    write: Write, path: str, wanted: dict[str, Any]
-) -> None:
-    text = find_sample(path).text
-    assert isinstance(text, str)
-    agent, _ = load_agent_file(
-        str(write(path, text)), path.split("/")[0].removeprefix("."), tools=KNOWN_TOOLS
-    )
-    assert agent is not None
-    assert {name: getattr(agent, name) for name in wanted} == wanted
-
-
-def test_an_agent_may_work_in_a_copy(write: Write) -> None:
-    path = write("a.md", make_file("name: a", "description: d", "workspace: copy"))
-    agent, _ = load_agent_file(str(path), tools=KNOWN_TOOLS)
-    assert agent is not None and agent.workspace is WorkspaceKind.COPY
-    path = write("b.md", make_file("name: b", "description: d", "workspace: elsewhere"))
-    agent, draft = load_agent_file(str(path), tools=KNOWN_TOOLS)
-    assert agent is None
-    assert "'elsewhere' is not one of shared, copy, isolated" in draft.diagnostics.items[0].text
+def make_settings(folder: Path) -> dict[str, Any]:
+    """Return the options of a session that reads the files of the project and the home folder."""
+    return {
+        "cwd": str(folder / "project"),
+        "journal": "memory",
+        "environ": {"HOME": str(folder / "home")},
+        "integrations": Integrations(agent_files=True),
+    }
 
 
 def test_c11_the_built_in_agents_are_files_like_a_users(write: Write) -> None:
@@ -266,11 +184,6 @@ def test_c11_folders_above_the_repository_are_not_searched(write: Write, tmp_pat
     assert load_agent_files(str(tmp_path / "project"), user_home="", tools=KNOWN_TOOLS).agents == ()
 
 
-def test_c11_without_files_nothing_is_loaded(tmp_path: Path) -> None:
-    found = load_agent_files(str(tmp_path), user_home=str(tmp_path / "nowhere"), tools=KNOWN_TOOLS)
-    assert (found.agents, found.skills, found.diagnostics) == ((), {}, ())
-
-
 @pytest.mark.parametrize(
     ("patterns", "wanted"),
     [
@@ -340,14 +253,7 @@ async def test_c11_task_runs_an_agent_from_a_file_with_its_tools_and_context(
         return "Done." if request.turn else asked
 
     model = ScriptedModel(answer)
-    environ = {"HOME": str(tmp_path / "home")}
-    async with Session(
-        model=model,
-        cwd=str(tmp_path / "project"),
-        journal="memory",
-        environ=environ,
-        integrations=Integrations(agent_files=True),
-    ) as session:
+    async with Session(model=model, **make_settings(tmp_path)) as session:
         await session.run("Review it.")
         notices = "\n".join(map(str, session.notices))
     by_prompt = {request.prompt: request for request in model.requests}
@@ -359,27 +265,6 @@ async def test_c11_task_runs_an_agent_from_a_file_with_its_tools_and_context(
     assert "using agents of this folder: alone, code-reviewer" in notices
 
 
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [("worktree", WorkspaceKind.ISOLATED), ("none", WorkspaceKind.SHARED)],
-)
-def test_isolation_chooses_the_workspace(write: Write, value: str, kind: WorkspaceKind) -> None:
-    path = write("a.md", make_file("name: a", "description: d", f"isolation: {value}"))
-    agent, _ = load_agent_file(str(path), tools=KNOWN_TOOLS)
-    assert agent is not None and agent.workspace is kind
-
-
-@pytest.mark.parametrize(("value", "claims"), [("true", True), ("false", False), ("2", False)])
-def test_claims_lets_an_agent_take_tasks_of_the_board(
-    write: Write, value: str, *, claims: bool
-) -> None:
-    path = write("a.md", make_file("name: a", "description: d", f"claims: {value}"))
-    agent, draft = load_agent_file(str(path), tools=KNOWN_TOOLS)
-    assert agent is not None and agent.claims_tasks is claims
-    texts = [each.text for each in draft.diagnostics.items]
-    assert texts == (["claims is neither true nor false"] if value == "2" else [])
-
-
 async def test_c11_task_lists_agents_and_an_unknown_one_is_an_error_with_the_nearest(
     write: Write, tmp_path: Path
 ) -> None:
@@ -389,13 +274,7 @@ async def test_c11_task_lists_agents_and_an_unknown_one_is_an_error_with_the_nea
         return "Done." if request.turn else [call("task", prompt="a", agent="reviwer")]
 
     model = ScriptedModel(answer)
-    settings: dict[str, Any] = {
-        "cwd": str(tmp_path / "project"),
-        "journal": "memory",
-        "environ": {},
-        "integrations": Integrations(agent_files=True),
-    }
-    async with Session(model=model, **settings) as session:
+    async with Session(model=model, **make_settings(tmp_path)) as session:
         described = session._make_scope_runtime().tools["task"].description
         await session.run("Go.")
     assert "- reviewer: Reviews code." in described
@@ -410,20 +289,15 @@ async def test_c11_any_agent_can_be_the_root_agent(write: Write, tmp_path: Path)
         "project/.opencode/agents/main.md",
         make_file("description: Talks.", "mode: primary", "tools: {'*': false, read: true}"),
     )
-    settings: dict[str, Any] = {
-        "cwd": str(tmp_path / "project"),
-        "journal": "memory",
-        "environ": {},
-        "integrations": Integrations(agent_files=True),
-    }
     model = ScriptedModel(["Hello."])
-    async with Session(model=model, agent="MAIN", **settings) as session:
+    without_home: dict[str, Any] = make_settings(tmp_path) | {"environ": {}}
+    async with Session(model=model, agent="MAIN", **without_home) as session:
         await session.run("Hello.")
         assert "main" not in {agent.name for agent in session.agents}
     assert model.requests[0].system.startswith("You do one thing well.")
     assert model.requests[0].tools == ("read",)
     with pytest.raises(UnknownName, match="unknown agent 'nobody'"):
-        async with Session(model=model, agent="nobody", **settings):
+        async with Session(model=model, agent="nobody", **make_settings(tmp_path)):
             pass
 
 
@@ -451,37 +325,6 @@ async def test_c11_an_agent_calls_only_the_children_and_tools_it_allows() -> Non
     assert next(request.tools for request in model.requests if request.prompt == "b") == ("read",)
 
 
-async def test_c10_a_read_only_agent_changes_nothing(write: Write, tmp_path: Path) -> None:
-    write(
-        "project/.claude/agents/p.md",
-        make_file("name: planner", "description: Plans.", "permissionMode: plan"),
-    )
-    write(
-        "project/.codex/agents/r.toml",
-        'name="ro"\ndescription="R."\nsandbox_mode="read-only"\ndeveloper_instructions="x"\n',
-    )
-
-    def answer(request: Request) -> Answer:
-        return (
-            "Done."
-            if request.turn
-            else [call("bash", command="touch made"), call("write", file_path="made", content="x")]
-        )
-
-    settings: dict[str, Any] = {
-        "cwd": str(tmp_path / "project"),
-        "journal": "memory",
-        "environ": {},
-        "integrations": Integrations(agent_files=True),
-    }
-    for name in ("planner", "ro"):
-        model = ScriptedModel(answer)
-        async with Session(model=model, **settings) as session:
-            await session.task("Make it.", agent=name)
-        assert [result.error for result in model.requests[1].results] == [True, True]
-        assert not (tmp_path / "project" / "made").exists()
-
-
 async def test_c3_an_agent_file_with_outputs_must_emit(write: Write, tmp_path: Path) -> None:
     write(
         "project/.agents/agents/counter.md",
@@ -495,23 +338,6 @@ async def test_c3_an_agent_file_with_outputs_must_emit(write: Write, tmp_path: P
             else "Three."
         )
 
-    settings: dict[str, Any] = {
-        "cwd": str(tmp_path / "project"),
-        "journal": "memory",
-        "environ": {},
-        "integrations": Integrations(agent_files=True),
-    }
-    async with Session(model=ScriptedModel(answer), **settings) as session:
+    async with Session(model=ScriptedModel(answer), **make_settings(tmp_path)) as session:
         report = await session.task("Count.", agent="COUNTER")
     assert report.outputs == {"n": 3}
-
-
-def test_a_wrong_folder_is_still_a_usage_error() -> None:
-    with pytest.raises(UsageError):
-        Session.run_sync(
-            "x",
-            cwd="/nowhere/at/all",
-            integrations=Integrations(agent_files=True),
-            model="offline",
-            journal="memory",
-        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from tests.agent_files.corpus import make_file
 
 from mudroom import ToolCallBlock
+from mudroom._cli.main import run
 from mudroom._core.json_values import JsonValue
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
@@ -29,16 +31,20 @@ class Done(NamedTuple):
 class Project:
     """A project folder whose command line does not see this machine's user."""
 
-    def __init__(self, base: Path) -> None:
-        self.folder, self.home = base / "project", base / "person"
+    def __init__(
+        self, base: Path, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]
+    ) -> None:
+        self.folder = base / "project"
+        self._capture = capture
         (self.folder / ".git").mkdir(parents=True)
-        self.env = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.home),
-            "MUDROOM_HOME": str(base / "state"),
-            "XDG_CONFIG_HOME": str(base / "etc"),
-            "LANG": "C.UTF-8",
-        }
+        for name in {*os.environ} - {"PATH"}:
+            patch.delenv(name)
+        for name, folder in {"HOME": "person", "MUDROOM_HOME": "state"}.items():
+            patch.setenv(name, str(base / folder))
+        patch.setenv("XDG_CONFIG_HOME", str(base / "etc"))
+        patch.setenv("LANG", "C.UTF-8")
+        patch.setattr("sys.stdin", None)
+        patch.chdir(self.folder)
 
     def write(self, path: str, text: str) -> Path:
         file = self.folder / path
@@ -47,26 +53,32 @@ class Project:
         return file
 
     async def __call__(self, *arguments: str, **env: str) -> Done:
-        pipes: dict[str, Any] = dict.fromkeys(("stdout", "stderr"), asyncio.subprocess.PIPE)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "mudroom",
-            *arguments,
-            cwd=self.folder,
-            env=self.env | env,
-            stdin=asyncio.subprocess.DEVNULL,
-            **pipes,
-        )
-        out, err = await process.communicate()
-        assert process.returncode is not None
-        assert b"Traceback" not in err
-        return Done(process.returncode, out.decode(), err.decode())
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in env.items():
+                patch.setenv(name, value)
+            # A prompt needs the main thread of a program, for its signals.
+            start = run_program if "-p" in arguments else self._run_here
+            done = await asyncio.to_thread(start, arguments)
+        assert "Traceback" not in done.err
+        return done
+
+    def _run_here(self, arguments: tuple[str, ...]) -> Done:
+        code = run(list(arguments))
+        out, err = self._capture.readouterr()
+        return Done(code, out, err)
+
+
+def run_program(arguments: tuple[str, ...]) -> Done:
+    command = [sys.executable, "-m", "mudroom", *arguments]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
+def project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Project:
+    return Project(tmp_path, monkeypatch, capsys)
 
 
 async def test_agents_lists_agents_and_skills_with_paths(project: Project) -> None:
@@ -194,11 +206,7 @@ async def test_agent_and_agents_choose_the_root_agent(project: Project) -> None:
     ("given", "expected"),
     [
         ("{", "not JSON"),
-        ("[]", "expected a JSON object"),
-        ('{"a": 1}', "is not an object of keys"),
-        ('{"a": {"prompt": "p"}}', "no description"),
         ('{"a": {"description": "d", "prompt": "p", "maxTurns": -1}}', "maxTurns"),
-        ('{"a": {"description": "d", "prompt": "p", "timeout_mins": "x"}}', "timeout_mins"),
     ],
 )
 async def test_invalid_inline_agents_are_usage_errors(
@@ -224,9 +232,6 @@ async def test_a_key_of_an_inline_agent_that_is_not_used_is_a_notice(project: Pr
     ("schema", "value"),
     [
         ({"type": "array"}, []),
-        ({"type": "object"}, {}),
-        ({"type": "integer"}, 0),
-        ({"enum": ["red", "green"]}, "red"),
         ({"anyOf": [{"type": "boolean"}, {"type": "null"}]}, False),
     ],
     ids=str,
@@ -316,7 +321,6 @@ async def test_agents_of_an_untrusted_folder_show_the_model_that_the_session_use
 @pytest.mark.parametrize(
     ("rules", "error"),
     [
-        ("explore=groq", "groq cannot be used (no key for it)"),
         ("explore=hiaku", "hiaku cannot be used (unknown model 'hiaku')"),
     ],
 )

@@ -47,15 +47,14 @@ def check(findings: Iterable[Diagnostic], sample: Sample, folder: Path) -> None:
         assert messages == []
 
 
-def test_c11_the_corpus_has_more_than_a_hundred_files() -> None:
-    assert len(AGENTS) + len(SKILLS) > 100
-
-
 @pytest.mark.parametrize("sample", AGENTS, ids=lambda sample: sample.path)
 def test_c11_an_agent_file_is_used_or_has_a_diagnostic(tmp_path: Path, sample: Sample) -> None:
     write_samples(tmp_path, [sample])
     found = agent_files.load_agent_files(str(tmp_path), user_home="", tools=KNOWN_TOOLS)
-    assert len(found.agents) + len(found.main_agents) == sample.used
+    agents = [*found.agents, *found.main_agents]
+    assert len(agents) == sample.used
+    for agent in agents:
+        assert {name: getattr(agent, name) for name in sample.wanted} == sample.wanted
     check(found.diagnostics, sample, tmp_path)
 
 

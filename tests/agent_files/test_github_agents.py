@@ -151,30 +151,3 @@ def test_the_words_for_models_of_claude_code_mean_the_same(
     assert (agent.model, agent.mode) == (wanted, Mode(mode))
     warnings = [item.text for item in loaded.diagnostics if item.severity is Severity.WARNING]
     assert bool(warnings) is ("[1m]" in model.lower())
-
-
-@pytest.mark.parametrize(
-    ("name", "description", "body"),
-    [
-        (
-            "代码审查员",
-            "审查代码的专家；在每次提交前使用。",
-            "你是一位审查员。\n\n请检查：安全、性能。",
-        ),
-        ("レビュー担当", "コードレビューを行います。", "あなたはレビュー担当です。"),
-        ("Prüfer für Übersetzungen", "Prüft Übersetzungen: Größe, Straße.", "Du prüfst Texte."),
-    ],
-)
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_files_in_other_languages_keep_their_texts(
-    tmp_path: Path, name: str, description: str, body: str, mark: str
-) -> None:
-    (tmp_path / ".git").mkdir()
-    folder = tmp_path / ".claude" / "agents"
-    folder.mkdir(parents=True)
-    text = f'{mark}---\nname: {name}\ndescription: "{description}"\n---\n\n{body}\n'
-    (folder / f"{name}.md").write_text(text, "utf-8")
-    loaded = load_agent_files(str(tmp_path), user_home="", tools=KNOWN_TOOLS)
-    (agent,) = loaded.agents
-    assert (agent.description, agent.instructions) == (description, body)
-    assert agent.name == name.lower().replace(" ", "-")

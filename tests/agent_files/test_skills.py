@@ -173,13 +173,8 @@ def test_a17_a_projects_skill_takes_precedence(project: Path) -> None:
     ("body", "arguments", "wanted"),
     [
         ("Do $ARGUMENTS.", "a b", "Do a b."),
-        ("Do $0 and $ARGUMENTS[1], not $2.", "a b", "Do a and b, not ."),
-        ("Do it.", "a b", "Do it.\n\nARGUMENTS: a b"),
-        ("Do it.", "", "Do it."),
         ("Do $ARGUMENTS.", "${CLAUDE_SKILL_DIR} $0", "Do ${CLAUDE_SKILL_DIR} $0."),
         ("Costs $12.50 or !`rm -rf /`", "", "Costs $12.50 or !`rm -rf /`"),
-        ("Costs $5 or $1.50.", "", "Costs $5 or $1.50."),
-        ("Take $1, costs $1.50.", "a b", "Take b, costs $1.50."),
     ],
 )
 def test_a17_placeholders_are_filled_once_and_nothing_is_run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,17 +17,15 @@ from mudroom.errors import ModelRefused, UnknownName, UsageError
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.testing.strict_provider import strict_script
 
+from .wires import make_environ
+
 MODELS = "anthropic:claude-sonnet-4-5,google:gemini-flash-latest"
 DEAD = Fault(status=401, body=b'{"error": {"type": "authentication_error", "message": "no"}}')
 
 
-def make_environ(url: str) -> dict[str, str]:
-    return {
-        "ANTHROPIC_API_KEY": "k",
-        "ANTHROPIC_BASE_URL": url,
-        "GEMINI_API_KEY": "k",
-        "GEMINI_BASE_URL": f"{url}/v1beta",
-    }
+def open_session(folder: Path, url: str, **options: Any) -> Session:
+    home = str(folder / "home")
+    return Session(environ=make_environ(url), home=home, journal="memory", **options)
 
 
 def call_then_fail(request: ServerRequest) -> ServerAnswer:
@@ -42,13 +41,9 @@ def call_then_fail(request: ServerRequest) -> ServerAnswer:
 async def test_the_next_model_continues_the_same_conversation(tmp_path: Path) -> None:
     events: list[AnyEvent] = []
     async with ModelServer(strict_script(call_then_fail)) as server:
-        async with Session(
-            model=MODELS,
-            environ=make_environ(server.url),
-            cwd=str(tmp_path),
-            home=str(tmp_path / "home"),
-            journal="memory",
-            model_options=ModelOptions(prices=True),
+        prices = ModelOptions(prices=True)
+        async with open_session(
+            tmp_path, server.url, model=MODELS, cwd=str(tmp_path), model_options=prices
         ) as session:
             session.watch(events.append)
             report = await session.run("Which framework?")
@@ -60,18 +55,13 @@ async def test_the_next_model_continues_the_same_conversation(tmp_path: Path) ->
     assert "HTTP 401" in retry.error
     (request,) = (request for request in server.requests if request.dialect == "google")
     assert len(request.messages) == 3
-    prices = [calculate_cost(answer.answered_by, answer.usage) for answer in answers]
-    assert report.usd == pytest.approx(sum(price or 0 for price in prices), abs=1e-6)
+    costs = [calculate_cost(answer.answered_by, answer.usage) for answer in answers]
+    assert report.usd == pytest.approx(sum(cost or 0 for cost in costs), abs=1e-6)
 
 
 async def test_the_error_of_the_last_model_ends_the_run(tmp_path: Path) -> None:
     async with ModelServer(lambda _: DEAD) as server:
-        async with Session(
-            model=MODELS,
-            environ=make_environ(server.url),
-            home=str(tmp_path),
-            journal="memory",
-        ) as session:
+        async with open_session(tmp_path, server.url, model=MODELS) as session:
             report = await session.run("Which framework?")
     assert report.reason is Reason.ERROR
     assert "google refused the request (HTTP 401)" in report.error
@@ -82,12 +72,10 @@ async def test_a_model_that_failed_is_not_tried_by_the_next_prompts(tmp_path: Pa
         return DEAD if request.dialect == "anthropic" else "Hello."
 
     async with ModelServer(answer) as server:
-        async with Session(
-            model="anthropic:claude-sonnet-4-5",
-            model_options=ModelOptions(fallback="google:gemini-flash-latest"),
-            environ=make_environ(server.url),
-            home=str(tmp_path),
-            journal="memory",
+        first, _, second = MODELS.partition(",")
+        options = ModelOptions(fallback=second)
+        async with open_session(
+            tmp_path, server.url, model=first, model_options=options
         ) as session:
             for _ in range(3):
                 report = await session.task("Say hello.")
@@ -140,7 +128,8 @@ async def test_a_model_without_tools_in_chat_completions_is_not_asked(tmp_path: 
     """No request goes out: the next model answers, or the error says how to name the model."""
     name = "openai-chat:gpt-6.1-sol"
     async with ModelServer(lambda _: "It is pytest.") as server:
-        environ = make_environ(server.url) | {"OPENAI_API_KEY": "k"}
+        environ = make_environ(server.url)
+        del environ["OPENAI_BASE_URL"]
         reports = [
             await ask(f"{name},google:gemini-flash-latest", environ, tmp_path),
             await ask(name, environ, tmp_path),

@@ -13,16 +13,17 @@ from mudroom._adapters.models._http import HttpClient
 from mudroom._adapters.models._wire import WireConversation, WireModel
 from mudroom._adapters.models.anthropic import AnthropicModel
 from mudroom._adapters.models.google import GoogleModel
-from mudroom._adapters.models.model_facts import find_facts, forget_learnt_facts, remember_facts
+from mudroom._adapters.models.model_facts import find_facts, remember_facts
 from mudroom._adapters.models.ollama import OllamaModel
 from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._adapters.models.openai.responses import ResponsesModel
 from mudroom._core.messages import AssistantMessage, user_message
 from mudroom._core.ports import RequestConfig, RetryNotice
-from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelRefused
 from mudroom.testing.clock import FakeClock
-from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer
+from mudroom.testing.model_server import ModelServer, ServerAnswer
+
+from .wires import make_tool, refuse
 
 OPENAI = "https://api.openai.com/v1"
 NO_MAX_TOKENS = (
@@ -35,16 +36,7 @@ NO_EFFORT = (
 )
 
 
-async def do_nothing(_context: object, _arguments: object) -> ToolResult:
-    return ToolResult("")
-
-
-TOOL = Tool(name="look", description="Look.", parameters={}, parse=dict, run=do_nothing)
-CONFIG = RequestConfig(system="Be brief.", tools=(TOOL,), temperature=0.5, top_p=0.9)
-
-
-def refuse(text: str, status: int = 400) -> Fault:
-    return Fault(status=status, body=json.dumps({"error": {"message": text}}).encode())
+CONFIG = RequestConfig(system="Be brief.", tools=(make_tool("look"),), temperature=0.5, top_p=0.9)
 
 
 async def ask(
@@ -92,12 +84,6 @@ CASES: dict[str, tuple[type[WireModel], str, str, dict[str, Any]]] = {
         OpenAIModel,
         "Unsupported value: 'temperature' does not support 0.5 with this model. "
         "Only the default (1) value is supported.",
-        "temperature",
-        {"top_p": 0.9},
-    ),
-    "sampling of the Responses API": (
-        ResponsesModel,
-        "Unsupported parameter: 'temperature' is not supported with this model.",
         "temperature",
         {"top_p": 0.9},
     ),
@@ -203,14 +189,6 @@ def test_a_test_does_not_know_what_another_one_learnt(test: str) -> None:
     assert find_facts("gpt-5", url) == learnt
 
 
-def test_learnt_facts_can_be_forgotten() -> None:
-    url = "http://127.0.0.1:1"
-    known = find_facts("gpt-5", url)
-    remember_facts("gpt-5", url, replace(known, context_window=1_000))
-    forget_learnt_facts()
-    assert find_facts("gpt-5", url) == known
-
-
 async def test_a_conversation_of_earlier_facts_is_renewed_by_a_refusal() -> None:
     answers = [refuse(NO_MAX_TOKENS), "Fine", refuse(NO_MAX_TOKENS)]
     async with Served(OpenAIModel, "case-renewed", answers) as served:
@@ -276,22 +254,6 @@ def test_chat_completions_of_openai_gets_tools_without_reasoning(
     served = OpenAIModel(model, http=HttpClient(clock=FakeClock()), base_url=url)
     body = json.loads(served.start_conversation(CONFIG).build_body())
     assert body.get("reasoning_effort") == effort
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        (OPENAI, True),
-        ("https://us.api.openai.com/v1/", True),
-        ("https://me.openai.azure.com/openai/v1", True),
-        ("https://gateway.ai.cloudflare.com/v1/a/g/openai", True),
-        ("https://gateway.ai.cloudflare.com/v1/a/g/openrouter", False),
-        ("https://api.openai.com.example.org/v1", False),
-        ("http://127.0.0.1:8000/v1", False),
-    ],
-)
-def test_the_responses_api_is_served_by_openai_and_its_gateways(url: str, expected: bool) -> None:
-    assert find_facts("gpt-5", url).serves_responses is expected
 
 
 @pytest.mark.parametrize("name", ["gpt-5", "openai/gpt-5-mini", "o4-mini", "ft:gpt-5:me"])

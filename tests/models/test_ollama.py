@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from mudroom import Reason, Session
-from mudroom._adapters.models._http import HttpClient, LineParser
+from mudroom._adapters.models._http import LineParser
 from mudroom._adapters.models.ollama import OllamaModel
 from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._core.messages import (
     AssistantMessage,
     ImageBlock,
-    Message,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
@@ -32,12 +29,16 @@ from mudroom._session.model_registry import ModelRegistry
 from mudroom.errors import ContextOverflow
 from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
+from mudroom.testing.model_server import Fault, ModelServer
 
-from .wires import SCHEMA, make_tool
+from .wires import OLLAMA, SCHEMA, ask, make_tool, serve_pages
 
 WIRE = "ollama:127.0.0.1:1"
 LAST = {"model": "qwen3:8b", "done": True, "prompt_eval_count": 26, "eval_count": 8}
 CALL = ToolCallBlock("c1", "read", {"file_path": "notes.txt"})
+PAGES: dict[str, object] = {
+    "/api/tags": {"models": [{"name": name} for name in ("llama3.2:latest", "qwen3:8b")]}
+}
 TOO_LONG = {
     "error": {
         "code": 400,
@@ -58,60 +59,11 @@ def to_lines(*values: object) -> bytes:
     return b"".join(json.dumps(value).encode() + b"\n" for value in values)
 
 
-def build_body(
-    *messages: Message, tools: bool = True, window: int = 0, config: RequestConfig | None = None
-) -> dict[str, Any]:
-    http = HttpClient(clock=FakeClock())
-    url = "http://127.0.0.1:1"
-    model = OllamaModel("qwen3:8b", http=http, base_url=url, context_window=window)
-    conversation = model.start_conversation(config or RequestConfig(system="Be brief."))
-    for message in messages:
-        conversation.append(message)
-    return json.loads(conversation.build_body(tools=tools))
-
-
-class OllamaServer:
-    """A server with one model. `answers`: bodies of its chat answers, in order."""
-
-    def __init__(self, *answers: bytes, status: int = 200, **shown: object) -> None:
-        self.url = ""
-        self.bodies: list[dict[str, Any]] = []
-        self.shown: list[str] = []
-        self._answers = list(answers)
-        self._status = status
-        self._details = shown
-
-    async def answer(self, request: web.BaseRequest) -> web.Response:
-        if request.path == "/api/tags":
-            names = ("llama3.2:latest", "qwen3:8b")
-            return web.json_response({"models": [{"name": name, "size": 2} for name in names]})
-        body = json.loads(await request.read() or b"{}")
-        if request.path == "/api/show":
-            self.shown.append(body["model"])
-            return web.json_response({"capabilities": ["completion", "tools"]} | self._details)
-        assert request.path == "/api/chat"
-        self.bodies.append(body)
-        kind = "application/x-ndjson" if self._status == 200 else "application/json"
-        return web.Response(
-            status=self._status, body=self._answers.pop(0), headers={"Content-Type": kind}
-        )
-
-
-@asynccontextmanager
-async def serve(server: OllamaServer) -> AsyncGenerator[OllamaServer]:
-    runner = web.ServerRunner(web.Server(server.answer))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        yield server
-    finally:
-        await runner.cleanup()
-
-
 def test_the_body_sets_the_window_and_forbids_a_silent_cut() -> None:
-    body = build_body(
-        user_message("Hi."), window=16_384, config=RequestConfig(system="S", temperature=0.5)
+    body = OLLAMA.build(
+        user_message("Hi."),
+        context_window=16_384,
+        config=RequestConfig(system="S", temperature=0.5),
     )
     assert body == {
         "model": "qwen3:8b",
@@ -129,7 +81,7 @@ def test_a_conversation_goes_back_with_thinking_calls_and_results() -> None:
     foreign = AssistantMessage((ThinkingBlock("Hm."), CALL), wire="anthropic")
     results = UserMessage((ToolResultBlock("c1", "read", "red"), TextBlock("Go."), IMAGE))
     config = RequestConfig(system="", tools=(make_tool("read"),))
-    body = build_body(answer, results, foreign, config=config)
+    body = OLLAMA.build(answer, results, foreign, config=config)
     call = {"id": "c1", "function": {"name": "read", "arguments": {"file_path": "notes.txt"}}}
     assert body["messages"] == [
         {"role": "assistant", "content": "I look.", "thinking": "Look.", "tool_calls": [call]},
@@ -139,7 +91,7 @@ def test_a_conversation_goes_back_with_thinking_calls_and_results() -> None:
     ]
     function = {"name": "read", "description": "Does read.", "parameters": SCHEMA}
     assert body["tools"] == [{"type": "function", "function": function}]
-    assert "tools" not in build_body(answer, tools=False, config=config)
+    assert "tools" not in OLLAMA.build(answer, tools=False, config=config)
 
 
 IMAGE = ImageBlock("image/png", b"\x89PNG")
@@ -171,26 +123,23 @@ def test_lines_arrive_whole_in_chunks_of_any_size(size: int) -> None:
     ],
     ids=["Modelfile", "long model", "short model", "environment", "unknown", "no answer"],
 )
-@pytest.mark.parametrize("name", ["", "ollama:llama3.2", "ollama:llama3.2:latest"])
 async def test_the_model_gets_a_window_that_fits_it(
-    shown: dict[str, Any], environ: Mapping[str, str], window: int, name: str
+    shown: dict[str, Any], environ: Mapping[str, str], window: int
 ) -> None:
-    async with serve(OllamaServer(**shown)) as server:
-        environ = {"OLLAMA_HOST": server.url, **environ}
+    async with serve_pages(PAGES | {"/api/show": shown}) as url:
+        environ = {"OLLAMA_HOST": url, **environ}
         registry = ModelRegistry(environ, FakeClock(), load_replay_model)
-        if name:
-            await registry.ask_servers(name)
-        else:
-            assert await registry.choose_default() == "ollama:qwen3:8b"
-        model = registry.get_model(name or "ollama:qwen3:8b")
-    assert isinstance(model, OllamaModel)
-    assert model.facts.context_window == window
-    assert len(server.shown) == 1
+        assert await registry.choose_default() == "ollama:qwen3:8b"
+        await registry.ask_servers("ollama:llama3.2")
+        for name in ("ollama:qwen3:8b", "ollama:llama3.2"):
+            model = registry.get_model(name)
+            assert isinstance(model, OllamaModel)
+            assert model.facts.context_window == window
 
 
 async def test_each_of_several_models_keeps_its_window() -> None:
-    async with serve(OllamaServer(parameters="num_ctx 2048")) as server:
-        registry = ModelRegistry({"OLLAMA_HOST": server.url}, FakeClock(), load_replay_model)
+    async with serve_pages(PAGES | {"/api/show": {"parameters": "num_ctx 2048"}}) as url:
+        registry = ModelRegistry({"OLLAMA_HOST": url}, FakeClock(), load_replay_model)
         await registry.ask_servers("ollama:llama3.2:latest")
         await registry.ask_servers("ollama:qwen3:8b")
     assert registry.windows["ollama:llama3.2:latest"] == 2048
@@ -216,10 +165,13 @@ async def test_a_session_runs_a_call(tmp_path: Path) -> None:
     function = {"name": "read", "arguments": {"file_path": "notes.txt"}}
     call = to_lines(make_chunk(tool_calls=[{"function": function}]), make_chunk(LAST))
     text = to_lines(make_chunk(content="A door."), make_chunk({**LAST, "done_reason": "stop"}))
-    async with serve(OllamaServer(call, text)) as server:
+    bodies: list[Any] = []
+    shown = {"capabilities": ["completion", "tools"]}
+    pages = {"/api/show": shown, "/api/chat": [call, text]}
+    async with serve_pages(PAGES | pages, bodies) as url:
         async with Session(
             model="ollama:llama3.2",
-            environ={"OLLAMA_HOST": server.url},
+            environ={"OLLAMA_HOST": url},
             cwd=str(tmp_path),
             home=str(tmp_path / "home"),
             journal="memory",
@@ -227,19 +179,15 @@ async def test_a_session_runs_a_call(tmp_path: Path) -> None:
             report = await session.run("What is in notes.txt?")
     assert (report.reason, report.text) == (Reason.GOAL, "A door."), report.error
     assert report.usage == Usage(52, 16)
-    assert "a red door" in server.bodies[1]["messages"][-1]["content"]
-    assert [body["options"]["num_ctx"] for body in server.bodies] == [32_768, 32_768]
+    assert "a red door" in bodies[1]["messages"][-1]["content"]
+    assert [body["options"]["num_ctx"] for body in bodies] == [32_768, 32_768]
 
 
 async def test_a_prompt_that_is_too_long_is_an_overflow_with_a_remedy() -> None:
-    body = json.dumps({"error": json.dumps(TOO_LONG)}).encode()
-    async with serve(OllamaServer(body, status=400)) as server:
-        http = HttpClient(clock=FakeClock())
-        model = OllamaModel("qwen3:8b", http=http, base_url=server.url)
-        conversation = model.start_conversation(RequestConfig(system=""))
-        conversation.append(user_message("word " * 9000))
+    fault = Fault(status=400, body=json.dumps({"error": json.dumps(TOO_LONG)}).encode())
+    async with ModelServer(lambda _: fault) as server:
+        model = OLLAMA.make_model(base_url=server.url)
         with pytest.raises(ContextOverflow, match=r"8889 tokens.*4096 tokens") as caught:
-            async for _ in conversation.request_answer():
-                pass
-        await http.close()
+            await ask(model)
+        await model.close()
     assert "/compact" in caught.value.remedy

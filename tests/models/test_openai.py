@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from mudroom._adapters.models._http import HttpClient, StreamCut, StreamError
-from mudroom._adapters.models._tool_names import ToolNames
-from mudroom._adapters.models.openai._chat_stream import OpenAIReader
-from mudroom._adapters.models.openai.chat import OpenAIModel
+from mudroom._adapters.models._http import StreamCut, StreamError
 from mudroom._core.messages import (
     AssistantMessage,
-    Message,
     StopReason,
     TextBlock,
     ThinkingBlock,
@@ -27,40 +21,8 @@ from mudroom._core.messages import (
     user_message,
 )
 from mudroom._core.ports import RequestConfig, StreamChunk
-from mudroom.testing.clock import FakeClock
 
-from .wires import make_tool
-
-LOCAL = "http://127.0.0.1:1/v1"
-
-
-TOOLS = (make_tool("read"), make_tool("self.emitvalue"))
-
-
-def decode_body(
-    *messages: Message,
-    config: RequestConfig | None = None,
-    model: str = "m",
-    base_url: str = LOCAL,
-    tools: bool = True,
-    key: str = "",
-) -> dict[str, Any]:
-    conversation = OpenAIModel(
-        model, http=HttpClient(clock=FakeClock()), base_url=base_url, key=key
-    ).start_conversation(config or RequestConfig(system="Be brief.", tools=TOOLS))
-    for message in messages:
-        conversation.append(message)
-    return json.loads(conversation.build_body(tools=tools))
-
-
-def read(
-    *chunks: object, names: Sequence[str] = (), model: str = "m"
-) -> tuple[AssistantMessage, list[StreamChunk]]:
-    reader = OpenAIReader(model, ToolNames(names))
-    shown: list[StreamChunk] = []
-    for chunk in chunks:
-        shown += reader.feed(chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode())
-    return reader.finish(), shown
+from .wires import OPENAI
 
 
 def make_delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
@@ -85,17 +47,6 @@ def make_call_part(
 DONE = b"[DONE]"
 
 
-def test_a_body_has_prefix_system_and_messages() -> None:
-    body = decode_body(user_message("Hello"))
-    assert list(body) == ["model", "stream", "stream_options", "max_tokens", "tools", "messages"]
-    assert body["stream"] is True
-    assert body["stream_options"] == {"include_usage": True}
-    assert body["messages"] == [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Hello"},
-    ]
-
-
 def test_results_become_tool_messages_before_the_text() -> None:
     message = UserMessage(
         (
@@ -103,62 +54,18 @@ def test_results_become_tool_messages_before_the_text() -> None:
             ToolResultBlock("1", "read", "one"),
             ToolResultBlock("2", "read", "no such file", error=True),
             ToolResultBlock("3", "read", ""),
+            ToolResultBlock("4", "read", "Error: none", error=True),
         )
     )
-    assert decode_body(message, config=RequestConfig(system=""))["messages"] == [
+    assert OPENAI.build(
+        message,
+    )["messages"] == [
         {"role": "tool", "tool_call_id": "1", "content": "one"},
         {"role": "tool", "tool_call_id": "2", "content": "Error: no such file"},
         {"role": "tool", "tool_call_id": "3", "content": "(empty)"},
+        {"role": "tool", "tool_call_id": "4", "content": "Error: none"},
         {"role": "user", "content": "Go on."},
     ]
-
-
-def test_a_result_that_starts_with_error_is_not_marked_again() -> None:
-    message = UserMessage((ToolResultBlock("1", "read", "Error: no such file", error=True),))
-    assert (
-        decode_body(message, config=RequestConfig(system=""))["messages"][0]["content"]
-        == "Error: no such file"
-    )
-
-
-def test_arguments_are_sent_as_json_strings_and_malformed_ones_are_wrapped() -> None:
-    message = AssistantMessage(
-        (
-            TextBlock("Look."),
-            ToolCallBlock("1", "read", {"path": "ä"}),
-            ToolCallBlock("2", "self.emitvalue", {}, malformed='{"a":'),
-        )
-    )
-    (entry,) = decode_body(message, config=RequestConfig(system="", tools=TOOLS))["messages"]
-    assert entry["content"] == "Look."
-    functions = [call["function"] for call in entry["tool_calls"]]
-    assert functions[0] == {"name": "read", "arguments": '{"path":"ä"}'}
-    assert functions[1]["name"] == "self_emitvalue"
-    assert json.loads(functions[1]["arguments"]) == {"INVALID_JSON": '{"a":'}
-
-
-HERE = "openai:127.0.0.1:1"
-
-
-@pytest.mark.parametrize(
-    ("wire", "seal", "kept"),
-    [
-        (HERE, "reasoning_content", True),
-        (HERE, "", False),
-        ("openai:api.deepseek.com", "reasoning_content", False),
-        ("anthropic", "s", False),
-    ],
-)
-def test_reasoning_is_sent_only_to_the_server_that_sent_it_as_reasoning_content(
-    wire: str, seal: str, kept: bool
-) -> None:
-    message = AssistantMessage((ThinkingBlock("hm", seal), TextBlock("yes")), wire=wire)
-    (entry,) = decode_body(message, config=RequestConfig(system=""))["messages"]
-    assert entry == {
-        "role": "assistant",
-        "content": "yes",
-        **({"reasoning_content": "hm"} if kept else {}),
-    }
 
 
 def test_a_strict_server_gets_no_field_it_refuses() -> None:
@@ -169,23 +76,12 @@ def test_a_strict_server_gets_no_field_it_refuses() -> None:
             TextBlock("Go on."),
         )
     )
-    body = decode_body(
-        message, config=RequestConfig(system=""), base_url="https://api.mistral.ai/v1"
-    )
+    body = OPENAI.build(message, base_url="https://api.mistral.ai/v1")
     assert "stream_options" not in body
     assert [(entry["role"], entry["content"]) for entry in body["messages"]] == [
         ("tool", "one"),
         ("tool", "two\n\nGo on."),
     ]
-
-
-def test_the_last_turn_forbids_calls_after_the_messages() -> None:
-    body = decode_body(user_message("x"), tools=False)
-    assert list(body)[-2:] == ["messages", "tool_choice"]
-    assert body["tool_choice"] == "none"
-    assert "tool_choice" not in decode_body(
-        user_message("x"), config=RequestConfig(system="s"), tools=False
-    )
 
 
 @pytest.mark.parametrize(
@@ -201,7 +97,7 @@ def test_the_last_turn_forbids_calls_after_the_messages() -> None:
 def test_openai_itself_gets_its_own_limit_and_sampling(
     model: str, limit: int, sampled: bool
 ) -> None:
-    body = decode_body(
+    body = OPENAI.build(
         user_message("x"),
         model=model,
         base_url="https://api.openai.com/v1",
@@ -213,23 +109,15 @@ def test_openai_itself_gets_its_own_limit_and_sampling(
 
 
 def test_other_servers_get_max_tokens() -> None:
-    body = decode_body(
+    body = OPENAI.build(
         user_message("x"), config=RequestConfig(system="", temperature=0.5, max_tokens=77)
     )
     assert (body["max_tokens"], body["temperature"]) == (77, 0.5)
     assert "max_completion_tokens" not in body
 
 
-def test_a_key_is_a_bearer_token_and_none_is_sent_without_one() -> None:
-    http = HttpClient(clock=FakeClock())
-    assert OpenAIModel("m", http=http, key="k").headers["Authorization"] == "Bearer k"
-    assert "Authorization" not in OpenAIModel("m", http=http).headers
-    assert OpenAIModel("m", http=http, base_url=LOCAL + "/").url == LOCAL + "/chat/completions"
-    assert OpenAIModel("m", http=http).name == "openai:m"
-
-
 def test_fragments_of_parallel_calls_are_joined_by_index() -> None:
-    answer, _ = read(
+    answer, _ = OPENAI.read(
         make_delta(tool_calls=[make_call_part("", index=0, id="a", name="read")]),
         make_delta(tool_calls=[make_call_part('{"p"', index=0)]),
         make_delta(tool_calls=[make_call_part("", index=1, id="b", name="grep")]),
@@ -250,7 +138,7 @@ def test_whole_calls_without_distinct_indexes_stay_separate(index: int | None) -
         make_call_part('{"p":1}', index=index, id="a", name="read"),
         make_call_part('{"p":2}', index=index, id="b", name="read"),
     ]
-    answer, _ = read(make_delta("stop", tool_calls=calls))
+    answer, _ = OPENAI.read(make_delta("stop", tool_calls=calls))
     assert answer.tool_calls == (
         ToolCallBlock("a", "read", {"p": 1}),
         ToolCallBlock("b", "read", {"p": 2}),
@@ -280,7 +168,7 @@ def test_lone_surrogates_are_replaced_and_split_pairs_are_joined() -> None:
         b'{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"f",'
         b'"arguments":"{\\"p\\":\\"\\\\ud800\\"}"}}]}}]}'
     )
-    answer, _ = read(*torn, arguments, make_delta("stop"))
+    answer, _ = OPENAI.read(*torn, arguments, make_delta("stop"))
     assert answer.text == "😀 \ufffd"
     assert answer.tool_calls[0].arguments == {"p": "\ufffd"}
 
@@ -289,7 +177,7 @@ def test_lone_surrogates_are_replaced_and_split_pairs_are_joined() -> None:
     ("key", "seal"), [("reasoning_content", "reasoning_content"), ("reasoning", "")]
 )
 def test_reasoning_is_read_under_both_field_names(key: str, seal: str) -> None:
-    answer, chunks = read(make_delta(**{key: "hm"}), make_delta("stop", content="yes"))
+    answer, chunks = OPENAI.read(make_delta(**{key: "hm"}), make_delta("stop", content="yes"))
     assert answer.content == (ThinkingBlock("hm", seal), TextBlock("yes"))
     assert chunks == [StreamChunk("thinking", "hm"), StreamChunk("text", "yes")]
 
@@ -299,28 +187,28 @@ def test_content_as_a_list_of_items_is_read() -> None:
         {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
         {"type": "text", "text": "yes"},
     ]
-    assert read(make_delta("stop", content=parts))[0].content == (
+    assert OPENAI.read(make_delta("stop", content=parts))[0].content == (
         ThinkingBlock("hm"),
         TextBlock("yes"),
     )
 
 
 def test_an_answer_needs_a_finish_reason_or_done() -> None:
-    assert read(make_delta("stop", content="a"))[0].text == "a"
-    assert read(make_delta(content="a"), DONE)[0].text == "a"
+    assert OPENAI.read(make_delta("stop", content="a"))[0].text == "a"
+    assert OPENAI.read(make_delta(content="a"), DONE)[0].text == "a"
     for chunks in [(), (make_delta(content="a"),), (DONE,)]:
         with pytest.raises(StreamCut):
-            read(*chunks)
+            OPENAI.read(*chunks)
 
 
 def test_a_refusal_is_read_as_text_with_its_stop_reason() -> None:
-    answer, _ = read(make_delta(refusal="I won't."), make_delta("stop"))
+    answer, _ = OPENAI.read(make_delta(refusal="I won't."), make_delta("stop"))
     assert (answer.text, answer.stop_reason) == ("I won't.", StopReason.REFUSAL)
 
 
 def test_a_finish_reason_of_error_is_an_error() -> None:
     with pytest.raises(StreamError):
-        read(make_delta("error", content="half"))
+        OPENAI.read(make_delta("error", content="half"))
 
 
 # --- reasoning with signatures, and ids of other providers
@@ -330,7 +218,7 @@ def test_sealed_reasoning_details_go_back_unchanged_to_their_server() -> None:
     text = {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0}
     sealed = {"type": "reasoning.encrypted", "data": "EjQK", "id": "c1", "index": 1}
     call_delta = {"index": 0, "id": "c1", "function": {"name": "read", "arguments": "{}"}}
-    answer, _ = read(
+    answer, _ = OPENAI.read(
         make_delta(reasoning="Look ", reasoning_details=[{**text, "text": "Look "}]),
         make_delta(reasoning="first.", reasoning_details=[{**text, "text": "first."}]),
         make_delta(reasoning_details=[{**text, "signature": "c2ln"}]),
@@ -339,21 +227,23 @@ def test_sealed_reasoning_details_go_back_unchanged_to_their_server() -> None:
     )
     assert isinstance(answer.content[0], ThinkingBlock)
     assert answer.content[0].text == "Look first."
-    entry = decode_body(user_message("Go"), replace(answer, wire="openai:127.0.0.1:1"))["messages"][
-        -1
-    ]
+    entry = OPENAI.build(user_message("Go"), replace(answer, wire="openai:127.0.0.1:1"))[
+        "messages"
+    ][-1]
     details = [{**text, "text": "Look first.", "signature": "c2ln"}, sealed]
     assert entry["reasoning_details"] == details
-    foreign = decode_body(user_message("Go"), replace(answer, wire="openai:openrouter.ai"))
+    foreign = OPENAI.build(user_message("Go"), replace(answer, wire="openai:openrouter.ai"))
     assert "reasoning_details" not in foreign["messages"][-1]
 
 
 def test_reasoning_details_without_a_seal_stay_here() -> None:
     plain = {"type": "reasoning.text", "format": "unknown", "index": 0, "text": "Hm."}
-    answer, _ = read(make_delta("stop", content="So.", reasoning="Hm.", reasoning_details=[plain]))
-    entry = decode_body(user_message("Go"), replace(answer, wire="openai:127.0.0.1:1"))["messages"][
-        -1
-    ]
+    answer, _ = OPENAI.read(
+        make_delta("stop", content="So.", reasoning="Hm.", reasoning_details=[plain])
+    )
+    entry = OPENAI.build(user_message("Go"), replace(answer, wire="openai:127.0.0.1:1"))[
+        "messages"
+    ][-1]
     assert set(entry) == {"role", "content"}
 
 
@@ -362,7 +252,7 @@ def encode_ids(
 ) -> tuple[list[str], list[str]]:
     """Return the ids of calls of another wire, and those of their results, as they are sent."""
     results = tuple(ToolResultBlock(call.id, "read", "x") for call in calls)
-    messages = decode_body(
+    messages = OPENAI.build(
         user_message("Go"),
         AssistantMessage(calls, wire="anthropic"),
         UserMessage(results),
@@ -416,18 +306,9 @@ def test_mistral_gets_ids_of_nine_letters_or_digits(model: str, url: str) -> Non
             Usage(100, 37, reasoning_tokens=20),
         ),
         ({"prompt_tokens": 9, "completion_tokens": 7, "cached_tokens": 5}, Usage(9, 7, 5)),
-        (
-            {
-                "prompt_tokens": 9,
-                "completion_tokens": 7,
-                "total_tokens": 16,
-                "prompt_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 3},
-            },
-            Usage(9, 7, 2, 3),
-        ),
     ],
-    ids=["reasoning only in the total", "cached tokens at the top", "tokens written to the cache"],
+    ids=["reasoning only in the total", "cached tokens at the top"],
 )
 def test_all_tokens_are_counted(usage: dict[str, Any], expected: Usage) -> None:
-    answer, _ = read(make_delta("stop", content="a"), {"choices": [], "usage": usage})
+    answer, _ = OPENAI.read(make_delta("stop", content="a"), {"choices": [], "usage": usage})
     assert answer.usage == expected

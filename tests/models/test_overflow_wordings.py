@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import pytest
 
 from mudroom._adapters.models._errors import ProviderHints, classify_status, extract_error_text
-from mudroom._adapters.models._http import HttpClient
-from mudroom._adapters.models._wire import WireModel
-from mudroom._adapters.models.anthropic import AnthropicModel
 from mudroom._adapters.models.model_facts import ModelFacts
-from mudroom._adapters.models.openai.chat import OpenAIModel
-from mudroom._adapters.models.openai.responses import ResponsesModel
 from mudroom._adapters.models.refusals.overflow import find_stated_sizes, is_overflow
 from mudroom._adapters.models.refusals.repairs import find_room, learn_facts
-from mudroom._core.messages import user_message
-from mudroom._core.ports import RequestConfig
 from mudroom.errors import ContextOverflow
-from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer
+
+from .wires import ANTHROPIC, OPENAI, RESPONSES, Json, Wire, ask
 
 MARK = r"«([\d,]+) (window|request)»"
 
@@ -35,17 +28,9 @@ REFUSALS = {
         "This model's maximum context length is «128000 window» tokens. However, your messages "
         "resulted in «150001 request» tokens. Please reduce the length of the messages."
     ),
-    "OpenAI Responses": (
-        "Your input exceeds the context window of this model. Please adjust your input and try "
-        "again."
-    ),
     "OpenAI, one long text": (
         "Invalid 'messages[1].content': string too long. Expected a string with maximum length "
         "10485760, but got a string with length 20000000 instead."
-    ),
-    "Azure": (
-        "Input tokens exceed the configured limit of «272000 window» tokens. Your messages "
-        "resulted in «509178 request» tokens. Please reduce the length of the messages."
     ),
     "Gemini": (
         "The input token count («1196265 request») exceeds the maximum number of tokens allowed "
@@ -58,7 +43,6 @@ REFUSALS = {
         "Unable to submit request because the input token count is «2500000 request» but model "
         "only supports up to «1048576 window». Reduce the input token count and try again."
     ),
-    "Bedrock": "Input is too long for requested model.",
     "Bedrock Titan": (
         "400 Bad Request: Too many input tokens. Max input tokens: «8192 window», request input "
         "token count: «11350 request»"
@@ -70,15 +54,6 @@ REFUSALS = {
     "xAI": (
         "This model's maximum prompt length is «131072 window» but the request contains "
         "«537812 request» tokens."
-    ),
-    "Groq": "Please reduce the length of the messages or completion.",
-    "Groq, by its rate": (
-        "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 12000, "
-        "please reduce your message size and try again."
-    ),
-    "Together": (
-        "The input («516368 request» tokens) is longer than the model's context length "
-        "(«262144 window» tokens)."
     ),
     "TGI": (
         "Input validation error: `inputs` tokens + `max_new_tokens` must be <= «4096 window». "
@@ -98,11 +73,6 @@ REFUSALS = {
         "model's context length is only 40960 tokens, resulting in a maximum input length of "
         "«40959 window» tokens. Please reduce the length of the input prompt."
     ),
-    "vLLM, limit of the answer": (
-        "'max_tokens' or 'max_completion_tokens' is too large: 8192. This model's maximum context "
-        "length is «32768 window» tokens and your request has «40000 request» input tokens (8192 > "
-        "32768 - 40000)."
-    ),
     "SGLang": (
         "Input length («160062 request» tokens) exceeds the maximum allowed length («59862 window» "
         "tokens). Use a shorter input or enable --allow-auto-truncate."
@@ -117,8 +87,6 @@ REFUSALS = {
         "tokens), try increasing it"
     ),
     "llama.cpp, during the answer": "Context size has been exceeded.",
-    "Ollama": "prompt too long; exceeded max context length by 1234 tokens",
-    "Ollama, other": "the input length exceeds the context length",
     "LM Studio": (
         "The number of tokens to keep from the initial prompt is greater than the context length "
         "(n_keep: «10978 request» >= n_ctx: «8192 window»). Try to load the model with a larger "
@@ -127,11 +95,6 @@ REFUSALS = {
     "Mistral": (
         "Prompt contains «40000 request» tokens and 0 draft tokens, too large for model with "
         "«32768 window» maximum context length"
-    ),
-    "DeepSeek": (
-        "This model's maximum context length is «65536 window» tokens. However, you requested "
-        "«90000 request» tokens (85000 in the messages, 5000 in the completion). Please reduce the "
-        "length of the messages or completion."
     ),
     "Moonshot": (
         "Invalid request: Your request exceeded model token limit: «131072 window» (requested: "
@@ -148,21 +111,8 @@ REFUSALS = {
     "Zhipu": "Prompt exceeds max length",
     "Zhipu, Chinese": "Prompt 超长",
     "Chinese": "输入内容过长,请缩短后重试",
-    "OpenRouter": (
-        "This endpoint's maximum context length is «131072 window» tokens. However, you requested "
-        "about «140000 request» tokens (130000 of text input, 10000 in the output). Please reduce "
-        "the length of either one."
-    ),
-    "Cohere": (
-        "too many tokens: total number of tokens in the prompt cannot exceed «4081 window» - "
-        "received «4292 request»."
-    ),
     "GitHub Copilot": "prompt token count of «130431 request» exceeds the limit of «128000 window»",
     "GitHub Models": "Request body too large for gpt-4o model. Max size: «8000 window» tokens.",
-    "MiniMax": "invalid params, context window exceeds limit (2013)",
-    "Fireworks": (
-        "The prompt is too long: «210000 request», model maximum context length: «131071 window»"
-    ),
     "Cerebras": (
         "Please reduce the length of the messages or completion. Current length is «20000 request» "
         "while limit is «8192 window»"
@@ -171,7 +121,6 @@ REFUSALS = {
         "the number of input tokens «9000 request» cannot exceed the total tokens limit "
         "«8192 window» for this model"
     ),
-    "Volcengine": "Total tokens of image and text exceed max message tokens",
     "DS4": (
         "Prompt has «32,769 request» tokens, but the configured context size is «32,768 window» "
         "tokens"
@@ -181,7 +130,6 @@ REFUSALS = {
 """Texts, in which the stated sizes of the window and of the request are marked."""
 
 STATUSES = {
-    "Groq, by its rate": 413,
     "TGI": 422,
     "TGI, prompt alone": 422,
     "llama.cpp, during the answer": 500,
@@ -249,24 +197,17 @@ def test_the_message_behind_a_gateway_is_shown_and_its_numbers_are_read() -> Non
 
 
 OTHERS = [
-    (429, "Rate limit reached on tokens per minute (TPM): Limit 30000, Used 29000, Requested 9000"),
-    (429, "This request would exceed the rate limit of 30,000 input tokens per minute"),
-    (429, "Too many tokens, please wait before trying again."),
     (400, "ThrottlingException: Too many tokens, please wait before trying again."),
     (400, "You exceeded your current quota for input tokens, check your plan and billing"),
     (400, "Your request of 50000 input tokens exceeds the limit of 40000 tokens per min"),
     (503, "The engine is overloaded; input tokens exceed the rate limit"),
-    (400, "max_tokens is too large: 100000. This model supports at most 16384 completion tokens"),
     (400, "max_tokens: 9000 > 8192, which is the maximum allowed number of output tokens"),
     (400, "too many tokens: max tokens must be less than or equal to 4096, the maximum output"),
     (400, "Range of max_tokens should be [1, 8192]"),
-    (400, "maxOutputTokens value of 100000 but the supported range is from 1 to 65537"),
     (400, "Invalid 'tool_calls[0].id': string too long. Expected a string with maximum length 40"),
     (400, "Unrecognized request argument supplied: context_length"),
     (400, "Unknown parameter: 'context_window'."),
     (400, "The file name is too long"),
-    (400, "The image is too large"),
-    (400, "Invalid max_tokens value"),
     (401, "the prompt is too long"),
     (404, "No model has a context window of this size"),
     (500, "internal error"),
@@ -335,97 +276,31 @@ def test_an_output_limit_that_is_too_large_is_lowered(text: str, cap: int) -> No
     assert learnt is not None and learnt[0].output_cap == cap
 
 
-def encode_events(*events: dict[str, Any]) -> bytes:
-    names = [f"event: {event['type']}\n" if "type" in event else "" for event in events]
-    pairs = zip(names, events, strict=True)
-    return "".join(f"{name}data: {json.dumps(event)}\n\n" for name, event in pairs).encode()
+def fail_responses(error: Json) -> Json:
+    return {"type": "response.failed", "response": {"error": error}}
 
 
-def make_chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return {"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [choice]}
-
-
-MESSAGE: dict[str, Any] = {
-    "id": "m",
-    "type": "message",
-    "role": "assistant",
-    "content": [],
-    "model": "m",
-}
-
-STREAMS: dict[str, tuple[type[WireModel], list[dict[str, Any]]]] = {
-    "error of llama.cpp": (
-        OpenAIModel,
-        [
-            make_chunk({"content": "a"}),
-            {"error": {"code": 500, "message": "Context size has been exceeded."}},
-        ],
-    ),
-    "error without a code": (
-        OpenAIModel,
-        [{"error": {"message": "prompt is too long: 5000 tokens > 4096 maximum"}}],
-    ),
-    "code alone": (
-        OpenAIModel,
-        [{"error": {"message": "sorry", "code": "context_length_exceeded"}}],
-    ),
-    "stop reason of Zhipu": (
-        OpenAIModel,
-        [make_chunk({"content": "a"}, "model_context_window_exceeded")],
-    ),
-    "stop reason of Mistral": (OpenAIModel, [make_chunk({"content": "a"}, "model_length")]),
-    "stop reason of Cohere": (OpenAIModel, [make_chunk({"content": "a"}, "ERROR_LIMIT")]),
-    "Responses": (
-        ResponsesModel,
-        [
-            {
-                "type": "response.failed",
-                "response": {
-                    "error": {
-                        "code": "context_length_exceeded",
-                        "message": "Your input exceeds the context window of this model.",
-                    }
-                },
-            }
-        ],
-    ),
-    "error of Anthropic": (
-        AnthropicModel,
-        [
-            {
-                "type": "error",
-                "error": {"type": "invalid_request_error", "message": "prompt is too long: 1 > 0"},
-            }
-        ],
-    ),
-    "stop reason of Anthropic": (
-        AnthropicModel,
-        [
-            {"type": "message_start", "message": {**MESSAGE, "usage": {"input_tokens": 9}}},
-            {
-                "type": "message_delta",
-                "delta": {"stop_reason": "model_context_window_exceeded"},
-                "usage": {"output_tokens": 3},
-            },
-            {"type": "message_stop"},
-        ],
-    ),
+TOO_LONG = {"message": "prompt is too long: 5000 tokens > 4096 maximum"}
+STREAMS: dict[str, tuple[Wire, list[Json]]] = {
+    "words": (OPENAI, [{"error": TOO_LONG}]),
+    "code": (OPENAI, [{"error": {"message": "sorry", "code": "context_length_exceeded"}}]),
+    "stop reason of Zhipu": (OPENAI, OPENAI.end_with("model_context_window_exceeded")),
+    "stop reason of Mistral": (OPENAI, OPENAI.end_with("model_length")),
+    "stop reason of Cohere": (OPENAI, OPENAI.end_with("ERROR_LIMIT")),
+    "Responses": (RESPONSES, [fail_responses(TOO_LONG)]),
+    "Anthropic": (ANTHROPIC, [{"type": "error", "error": TOO_LONG}]),
+    "stop reason of Anthropic": (ANTHROPIC, ANTHROPIC.end_with("model_context_window_exceeded")),
 }
 
 
 @pytest.mark.parametrize("name", STREAMS)
 async def test_an_overflow_inside_a_stream_is_one(name: str) -> None:
-    kind, events = STREAMS[name]
-    fault = Fault(body=encode_events(*events), content_type="text/event-stream")
-    path = "" if kind is AnthropicModel else "/v1"
+    wire, events = STREAMS[name]
+    body = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events)
+    fault = Fault(body=body, content_type="text/event-stream")
     async with ModelServer(lambda _: fault) as server:
-        http = HttpClient(clock=FakeClock())
-        model = kind("full", http=http, base_url=f"{server.url}{path}")
-        conversation = model.start_conversation(RequestConfig(system=""))
-        conversation.append(user_message("Hello"))
+        model = wire.make_model(base_url=server.url)
         with pytest.raises(ContextOverflow):
-            async for _ in conversation.request_answer():
-                pass
+            await ask(model)
         await model.close()
     assert server.request_count == 1

@@ -22,15 +22,20 @@ MILLION = Usage(1_000_000, 1_000_000)
 
 
 @pytest.mark.parametrize(
-    "model", ["offline:rules", "ollama:qwen3", "openrouter:agentica-org/deepcoder-14b-preview:free"]
+    ("model", "cost"),
+    [
+        ("offline:rules", 0.0),
+        ("ollama:qwen3", 0.0),
+        ("openrouter:agentica-org/deepcoder-14b-preview:free", 0.0),
+        ("openai:my-own", None),
+        ("nobody:knows", None),
+        ("cerebras:qwen-3-coder-480b", None),
+    ],
 )
-def test_free_models_cost_nothing(model: str) -> None:
-    assert calculate_cost(model, MILLION) == 0.0
-
-
-@pytest.mark.parametrize("model", ["openai:my-own", "nobody:knows", "cerebras:qwen-3-coder-480b"])
-def test_a_model_without_prices_in_the_table_has_an_unknown_price(model: str) -> None:
-    assert calculate_cost(model, MILLION) is None
+def test_free_models_cost_nothing_and_unknown_ones_an_unknown_price(
+    model: str, cost: float | None
+) -> None:
+    assert calculate_cost(model, MILLION) == cost
 
 
 @pytest.mark.parametrize("name", ["sonnet", "anthropic:sonnet", "anthropic/claude-sonnet-5-5"])
@@ -89,7 +94,6 @@ def test_a_sum_has_a_price_only_if_all_its_parts_have_one() -> None:
     ("usage", "expected"),
     [
         ({"cost": 0.00008725, "is_byok": False}, 0.00008725),
-        ({"cost": "0.002187"}, 0.002187),
         ({"cost": {"total_cost": 0.006, "currency": "USD"}}, 0.006),
         (
             {"cost": 0.5, "is_byok": True, "cost_details": {"upstream_inference_cost": 1.5}},
@@ -101,8 +105,6 @@ def test_a_sum_has_a_price_only_if_all_its_parts_have_one() -> None:
         ),
         ({"cost_in_usd_ticks": 1466250}, 0.000146625),
         ({"cost": 0}, None),
-        ({"cost": "free"}, None),
-        ({"cost": -1}, None),
         ({}, None),
     ],
     ids=str,

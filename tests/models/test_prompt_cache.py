@@ -27,20 +27,17 @@ from mudroom._core.messages import (
     user_message,
 )
 from mudroom._core.ports import RequestConfig
-from mudroom._core.tools import Tool, ToolResult
 from mudroom.testing import Fault, ModelServer, PromptCache
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import ServerAnswer
+
+from .wires import make_tool
 
 MINUTE = 60.0
 Change = Callable[[list[Any]], object]
 
 
-async def do_nothing(_context: object, _arguments: object) -> ToolResult:
-    return ToolResult("")
-
-
-TOOL = Tool(name="look", description="Look. " * 400, parameters={}, parse=dict, run=do_nothing)
+TOOL = replace(make_tool("look"), description="Look. " * 400)
 CONFIG = RequestConfig(system="Be thorough. " * 200, tools=(TOOL,), cache_key="s1:main")
 
 
@@ -101,20 +98,6 @@ def test_each_request_reads_all_of_the_one_before_whatever_its_width(
         usage = conversation.ask()
         assert usage.cache_read_tokens > before.input_tokens - 128
         before = usage
-
-
-def test_the_marks_of_anthropic_are_the_four_that_it_allows() -> None:
-    conversation = Conversation(AnthropicModel, "claude-sonnet-5-5")
-    conversation.answer(3)
-    body = json.loads(conversation.wire.build_body())
-    places = [
-        (place, block)
-        for place, message in enumerate(body["messages"])
-        for block in message["content"]
-        if "cache_control" in block
-    ]
-    assert [place for place, _ in places] == [0, 2]
-    assert body["tools"][-1]["cache_control"] == body["system"][-1]["cache_control"]
 
 
 def test_claude_at_openrouter_has_marks_in_content_parts_of_three_messages() -> None:

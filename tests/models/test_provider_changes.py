@@ -15,6 +15,8 @@ from mudroom._core.messages import TextBlock, ThinkingBlock, ToolCallBlock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.testing.strict_provider import find_refusals
 
+from .wires import make_environ
+
 MODELS = {
     "anthropic": "anthropic:claude-sonnet-5-5",
     "openai-responses": "openai-responses:gpt-5.5",
@@ -137,19 +139,8 @@ CHECKS = {
 def open_session(folder: Path, url: str, **options: Any) -> Session:
     for name in "ab":
         (folder / name).write_text(f"written in {name}")
-    environ = {
-        "ANTHROPIC_API_KEY": "k",
-        "ANTHROPIC_BASE_URL": url,
-        "OPENAI_API_KEY": "k",
-        "OPENAI_BASE_URL": f"{url}/v1",
-        "GEMINI_API_KEY": "k",
-        "GEMINI_BASE_URL": f"{url}/v1beta",
-        "MISTRAL_API_KEY": "k",
-        "MISTRAL_BASE_URL": f"{url}/v1",
-    }
-    return Session(
-        cwd=str(folder), home=str(folder / "home"), environ=environ, sandbox="off", **options
-    )
+    home, environ = str(folder / "home"), make_environ(url)
+    return Session(cwd=str(folder), home=home, environ=environ, sandbox="off", **options)
 
 
 def rotate(start: str) -> list[str]:

@@ -18,7 +18,8 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
-from pydantic_ai.models.test import TestModel
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
 
 from mudroom._adapters.models.providers import PROVIDERS, Provider
 from mudroom._adapters.models.pydantic_ai import PydanticAIModel
@@ -151,7 +152,7 @@ async def test_calls_have_our_tool_names_and_malformed_arguments_are_kept() -> N
 
 
 async def test_results_and_texts_are_sent_in_one_request() -> None:
-    provider = ScriptedProvider(["ok"])
+    provider = ScriptedProvider(["ok"], ["ok"])
     called = AssistantMessage(
         (
             TextBlock("Look."),
@@ -184,6 +185,9 @@ async def test_results_and_texts_are_sent_in_one_request() -> None:
     ]
     assert isinstance(request.parts[-1], UserPromptPart)
     assert request.parts[-1].content == "Go on."
+    await provider.ask(user_message("Hi"), called, UserMessage(results.content[2:]))
+    *_, request = provider.seen[1][0]
+    assert [part.part_kind for part in request.parts] == ["tool-return"] * 2
 
 
 async def test_thinking_and_its_signature_are_sent_to_the_provider_that_wrote_them() -> None:
@@ -214,7 +218,7 @@ async def test_thinking_and_its_signature_are_sent_to_the_provider_that_wrote_th
     assert [part.part_kind for part in response.parts] == ["text"]
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 529])
+@pytest.mark.parametrize("status", [409, 429, 500])
 async def test_temporary_errors_are_retried(status: int) -> None:
     failure = ModelHTTPError(
         status, "f", {"error": {"message": "slow down"}}, headers={"Retry-After": "7"}
@@ -272,21 +276,6 @@ async def test_each_error_becomes_the_right_model_error(
     with pytest.raises(outcome):
         await provider.ask(user_message("Hi"))
     assert len(provider.seen) == tries
-
-
-async def test_pydantic_ais_test_model_works_too() -> None:
-    model = PydanticAIModel(TestModel(call_tools=["read"]), clock=FakeClock())
-    conversation = model.start_conversation(CONFIG)
-    conversation.append(user_message("Hi"))
-    answer = [item async for item in conversation.request_answer()][-1]
-    assert isinstance(answer, AssistantMessage)
-    assert [call.name for call in answer.tool_calls] == ["read"]
-    conversation.append(answer)
-    conversation.append(UserMessage((ToolResultBlock(answer.tool_calls[0].id, "read", "x"),)))
-    last = [item async for item in conversation.request_answer()][-1]
-    assert isinstance(last, AssistantMessage)
-    assert last.stop_reason is StopReason.END
-    await model.close()
 
 
 @pytest.mark.parametrize("name", ["nosuch:model", "bare"])
@@ -347,49 +336,18 @@ def test_without_the_package_of_a_provider_the_error_says_how_to_install_it(
     assert "pip install 'mudroom[providers]'" in str(raised.value)
 
 
-def test_importing_the_adapter_imports_nothing_of_pydantic_ai() -> None:
-    script = (
-        "import sys, mudroom._adapters.models.pydantic_ai; print([name for name in sys.modules if "
-        "name.startswith('pydantic')])"
-    )
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        == "[]"
-    )
-
-
-def test_only_connections_opened_by_pydantic_ai_are_closed() -> None:
-    script = """
-import asyncio
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai import OpenAIProvider
-from mudroom._core.ports import RequestConfig
-from mudroom._adapters.models.pydantic_ai import PydanticAIModel
-from mudroom.testing import load_replay_model
-from mudroom.testing.clock import FakeClock
-
-async def closed(model):
-    ours = PydanticAIModel(model, clock=FakeClock())
-    theirs = ours.start_conversation(RequestConfig(system=""))._backend
-    await ours.close()
-    return theirs.client.is_closed()
-
-async def main():
+async def test_only_connections_opened_by_pydantic_ai_are_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
     provider = OpenAIProvider(base_url="http://127.0.0.1:1/v1", api_key="k")
-    print(await closed("openai-chat:m"), await closed(OpenAIChatModel("m", provider=provider)))
-
-asyncio.run(main())
-"""
-    output = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"OPENAI_API_KEY": "k"},
-    )
-    assert output.stdout.split() == ["True", "False"]
+    outcomes: list[bool] = []
+    for backend in ("openai-chat:m", OpenAIChatModel("m", provider=provider)):
+        ours = PydanticAIModel(backend, clock=FakeClock())
+        theirs: Any = ours.start_conversation(RequestConfig(system=""))._backend
+        await ours.close()
+        outcomes.append(theirs.client.is_closed())
+    assert outcomes == [True, False]
 
 
 LIBRARY = [provider for provider in PROVIDERS.values() if provider.wire == "library"]
@@ -431,11 +389,6 @@ def test_a_listed_provider_without_a_key_names_its_variable(
         variables = (*provider.key_vars, *MORE_VARIABLES.get(provider.name, {}))
         is_named = any(name in error.message for name in variables)
         assert is_named or re.search("not installed|credentials", error.message)
-
-
-@pytest.mark.parametrize("name", ["gateway", "google-vertex", "github"])
-def test_names_that_pydantic_ai_does_not_serve_are_not_listed(name: str) -> None:
-    assert name not in PROVIDERS
 
 
 async def test_a_bad_key_of_a_library_provider_is_named() -> None:

@@ -10,25 +10,12 @@ import pytest
 
 from mudroom._adapters.models._errors import ProviderHints
 from mudroom._adapters.models._http import HttpClient
-from mudroom._adapters.models._wire import WireModel
-from mudroom._adapters.models.anthropic import AnthropicModel
-from mudroom._adapters.models.google import GoogleModel
-from mudroom._adapters.models.ollama import OllamaModel
-from mudroom._adapters.models.openai.chat import OpenAIModel
-from mudroom._adapters.models.openai.responses import ResponsesModel
-from mudroom._core.messages import user_message
-from mudroom._core.ports import RequestConfig
 from mudroom.errors import ModelRefused
 from mudroom.testing.clock import FakeClock
 
+from .wires import WIRES, Wire, ask
+
 KEY = "sk-very-secret"
-WIRES: list[type[WireModel]] = [
-    AnthropicModel,
-    OpenAIModel,
-    ResponsesModel,
-    GoogleModel,
-    OllamaModel,
-]
 OWN_HEADERS = {"api-key": KEY, "Cookie": f"session={KEY}", "X-Team": KEY}
 TARGETS = [
     "http://127.0.0.1:{port}/v1/messages",
@@ -56,28 +43,25 @@ async def listen(answer: bytes) -> AsyncGenerator[tuple[int, list[bytes]]]:
         server.close()
 
 
-async def ask(wire: type[WireModel], url: str) -> ModelRefused:
+async def ask_redirected(wire: Wire, url: str) -> ModelRefused:
     """Return the error of a request whose answer is a redirect."""
     hints = ProviderHints("example", "EXAMPLE_API_KEY", "EXAMPLE_BASE_URL")
     http = HttpClient(clock=FakeClock(), hints=hints)
-    model = wire("some-model", http=http, key=KEY, base_url=url, headers=OWN_HEADERS)
-    conversation = model.start_conversation(RequestConfig(system=""))
-    conversation.append(user_message("My prompt."))
+    model = wire.kind("some-model", http=http, key=KEY, base_url=url, headers=OWN_HEADERS)
     with pytest.raises(ModelRefused) as caught:
-        _ = [part async for part in conversation.request_answer()]
+        await ask(model)
     await http.close()
     return caught.value
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("wire", WIRES)
-async def test_a_redirected_request_ends_with_an_error(wire: type[WireModel], status: int) -> None:
+@pytest.mark.parametrize(("wire", "status"), [*zip(WIRES, [301, 302, 303, 307, 308], strict=True)])
+async def test_a_redirected_request_ends_with_an_error(wire: Wire, status: int) -> None:
     async with listen(b"") as (port, received):
         for target in TARGETS:
             location = target.format(port=port, key=KEY)
             answer = f"HTTP/1.1 {status} Moved\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"
             async with listen(answer.encode()) as (first, asked):
-                error = await ask(wire, f"http://127.0.0.1:{first}")
+                error = await ask_redirected(wire, f"http://127.0.0.1:{first}")
             text = str(error)
             assert "example redirects to another address" in text
             assert f"127.0.0.1:{first}" in text

@@ -1,14 +1,16 @@
 """Refusals of real providers: what each means, how long it asks to wait, and what a run does.
 
-Bodies and words are from the public documentation of the providers and from reports of their users.
+Bodies and words are from the public documentation of the providers, from reports of their users,
+and from recordings in the public test suites of crmne/ruby_llm, Arize-ai/openinference and
+traceloop/openllmetry, without keys and ids.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pytest
@@ -17,23 +19,19 @@ from mudroom._adapters.models._errors import ProviderHints, classify_status, ext
 from mudroom._adapters.models._http import HttpClient, make_stream_error
 from mudroom._adapters.models._rate_limit import AdaptiveRateLimiter
 from mudroom._adapters.models._wire import WireModel
-from mudroom._adapters.models.anthropic import AnthropicModel
-from mudroom._adapters.models.fallback import FallbackModel
 from mudroom._adapters.models.google import GoogleModel
-from mudroom._adapters.models.ollama import OllamaModel
-from mudroom._adapters.models.openai.chat import OpenAIModel
-from mudroom._adapters.models.openai.responses import ResponsesModel
 from mudroom._adapters.models.refusals.classifier import (
     Meaning,
     Refusal,
     parse_retry_after,
     read_refusal,
 )
-from mudroom._core.messages import AssistantMessage, user_message
-from mudroom._core.ports import RequestConfig, RequestSlot, RetryNotice
+from mudroom._core.ports import RequestSlot, RetryNotice
 from mudroom.errors import ModelError, ModelRefused
 from mudroom.testing.clock import FakeClock
-from mudroom.testing.model_server import Fault, ModelServer, ServerRequest
+from mudroom.testing.model_server import Fault, ModelServer
+
+from .wires import ANTHROPIC, GOOGLE, OPENAI, RESPONSES, Wire, ask, get_name
 
 LOAD, FAULT, MONEY, QUOTA = Meaning.LOAD, Meaning.FAULT, Meaning.NO_MONEY, Meaning.NO_QUOTA
 LONG, TOOLS, DENIED, REFUSED = (
@@ -96,36 +94,18 @@ MINUTE = "GenerateRequestsPerMinutePerProjectPerModel-FreeTier"
 CASES_OF: dict[Meaning, dict[str, Case]] = {
     MONEY: {
         "openai quota": said(429, EXCEEDED, type="insufficient_quota", code="insufficient_quota"),
-        "openai quota by type": said(429, EXCEEDED, type="insufficient_quota"),
-        "openai hard limit": said(
-            400, "Billing hard limit has been reached", code="billing_hard_limit_reached"
-        ),
-        "openai inactive": said(
-            429,
-            "Your account is not active, please check your billing details on our website.",
-            type="billing_not_active",
-        ),
         "anthropic credit": said(
             400,
             "Your credit balance is too low to access the Anthropic API. Please go to Plans & "
             "Billing to upgrade or purchase credits.",
             type="invalid_request_error",
         ),
-        "anthropic billing": said(402, "billing", type="billing_error"),
         "anthropic long context": said(
             429, "Extra usage is required for long context requests.", type="rate_limit_error"
         ),
         "gemini prepaid": Case(429, gemini(message="Your prepayment credits are depleted.")),
         "deepseek": said(
             402, "Insufficient Balance", type="unknown_error", code="invalid_request_error"
-        ),
-        "kimi suspended": said(
-            429,
-            "Your account org-x is suspended, please check your plan and billing details",
-            type="exceeded_current_quota_error",
-        ),
-        "openrouter credits": said(
-            402, "Insufficient credits. Add more using https://openrouter.ai/credits", code=402
         ),
         "openrouter provider's money": said(
             429,
@@ -136,11 +116,6 @@ CASES_OF: dict[Meaning, dict[str, Case]] = {
         "openrouter key limit": said(
             403, "Key limit exceeded (total limit). Manage it using https://x", code=403
         ),
-        "litellm budget": said(
-            400,
-            "Budget has been exceeded! Current cost: 10.1, Max budget: 10",
-            type="budget_exceeded",
-        ),
         "hunyuan package": said(
             400, "资源包余量已用尽", code="FailedOperation.ResourcePackExhausted"
         ),
@@ -149,55 +124,16 @@ CASES_OF: dict[Meaning, dict[str, Case]] = {
             "Your account 1 has exhausted its free trial quota for the m model.",
             code="QuotaExceeded",
         ),
-        "xai credits": bare(
-            403,
-            code="The caller does not have permission to execute the specified operation",
-            error="Your team x has either used all available credits or reached its monthly "
-            "spending limit. To continue making API requests, please purchase more credits or "
-            "raise your spending limit.",
-        ),
         "xai new team": bare(
             403, error="Your newly created team doesn't have any credits or licenses yet."
         ),
         "mistral subscription": bare(401, detail="Inactive subscription or usage limit reached"),
-        "glm balance": said(429, "您的账户已欠费,请充值后重试", code="1113"),
-        "glm balance in english": said(
-            429, "Insufficient balance or no resource package. Please recharge.", code="1113"
-        ),
-        "alibaba arrears": bare(
-            400,
-            code="Arrearage",
-            message="Access denied, please make sure your account is in good standing.",
-        ),
-        "alibaba free tier": bare(
-            403,
-            code="AllocationQuota.FreeTierOnly",
-            message="The free tier of the model has been exhausted.",
-        ),
-        "together": said(402, "Credit limit exceeded", type="credit_limit"),
         "fireworks": bare(
             412,
             error="Account x is suspended, possibly due to reaching the monthly spending limit "
             "or failure to pay past invoices.",
         ),
-        "hugging face": bare(
-            402, error="You have exceeded your monthly included credits for Inference Providers."
-        ),
-        "perplexity": said(401, EXCEEDED, type="insufficient_quota", code=401),
-        "volcengine": said(
-            403,
-            "The request failed because your account has an overdue balance.",
-            code="AccountOverdueError",
-        ),
         "siliconflow": bare(403, code=30001, message="Sorry, your account balance is insufficient"),
-        "novita": bare(403, code=403, reason="NOT_ENOUGH_BALANCE", message="not enough balance"),
-        "minimax": said(500, "insufficient balance (1008)", type="insufficient_balance_error"),
-        "vercel gateway": said(
-            402, "A positive credit balance is required", type="insufficient_funds"
-        ),
-        "chutes": bare(402, detail="Quota exceeded and account balance is $0.0"),
-        "hermes gateway": said(429, "No credits", code="credit_balance_exhausted"),
-        "copilot": said(402, "You have no quota", code="quota_exceeded"),
     },
     LOAD: {
         "openai rpm": said(
@@ -208,41 +144,9 @@ CASES_OF: dict[Meaning, dict[str, Case]] = {
             type="requests",
             code="rate_limit_exceeded",
         ),
-        "openai tpm in ms": said(
-            429,
-            "Rate limit reached on tokens per min (TPM). Please try again in 867ms.",
-            0.867,
-            code="rate_limit_exceeded",
-        ),
-        "openai rpd": said(
-            429,
-            "Rate limit reached on requests per day (RPD): Limit 200. Please try again in 7m12s.",
-            432,
-            code="rate_limit_exceeded",
-        ),
-        "azure tokens": said(
-            429,
-            "Requests to the ChatCompletions_Create Operation under Azure OpenAI API version "
-            "2024-06-01 have exceeded token rate limit of your current OpenAI S0 pricing tier. "
-            "Please retry after 7 seconds. Please go here: https://aka.ms/oai/quotaincrease if "
-            "you would like to further increase the default rate limit.",
-            7,
-            code="429",
-        ),
-        "anthropic rate": said(
-            429,
-            "This request would exceed your organization's rate limit of 50,000 input tokens per "
-            "minute.",
-            type="rate_limit_error",
-        ),
-        "anthropic overloaded": said(529, "Overloaded", type="overloaded_error"),
         "gemini minute": Case(429, gemini(quota(MINUTE), retry_info("6.400s")), 6.4),
-        "gemini words only": Case(
-            429, gemini(message=f"{EXCEEDED}\nPlease retry in 31.123456789s."), 31.123456789
-        ),
         "gemini in a list": Case(429, [gemini(quota(MINUTE), retry_info("3s"))], 3),
         "gemini protobuf": Case(429, gemini(retry_info({"seconds": 2, "nanos": 5e8})), 2.5),
-        "gemini eleven hours": Case(429, gemini(retry_info("39600s")), 39_600),
         "kimi concurrency": said(
             429,
             "Your account org-x request reached max organization concurrency: 1, please try again "
@@ -280,42 +184,11 @@ CASES_OF: dict[Meaning, dict[str, Case]] = {
         ),
         "two units": said(429, "Slow down. Try again in 2 minutes and 5 seconds.", 125),
         "chinese": said(429, "请求过于频繁,请60秒后再试", 60),
-        "groq tokens a day": said(
-            429,
-            "Rate limit reached for model `m` on tokens per day (TPD): Limit 100000, Used 99900. "
-            "Please try again in 1m6.4s. Need more tokens? Upgrade to Dev Tier today at "
-            "https://console.groq.com/settings/billing",
-            66.4,
-            type="tokens",
-            code="rate_limit_exceeded",
-        ),
         "groq flex": said(498, "Flex tier capacity exceeded"),
-        "mistral rate": bare(
-            429, object="error", message="Rate limit exceeded", type="rate_limited", code="1300"
-        ),
-        "mistral capacity": bare(
-            429, message="Service tier capacity exceeded", type="service_tier_capacity_exceeded"
-        ),
-        "glm concurrency": said(429, "您当前使用该 API 的并发数过高,请降低并发", code="1302"),
         "alibaba tokens a minute": said(
             429,
             "Allocated quota exceeded, please increase your quota limit.",
             code="insufficient_quota",
-        ),
-        "alibaba throttling": bare(
-            429, code="Throttling.RateQuota", message="Requests rate limit exceeded."
-        ),
-        "cerebras minute": bare(
-            429,
-            message="Tokens per minute limit exceeded - too many tokens processed.",
-            type="too_many_tokens_error",
-            code="token_quota_exceeded",
-        ),
-        "cerebras queue": bare(
-            429, message="We're experiencing high traffic right now!", code="queue_exceeded"
-        ),
-        "cohere minute": bare(
-            429, message="You are using a Trial key, which is limited to 20 API calls / minute."
         ),
         "github models": said(
             429,
@@ -349,18 +222,10 @@ CASES_OF: dict[Meaning, dict[str, Case]] = {
         "openai overloaded": said(
             503, "The engine is currently overloaded, please try again later"
         ),
-        "gemini overloaded": bare(
-            503, error={"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}
-        ),
-        "llama.cpp loading": said(503, "Loading model", code=503, type="unavailable_error"),
         "a fault that names money": said(500, "internal error in the billing service"),
     },
     DENIED: {
         "openai key": said(401, "Incorrect API key provided", code="invalid_api_key"),
-        "openai country": said(
-            403, "Country, region, or territory not supported", type="request_forbidden"
-        ),
-        "anthropic permission": said(403, "no access", type="permission_error"),
     },
     REFUSED: {
         "openai field": said(
@@ -374,9 +239,6 @@ CASES_OF: dict[Meaning, dict[str, Case]] = {
         ),
         "provider tools only": said(400, "Built-in tools are not supported for this model"),
         "llama.cpp grammar": said(400, "failed to parse grammar", code=400),
-        "llama.cpp grammar, newer": said(
-            500, "Failed to initialize samplers: failed to parse grammar", code=500
-        ),
         "a tool named after money": said(
             400, "Invalid schema for function 'add_5_credits': 'x' is not valid"
         ),
@@ -399,14 +261,11 @@ CASES_OF: dict[Meaning, dict[str, Case]] = {
         ),
         "gemini day and minute": Case(429, gemini(quota(MINUTE), quota(DAY))),
         "gemini no free tier": Case(429, gemini(quota(MINUTE, "0"), retry_info("20s")), 20),
-        "openrouter free day": said(
-            429,
-            "Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 free model "
-            "requests per day",
-            code=429,
-        ),
         "openrouter key limit of a day": said(
             403, "Key limit exceeded (daily limit). Manage it using https://x", code=403
+        ),
+        "glm week": said(
+            429, "Weekly/Monthly Limit Exhausted. Your limit will reset at 2026-12-01", code="1310"
         ),
         "watsonx month": bare(
             403,
@@ -414,46 +273,14 @@ CASES_OF: dict[Meaning, dict[str, Case]] = {
                 {"code": "token_quota_reached", "message": "token quota for this month reached"}
             ],
         ),
-        "glm day": said(429, "该 API 已达今日调用次数限额", code="1304"),
-        "glm week": said(
-            429, "Weekly/Monthly Limit Exhausted. Your limit will reset at 2026-12-01", code="1310"
-        ),
-        "cerebras day": bare(
-            429,
-            message="Tokens per day limit exceeded - too many tokens processed.",
-            type="too_many_tokens_error",
-            code="token_quota_exceeded",
-        ),
         "cohere month": bare(
             429, message="You are using a Trial key, which is limited to 1000 API calls / month."
-        ),
-        "cloudflare": bare(
-            429,
-            errors=[
-                {
-                    "message": "you have used up your daily free allocation of 10,000 neurons",
-                    "code": 4006,
-                }
-            ],
-        ),
-        "bedrock day": bare(
-            429, message="Too many tokens per day, please wait before trying again."
-        ),
-        "ollama cloud": bare(
-            429, error="you've reached your weekly usage limit, please upgrade to continue"
         ),
     },
     TOOLS: {
         "openrouter no tools": said(
             404, "No endpoints found that support tool use. To learn more, visit: x", code=404
         ),
-        "ollama no tools": bare(400, error="library/gemma2:latest does not support tools"),
-        "vllm no tools": bare(
-            400,
-            message='"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser',
-        ),
-        "sglang no tools": bare(400, message="Tools are set, but --tool-call-parser is not"),
-        # The remedy is a flag of the server, so the status is no reason to try again.
         "llama.cpp no tools": said(500, "tools param requires --jinja flag", code=500),
         "groq no tools": said(
             400, "`tool calling` is not supported with this model", type="invalid_request_error"
@@ -461,7 +288,6 @@ CASES_OF: dict[Meaning, dict[str, Case]] = {
         "mistral no tools": bare(
             400, message="Function calling is not enabled for this model", code="3051"
         ),
-        "gemini no tools": said(400, "Function calling is not enabled for models/m"),
         "together no tools": said(
             400, "m is not supported for JSON mode/function calling", param="tools"
         ),
@@ -515,10 +341,6 @@ def test_a_refusal_means_the_same_inside_a_stream(name: str) -> None:
         assert refusal.meaning is MEANINGS[name]
 
 
-def test_the_table_has_at_least_twelve_providers() -> None:
-    assert len({name.split()[0] for name in CASES}) >= 12
-
-
 @pytest.mark.parametrize(
     ("headers", "wait"),
     [
@@ -556,20 +378,6 @@ def test_an_empty_account_says_what_to_do_and_leaves_the_limiter_alone(name: str
     assert not failure.is_load
 
 
-WIRES: dict[str, type[WireModel]] = {
-    "anthropic": AnthropicModel,
-    "google": GoogleModel,
-    "openai": OpenAIModel,
-    "openai-responses": ResponsesModel,
-    "ollama": OllamaModel,
-}
-STREAMS = {
-    "anthropic": b"event: error\ndata: %b\n\n",
-    "google": b"data: %b\n\n",
-    "openai": b"data: %b\n\n",
-    "openai-responses": b"data: %b\n\n",
-    "ollama": b"%b\n",
-}
 EMPTY = error(EXCEEDED, type="insufficient_quota", code="insufficient_quota")
 
 
@@ -584,30 +392,24 @@ class CountingLimiter(AdaptiveRateLimiter):
 
 
 @asynccontextmanager
-async def serve(wire: str, fault: Fault) -> AsyncGenerator[tuple[WireModel, ModelServer], None]:
+async def serve(wire: Wire, fault: Fault) -> AsyncGenerator[tuple[WireModel, ModelServer]]:
     async with ModelServer(lambda _: fault) as server:
         limiter = CountingLimiter(FakeClock())
         http = HttpClient(clock=FakeClock(), limiter=limiter)
-        model = WIRES[wire]("m", http=http, base_url=server.url)
+        model = wire.kind("m", http=http, base_url=server.url)
         try:
             yield model, server
         finally:
             await model.close()
 
 
-async def ask(model: Any) -> list[Any]:
-    conversation = model.start_conversation(RequestConfig(system=""))
-    conversation.append(user_message("Hello"))
-    return [part async for part in conversation.request_answer()]
-
-
 @pytest.mark.parametrize("in_stream", [False, True])
-@pytest.mark.parametrize("wire", [name for name in WIRES if name != "ollama"])
-async def test_an_empty_account_is_asked_once_on_every_wire(wire: str, in_stream: bool) -> None:
+@pytest.mark.parametrize("wire", [ANTHROPIC, GOOGLE, OPENAI, RESPONSES], ids=get_name)
+async def test_an_empty_account_is_asked_once_on_every_wire(wire: Wire, in_stream: bool) -> None:
     body = json.dumps(EMPTY).encode()
     if in_stream:
-        kind = {"type": "error"} if wire == "anthropic" else {}
-        body = STREAMS[wire] % json.dumps(kind | EMPTY).encode()
+        kind = {"type": "error"} if wire is ANTHROPIC else {}
+        body = b"data: %b\n\n" % json.dumps(kind | EMPTY).encode()
         fault = Fault(body=body, content_type="text/event-stream")
     else:
         fault = Fault(status=429, body=body)
@@ -617,38 +419,6 @@ async def test_an_empty_account_is_asked_once_on_every_wire(wire: str, in_stream
         assert server.request_count == 1
         assert "Add credit" in caught.value.remedy
         assert getattr(model.http.limiter, "refusals", None) == 0
-
-
-async def test_twenty_runs_learn_of_an_empty_account_with_one_request_each() -> None:
-    fault = Fault(status=429, body=json.dumps(EMPTY).encode())
-    async with serve("openai", fault) as (model, server):
-        start = model.http.clock.monotonic()
-        outcomes = await asyncio.gather(*(ask(model) for _ in range(20)), return_exceptions=True)
-        assert all(isinstance(outcome, ModelRefused) for outcome in outcomes)
-        assert server.request_count == 20
-        assert model.http.clock.monotonic() - start < 2
-
-
-async def test_the_fallback_takes_over_from_an_empty_account_at_once() -> None:
-    clock = FakeClock()
-    fault = Fault(status=429, body=json.dumps(EMPTY).encode())
-
-    def answer(request: ServerRequest) -> Fault | str:
-        return fault if request.number == 1 else "Done."
-
-    async with ModelServer(answer) as server:
-        models = [
-            OpenAIModel(name, http=HttpClient(clock=clock), base_url=server.url)
-            for name in ("empty", "full")
-        ]
-        start = clock.monotonic()
-        parts = await ask(FallbackModel(models, clock.monotonic))
-        for model in models:
-            await model.close()
-    assert isinstance(parts[-1], AssistantMessage)
-    assert parts[-1].text == "Done."
-    assert [part.delay for part in parts if isinstance(part, RetryNotice)] == [0]
-    assert clock.monotonic() - start < 1
 
 
 async def test_the_wait_in_a_body_is_kept_and_shared() -> None:
@@ -666,7 +436,7 @@ async def test_the_wait_in_a_body_is_kept_and_shared() -> None:
 
 async def test_a_wait_of_hours_in_a_body_ends_the_request_and_names_the_wait() -> None:
     body = json.dumps(gemini(retry_info("39600s"))).encode()
-    async with serve("google", Fault(status=429, body=body)) as (model, server):
+    async with serve(GOOGLE, Fault(status=429, body=body)) as (model, server):
         with pytest.raises(ModelError, match="asks to wait 39600 s"):
             await ask(model)
         assert server.request_count == 1
@@ -677,3 +447,19 @@ def test_load_is_named_as_such_whatever_the_status() -> None:
     failure = classify_status(hints, "https://x.example", 403, "rate limit exceeded")
     assert failure.error.message == "acme answered 403 too many requests: rate limit exceeded"
     assert failure.is_retryable
+
+
+PATH = Path(__file__).with_name("recorded_refusals.jsonl")
+RECORDED: list[dict[str, Any]] = [json.loads(line) for line in PATH.read_text("utf-8").splitlines()]
+
+
+@pytest.mark.parametrize(
+    "each", RECORDED, ids=[f"{each['provider']}-{each['status']}" for each in RECORDED]
+)
+def test_a_recorded_refusal_means_what_it_says(each: dict[str, Any]) -> None:
+    body = json.dumps(each["body"]).encode()
+    text = extract_error_text(body)
+    refusal = read_refusal(each["status"], text, body, each["headers"])
+    assert refusal.meaning is Meaning(each["meaning"])
+    assert refusal.wait == each["wait"]
+    assert refusal.may_retry is (refusal.meaning is Meaning.LOAD)

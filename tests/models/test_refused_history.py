@@ -8,24 +8,29 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.models.wires import ANTHROPIC, GOOGLE, OLLAMA, OPENAI, WIRES, Wire
+from tests.models.wires import (
+    ANTHROPIC,
+    GOOGLE,
+    OLLAMA,
+    OPENAI,
+    WIRES,
+    Wire,
+    pair_up,
+    refuse,
+)
 
 from mudroom import AssistantMessage, ImageBlock, TextBlock, ThinkingBlock, ToolCallBlock
 from mudroom._adapters.models._wire import WireModel
 from mudroom._core.messages import Message, ToolResultBlock, UserMessage, user_message
 from mudroom._core.ports import RequestConfig
 from mudroom.errors import ModelRefused
-from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 from mudroom.testing.strict_provider import find_refusals
 
 SEAL = "U0VBTEVE"
 IMAGE = ImageBlock("image/png", b"\x89PNG")
 # Arguments that look like a block.
 ARGUMENTS = {"type": "image", "thought": True}
-
-
-def get_name(wire: Wire) -> str:
-    return wire.kind.WIRE
 
 
 def make_history(model: WireModel, wire: Wire) -> list[Message]:
@@ -65,14 +70,10 @@ async def ask(wire: Wire, script: Callable[[ServerRequest], ServerAnswer]) -> li
     return server.requests
 
 
-def refuse(text: str) -> Fault:
-    return Fault(status=400, body=json.dumps({"error": {"message": text}}).encode())
-
-
-@pytest.mark.parametrize("wire", [each for each in WIRES if each is not OLLAMA], ids=get_name)
 @pytest.mark.parametrize(
-    "text",
-    [
+    ("wire", "text"),
+    pair_up(
+        [each for each in WIRES if each is not OLLAMA],
         "messages.1.content.0: Invalid `signature` in `thinking` block",
         "messages.3.content.0.thinking.signature: Field required",
         "messages.1.content.0: `thinking` or `redacted_thinking` blocks in the latest assistant "
@@ -80,7 +81,7 @@ def refuse(text: str) -> Fault:
         "The encrypted content gAAA could not be verified. Reason: Encrypted content could not be "
         "decrypted or parsed.",
         "Thought signature is not valid.",
-    ],
+    ),
 )
 async def test_sealed_reasoning_of_another_account_is_left_out(wire: Wire, text: str) -> None:
     def script(request: ServerRequest) -> ServerAnswer:
@@ -99,10 +100,10 @@ def has_image(request: ServerRequest) -> bool:
     return b"iVBORw" in request.body
 
 
-@pytest.mark.parametrize("wire", WIRES, ids=get_name)
 @pytest.mark.parametrize(
-    "text",
-    [
+    ("wire", "text"),
+    pair_up(
+        WIRES,
         "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 9 bytes > 5 bytes",
         "At least one of the image dimensions exceed max allowed size: 8000 pixels",
         "Could not process image",
@@ -110,7 +111,7 @@ def has_image(request: ServerRequest) -> bool:
         "Provided image is not valid.",
         "At most 1 image(s) may be provided in one prompt.",
         "Too many images in request: 101 images > 100",
-    ],
+    ),
 )
 async def test_an_image_that_was_refused_does_not_end_the_session(wire: Wire, text: str) -> None:
     count = 0
@@ -127,15 +128,15 @@ async def test_an_image_that_was_refused_does_not_end_the_session(wire: Wire, te
     assert b"the provider refused" in requests[1].body and b"a picture" in requests[1].body
 
 
-@pytest.mark.parametrize("wire", WIRES, ids=get_name)
 @pytest.mark.parametrize(
-    "text",
-    [
+    ("wire", "text"),
+    pair_up(
+        WIRES,
         "This model does not support image inputs",
         "No endpoints found that support image input",
         "Invalid content type. image_url is only supported by certain models.",
         "unknown variant `image_url`, expected `text`",
-    ],
+    ),
 )
 async def test_a_model_without_images_gets_no_more_of_them(wire: Wire, text: str) -> None:
     requests = await ask(wire, lambda each: refuse(text) if has_image(each) else "Done.")

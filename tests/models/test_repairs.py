@@ -9,12 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import TextBlock, Tool, ToolCallBlock, ToolResult
-from mudroom._adapters.models._http import HttpClient
 from mudroom._adapters.models._wire import WireModel
-from mudroom._adapters.models.anthropic import AnthropicModel
-from mudroom._adapters.models.google import GoogleModel
-from mudroom._adapters.models.openai.chat import OpenAIModel
-from mudroom._adapters.models.openai.responses import ResponsesModel
 from mudroom._core.messages import (
     AssistantMessage,
     ThinkingBlock,
@@ -24,26 +19,21 @@ from mudroom._core.messages import (
 )
 from mudroom._core.ports import RequestConfig, RetryNotice
 from mudroom.errors import ModelError
-from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
-OPENAI_STREAM = "text/event-stream"
+from .wires import OPENAI, WIRES, Wire, ask, pair_up, refuse
+
 CALL = ToolCallBlock("c1", "read", {"path": "a.py"})
-FOREIGN = AssistantMessage((TextBlock("I read it."), CALL), wire="anthropic")
-RESULT = UserMessage((ToolResultBlock("c1", "read", "text"),))
 
 
 async def send(model: WireModel, *messages: Any, tools: tuple[Tool, ...] = ()) -> AssistantMessage:
-    conversation = model.start_conversation(RequestConfig(system="", tools=tools))
-    for message in messages:
-        conversation.append(message)
-    parts = [part async for part in conversation.request_answer()]
-    assert isinstance(parts[-1], AssistantMessage)
-    return parts[-1]
+    answer = (await ask(model, *messages, config=RequestConfig(system="", tools=tools)))[-1]
+    assert isinstance(answer, AssistantMessage)
+    return answer
 
 
-def refuse(text: str, status: int = 400) -> Fault:
-    return Fault(status=status, body=json.dumps({"error": {"message": text}}).encode())
+FOREIGN = AssistantMessage((TextBlock("I read it."), CALL), wire="anthropic")
+RESULT = UserMessage((ToolResultBlock("c1", "read", "text"),))
 
 
 def find_call(request: ServerRequest) -> dict[str, Any]:
@@ -61,7 +51,7 @@ def find_call(request: ServerRequest) -> dict[str, Any]:
 async def test_a_server_that_wants_reasoning_with_each_call_is_remembered(text: str) -> None:
     answers: list[ServerAnswer] = ["Again.", "Done.", refuse(text), refuse(text)]
     async with ModelServer(lambda _: answers.pop()) as server:
-        model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        model = OPENAI.make_model(base_url=server.url)
         assert (await send(model, user_message("Go."), FOREIGN, RESULT)).text == "Done."
         await send(model, user_message("Go."), FOREIGN, RESULT)
         await model.close()
@@ -72,7 +62,7 @@ async def test_a_server_that_wants_reasoning_with_each_call_is_remembered(text: 
 async def test_a_server_that_refuses_even_blank_reasoning_is_not_asked_for_ever() -> None:
     refusal = refuse("The `reasoning_content` in the thinking mode must be passed back.")
     async with ModelServer(lambda _: refusal) as server:
-        model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        model = OPENAI.make_model(base_url=server.url)
         with pytest.raises(ModelError, match="must be passed back"):
             await send(model, user_message("Go."), FOREIGN, RESULT)
         await model.close()
@@ -87,9 +77,9 @@ async def test_empty_reasoning_before_a_call_is_sent_back() -> None:
         {"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]},
     ]
     stream = b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks)
-    answers: list[ServerAnswer] = ["Done.", Fault(body=stream, content_type=OPENAI_STREAM)]
+    answers: list[ServerAnswer] = ["Done.", Fault(body=stream, content_type="text/event-stream")]
     async with ModelServer(lambda _: answers.pop()) as server:
-        model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        model = OPENAI.make_model(base_url=server.url)
         own = await send(model, user_message("Go."))
         assert ThinkingBlock("", "reasoning_content") in own.content
         await send(model, user_message("Go."), own, RESULT)
@@ -102,7 +92,7 @@ async def test_messages_of_the_user_are_joined_for_a_template_that_alternates(st
     text = "Conversation roles must alternate user/assistant/user/assistant/..."
     answers: list[ServerAnswer] = ["Again.", "Done.", refuse(text, status)]
     async with ModelServer(lambda _: answers.pop()) as server:
-        model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        model = OPENAI.make_model(base_url=server.url)
         prompts = (user_message("Go."), user_message("Go on."))
         assert (await send(model, *prompts)).text == "Done."
         await send(model, *prompts, FOREIGN, RESULT, user_message("More."))
@@ -116,10 +106,9 @@ async def test_messages_of_the_user_are_joined_for_a_template_that_alternates(st
 async def test_the_system_prompt_joins_the_first_message_of_a_template_without_it() -> None:
     answers: list[ServerAnswer] = ["Done.", refuse("System role not supported", 500)]
     async with ModelServer(lambda _: answers.pop()) as server:
-        model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
-        conversation = model.start_conversation(RequestConfig(system="Be brief."))
-        conversation.append(user_message("Go."))
-        parts = [part async for part in conversation.request_answer()]
+        model = OPENAI.make_model(base_url=server.url)
+        config = RequestConfig(system="Be brief.")
+        parts = await ask(model, user_message("Go."), config=config)
         await model.close()
     assert isinstance(parts[-1], AssistantMessage) and parts[-1].text == "Done."
     (message,) = server.requests[-1].messages
@@ -129,7 +118,7 @@ async def test_the_system_prompt_joins_the_first_message_of_a_template_without_i
 async def test_a_user_message_after_a_result_joins_it_after_the_refusal() -> None:
     answers: list[ServerAnswer] = ["Done.", refuse("Unexpected role 'user' after role 'tool'")]
     async with ModelServer(lambda _: answers.pop()) as server:
-        model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        model = OPENAI.make_model(base_url=server.url)
         await send(model, user_message("Go."), FOREIGN, RESULT, user_message("Go on."))
         await model.close()
     assert [each["role"] for each in server.requests[0].messages][-2:] == ["tool", "user"]
@@ -153,30 +142,22 @@ def make_tool() -> Tool:
     return Tool(name="find", description="", parameters=schema, parse=dict, run=run)
 
 
-WIRES: dict[str, type[WireModel]] = {
-    "anthropic": AnthropicModel,
-    "google": GoogleModel,
-    "openai": OpenAIModel,
-    "openai-responses": ResponsesModel,
-}
-
-
-@pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize(
-    ("status", "text"),
-    [
-        (400, "failed to parse grammar"),
-        (500, "Failed to initialize samplers: failed to parse grammar"),
-        (400, "Invalid schema for function 'find': regex lookaround is not supported"),
-        (400, "tools.0.input_schema: unsupported format 'email'"),
-        (400, "properties[x].format: only 'enum' and 'date-time' are supported for STRING type"),
-    ],
+    ("wire", "text"),
+    pair_up(
+        WIRES,
+        "failed to parse grammar",
+        "Failed to initialize samplers: failed to parse grammar",
+        "Invalid schema for function 'find': regex lookaround is not supported",
+        "tools.0.input_schema: unsupported format 'email'",
+        "properties[x].format: only 'enum' and 'date-time' are supported for STRING type",
+    ),
 )
-async def test_tools_are_sent_once_more_without_patterns(wire: str, status: int, text: str) -> None:
-    refusal = refuse(text, status)
+async def test_tools_are_sent_once_more_without_patterns(wire: Wire, text: str) -> None:
+    refusal = refuse(text, 500 if text.startswith("Failed") else 400)
     answers: list[ServerAnswer] = ["Again.", "Done.", refusal]
     async with ModelServer(lambda _: answers.pop()) as server:
-        model = WIRES[wire]("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        model = wire.make_model(base_url=server.url)
         tools = (make_tool(),)
         assert (await send(model, user_message("Go."), tools=tools)).text == "Done."
         await send(model, user_message("Go."), tools=tools)
@@ -194,11 +175,9 @@ async def test_the_notice_names_the_tools_that_had_patterns() -> None:
     answers: list[ServerAnswer] = ["Done.", refuse("failed to parse grammar")]
     plain = replace(make_tool(), name="plain", parameters={"type": "object"})
     async with ModelServer(lambda _: answers.pop()) as server:
-        model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        model = OPENAI.make_model(base_url=server.url)
         config = RequestConfig(system="", tools=(plain, make_tool()))
-        conversation = model.start_conversation(config)
-        conversation.append(user_message("Go."))
-        items = [item async for item in conversation.request_answer()]
+        items = await ask(model, config=config)
         await model.close()
     (notice,) = [item for item in items if isinstance(item, RetryNotice)]
     assert "no patterns and formats, those of find had some" in notice.error
@@ -206,7 +185,7 @@ async def test_the_notice_names_the_tools_that_had_patterns() -> None:
 
 async def test_tools_that_are_refused_without_patterns_too_end_the_request() -> None:
     async with ModelServer(lambda _: refuse("failed to parse grammar")) as server:
-        model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        model = OPENAI.make_model(base_url=server.url)
         with pytest.raises(ModelError, match="failed to parse grammar"):
             await send(model, user_message("Go."), tools=(make_tool(),))
         await model.close()

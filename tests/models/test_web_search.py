@@ -31,7 +31,6 @@ from mudroom._core.messages import (
     AssistantMessage,
     ProviderBlock,
     TextBlock,
-    Usage,
     user_message,
 )
 from mudroom._core.ports import RequestConfig
@@ -41,6 +40,8 @@ from mudroom._projections.run_tree import RunTree
 from mudroom._projections.stream_json import StreamJson
 from mudroom.testing import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
+
+from .wires import make_environ
 
 QUESTION = "How deep is mud?"
 MODELS = {
@@ -234,22 +235,13 @@ class Served:
             monkeypatch.setitem(model_facts._learnt, (name, base), facts)
 
     def open(self, wire: str, **options: Any) -> Session:
-        url = self.server.url
-        environ = {
-            "ANTHROPIC_API_KEY": "k",
-            "ANTHROPIC_BASE_URL": url,
-            "OPENAI_API_KEY": "k",
-            "OPENAI_BASE_URL": f"{url}/v1",
-            "GEMINI_API_KEY": "k",
-            "GEMINI_BASE_URL": f"{url}/v1beta",
-        }
         home = str(self.folder / "home")
         defaults: dict[str, Any] = {"allow_net": True, "sandbox": "off"}
         return Session(
             model=MODELS.get(wire, wire),
             cwd=str(self.folder),
             home=home,
-            environ=environ,
+            environ=make_environ(self.server.url),
             **defaults | options,
         )
 
@@ -429,46 +421,6 @@ async def test_a_last_request_without_calls_keeps_one_tool_setting_for_gemini() 
     assert [list(tool) for tool in body["tools"]] == [["functionDeclarations"], ["googleSearch"]]
 
 
-@pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
-async def test_a_search_of_gemini_is_sent_as_the_official_sdk_sends_it() -> None:
-    """The SDK also reads the recorded parts: it refuses unknown names."""
-    from google import genai
-    from google.genai import types as gt
-
-    model = make_model(GoogleModel, "gemini-3-pro-preview")
-    steps = (ProviderBlock(next(iter(part)), json.dumps(part)) for part in GOOGLE_PARTS[:2])
-    answer = make_answer("google", *steps, TextBlock("It is deep."))
-    config = RequestConfig(system="", tools=(READ_TOOL,), provider_tools=("web_search",))
-    conversation = model.start_conversation(config)
-    for message in (user_message("go"), answer, user_message("on")):
-        conversation.append(message)
-    ours = json.loads(conversation.build_body())
-    function = gt.FunctionDeclaration(
-        name="read", description="Reads a file.", parameters_json_schema={"type": "object"}
-    )
-    sdk_config = gt.GenerateContentConfig(
-        tools=[
-            gt.Tool(function_declarations=[function]),
-            gt.Tool(google_search=gt.GoogleSearch()),
-        ],
-        tool_config=gt.ToolConfig(include_server_side_tool_invocations=True),
-    )
-    async with ModelServer(lambda _: "Deep.") as server:
-        client = genai.Client(api_key="k", http_options=gt.HttpOptions(base_url=server.url))
-        await client.aio.models.generate_content(
-            model="gemini-3-pro-preview",
-            contents=[gt.Content.model_validate(each) for each in ours["contents"]],
-            config=sdk_config,
-        )
-        await client.aio.aclose()
-        # The API accepts both spellings of a name; the answers have the first one.
-        theirs = json.loads(server.requests[0].body.replace(b"tool_type", b"toolType"))
-    search: dict[str, Any] = {"googleSearch": {}}
-    assert search in ours["tools"] and search in theirs["tools"]
-    assert ours["contents"] == theirs["contents"]
-    assert ours["toolConfig"] == theirs["toolConfig"]
-
-
 def test_an_interrupted_search_of_gemini_is_not_sent() -> None:
     call = ProviderBlock("toolCall", json.dumps(GOOGLE_PARTS[0]), "searched the web: mud")
     answer = make_answer("google", call, TextBlock("I search."))
@@ -590,10 +542,6 @@ async def test_transcript_and_export_show_query_and_sources(wire: str, serve: Se
     for shown in (render_transcript(stored, "1"), "".join(render_session_markdown(stored))):
         assert "searched the web: depth of mud" in shown
         assert shown.index("On Mud https://mud.example/") < shown.index("It is deep.")
-
-
-def test_searches_add_up() -> None:
-    assert Usage(1, searches=2) + Usage(searches=1) == Usage(1, searches=3)
 
 
 @pytest.mark.parametrize("wire", MODELS)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+from aiohttp import web
 from msgspec import Struct
 
 from mudroom._adapters.models._http import HttpClient, LineParser, SseParser
@@ -20,21 +23,25 @@ from mudroom._core.messages import (
     AssistantMessage,
     Message,
     StopReason,
-    TextBlock,
-    ThinkingBlock,
-    ToolCallBlock,
     Usage,
+    user_message,
 )
-from mudroom._core.ports import RequestConfig, StreamChunk
+from mudroom._core.ports import Model, RequestConfig, RetryNotice, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.testing.clock import FakeClock
+from mudroom.testing.model_server import Fault
 from mudroom.testing.wire_formats import (
     WireAnswer,
     anthropic_stream,
     google_stream,
+    ollama_stream,
     openai_stream,
     responses_stream,
 )
+
+if TYPE_CHECKING:
+    # The import takes seconds.
+    from pydantic_ai.models import Model as PydanticModel
 
 ADDRESS = "http://127.0.0.1:1"
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -55,6 +62,7 @@ class Wire(Struct, frozen=True, kw_only=True):
         errors: events that report an error, with the HTTP status it would have had.
         usage: tokens of an answer, as far as the server counts them.
         seal: signature of thinking that goes back to the server.
+        forbids: fields of a body that forbid calls; None if the tools are left out instead.
         arguments_are_text: a call's arguments come as text, which may be no JSON.
     """
 
@@ -66,6 +74,7 @@ class Wire(Struct, frozen=True, kw_only=True):
     stops: Mapping[str, StopReason]
     end_with: Callable[[str], list[Json]]
     errors: list[tuple[Json, int]]
+    forbids: Json | None
     usage: Usage = Usage(100, 9, 64, 0, 4)
     seal: str = "c2VhbA=="
     arguments_are_text: bool = True
@@ -121,6 +130,41 @@ def make_tool(name: str, schema: Json = SCHEMA) -> Tool:
     return Tool(name=name, description=f"Does {name}.", parameters=schema, parse=dict, run=run)
 
 
+async def ask(
+    model: Model, *messages: Message, config: RequestConfig | None = None
+) -> list[StreamChunk | RetryNotice | AssistantMessage]:
+    """Send a conversation; return all parts of the answer."""
+    conversation = model.start_conversation(config or RequestConfig(system=""))
+    for message in messages or (user_message("Hello."),):
+        conversation.append(message)
+    return [part async for part in conversation.request_answer()]
+
+
+def refuse(text: str, status: int = 400) -> Fault:
+    return Fault(status=status, body=json.dumps({"error": {"message": text}}).encode())
+
+
+PYDANTIC_PROVIDERS = {
+    "anthropic": ("anthropic", ""),
+    "openai": ("openai-chat", "/v1"),
+    "openai-responses": ("openai-responses", "/v1"),
+    "google": ("google", ""),
+}
+
+
+def make_pydantic_model(wire: str, model: str, url: str) -> PydanticModel:
+    """Return the model of pydantic-ai, which sends with the official SDK of the wire."""
+    from pydantic_ai.models import infer_model
+    from pydantic_ai.providers import infer_provider_class
+
+    name, path = PYDANTIC_PROVIDERS[wire]
+
+    def make_provider(provider: str) -> Any:
+        return cast("Any", infer_provider_class(provider))(api_key="k", base_url=url + path)
+
+    return infer_model(f"{name}:{model}", make_provider)
+
+
 def find_fields(value: object, *names: str) -> list[Any]:
     """Return the values of these fields, at any depth; JSON in a string is decoded."""
     found: list[Any] = []
@@ -142,36 +186,6 @@ def find_arguments(messages: object) -> list[Any]:
 
 
 # --- answers
-
-
-def write_ollama(answer: WireAnswer) -> Iterator[bytes]:
-    """Yield an answer of Ollama's own API, one line an event."""
-    for block in answer.blocks:
-        match block:
-            case TextBlock():
-                fields = [{"content": text} for text in _cut(block.text)]
-            case ThinkingBlock():
-                fields = [{"thinking": text} for text in _cut(block.text)]
-            case ToolCallBlock():
-                function = {"name": block.name, "arguments": block.arguments}
-                fields = [{"tool_calls": [{"id": block.id, "function": function}]}]
-        for each in fields:
-            message = {"role": "assistant", "content": ""} | each
-            yield _line({"model": answer.model, "message": message, "done": False})
-    counts = {
-        "prompt_eval_count": answer.usage.input_tokens,
-        "eval_count": answer.usage.output_tokens,
-    }
-    reason = "length" if answer.stop_reason is StopReason.LENGTH else "stop"
-    yield _line({"model": answer.model, "done": True, "done_reason": reason, **counts})
-
-
-def _cut(text: str) -> list[str]:
-    return [text[at : at + 24] for at in range(0, len(text), 24)]
-
-
-def _line(value: Json) -> bytes:
-    return json.dumps(value).encode() + b"\n"
 
 
 def _end_anthropic(reason: str) -> list[Json]:
@@ -205,6 +219,7 @@ ANTHROPIC = Wire(
         "new_reason": StopReason.OTHER,
     },
     end_with=_end_anthropic,
+    forbids={"tool_choice": {"type": "none"}},
     usage=Usage(1000, 50, 700, 200),
     errors=[
         ({"type": "error", "error": {"type": kind, "message": "slow down"}}, status)
@@ -246,6 +261,7 @@ OPENAI = Wire(
         ({"error": {"type": "server_error", "message": "slow down"}}, 500),
         ({"error": "slow down"}, 500),
     ],
+    forbids={"tool_choice": "none"},
     seal="reasoning_content",
 )
 RESPONSES = Wire(
@@ -260,6 +276,7 @@ RESPONSES = Wire(
         "something_new": StopReason.OTHER,
     },
     end_with=_end_responses,
+    forbids={"tool_choice": "none"},
     errors=[
         ({"type": "error", "error": {"code": "insufficient_quota", "message": "slow down"}}, 429),
         ({"type": "error", "code": "rate_limit_exceeded", "message": "slow down"}, 429),
@@ -285,6 +302,7 @@ GOOGLE = Wire(
         "STOP": StopReason.END,
     },
     end_with=_end_google,
+    forbids={"toolConfig": {"functionCallingConfig": {"mode": "NONE"}}},
     errors=[
         ({"error": {"code": 503, "message": "slow down", "status": "UNAVAILABLE"}}, 503),
     ],
@@ -294,15 +312,68 @@ OLLAMA = Wire(
     kind=OllamaModel,
     model="qwen3:8b",
     messages="messages",
-    write=write_ollama,
+    write=ollama_stream,
     key_header=("Authorization", "Bearer secret"),
     stops={"stop": StopReason.END, "length": StopReason.LENGTH, "load": StopReason.OTHER},
     end_with=lambda reason: [
         {"model": "qwen3:8b", "message": {"content": "a"}, "done": True, "done_reason": reason}
     ],
     errors=[({"error": "slow down"}, 500)],
+    forbids=None,
     usage=Usage(26, 8),
     arguments_are_text=False,
     parser=LineParser,
 )
 WIRES = (ANTHROPIC, OPENAI, RESPONSES, GOOGLE, OLLAMA)
+
+
+def get_name(wire: Wire) -> str:
+    return wire.kind.WIRE
+
+
+def pair_up(wires: Sequence[Wire], *texts: str) -> list[Any]:
+    """Return each wire with one of the texts, and each text with one of the wires."""
+    count = max(len(wires), len(texts))
+    pairs = [(wires[at % len(wires)], texts[at % len(texts)]) for at in range(count)]
+    return [pytest.param(*pair, id=f"{get_name(pair[0])}-{pair[1][:30]}") for pair in pairs]
+
+
+@asynccontextmanager
+async def serve_pages(
+    pages: Mapping[str, object], bodies: list[Any] | None = None
+) -> AsyncGenerator[str]:
+    """Serve JSON values and streams (bytes) by path; yield the URL.
+
+    Arguments:
+        pages: a list has the answers of a path in their order.
+        bodies: the JSON bodies of requests to `/chat` and `/completions` are added here.
+    """
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        if bodies is not None and request.path.endswith(("/chat", "/completions")):
+            bodies.append(json.loads(await request.read()))
+        page = pages.get(request.path)
+        if isinstance(page, list):
+            page = cast("list[object]", page).pop(0)
+        if page is None:
+            return web.Response(status=404)
+        if isinstance(page, bytes):
+            is_stream = page.startswith(b"data:")
+            kind = "text/event-stream" if is_stream else "application/x-ndjson"
+            return web.Response(body=page, content_type=kind)
+        return web.json_response(page)
+
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def make_environ(url: str) -> dict[str, str]:
+    """Return variables by which the providers of all wires are one server."""
+    paths = {"ANTHROPIC": "", "OPENAI": "/v1", "GEMINI": "/v1beta", "MISTRAL": "/v1"}
+    keys = {f"{name}_API_KEY": "k" for name in paths}
+    return keys | {f"{name}_BASE_URL": f"{url}{path}" for name, path in paths.items()}

@@ -11,11 +11,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.long_form import count_examples
 from tests.offline.ordinary.checks import Outcome, run_requests
 from tests.offline.ordinary.projects import PROJECTS
 
 from mudroom_offline.requests import parse_prompt
 
+STEP = count_examples(2, 1)
+"""Each STEP-th request of the lists after the first one is tried."""
 BEYOND = Path(__file__).with_name("ordinary") / "beyond.txt"
 
 
@@ -39,7 +42,7 @@ async def test_no_answer_is_wrong_and_at_most_a_quarter_is_refused(
 @pytest.mark.parametrize("number", range(3))
 async def test_no_answer_is_wrong_in_other_words(number: int, tmp_path: Path) -> None:
     project = list(PROJECTS.values())[number]
-    outcomes = await run_requests("more.toml", project, tmp_path, slice(number, None, 3))
+    outcomes = await run_requests("more.toml", project, tmp_path, slice(number, None, 3 * STEP))
     assert outcomes and list_wrong(outcomes) == []
 
 
@@ -52,7 +55,7 @@ async def test_later_requests_are_seldom_refused_and_never_answered_wrong(
 ) -> None:
     outcomes: list[Outcome] = []
     for number, project in enumerate(PROJECTS.values()):
-        part = slice(number, None, 3)
+        part = slice(number, None, 3 * STEP)
         outcomes += await run_requests(f"{file}.toml", project, tmp_path / str(number), part)
     assert list_wrong(outcomes) == []
     refused = [x.prompt for x in outcomes if x.result == "refused"]

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
+from tests.models.wires import make_tool
 from tests.offline.conftest import Ask
 
 from mudroom._core.messages import (
     AssistantMessage,
-    Message,
     StopReason,
     TextBlock,
-    ToolCallBlock,
     ToolResultBlock,
     UserMessage,
     user_message,
 )
 from mudroom._core.ports import RequestConfig
-from mudroom._core.tools import Tool, ToolResult
 from mudroom._engine.compaction.summary import make_summary_prompt
 from mudroom._session.session import Session
 from mudroom.errors import ModelRefused
@@ -46,12 +43,6 @@ async def test_finds_where_something_is_defined_and_used(ask: Ask) -> None:
     assert "Other lines:\n\n```text\nsrc/b.py:1:" in report.text
     assert "\nsrc/b.py:3:print(load_settings('x'))\n" in report.text
     assert report.calls == {"grep": 1}
-
-
-@pytest.mark.parametrize("prompt", ["parseConfig 在哪里定义?", "用子任务查找 `parseConfig` 的定义"])
-async def test_finds_a_definition_in_chinese(ask: Ask, prompt: str) -> None:
-    text = (await ask(CODE, prompt)).text
-    assert "像是定义或声明的行；其他行中也可能有：\n\n```text\nlib/c.js:1:" in text
 
 
 async def test_tells_a_conversation_in_short() -> None:
@@ -87,11 +78,6 @@ async def test_says_when_a_name_is_nowhere(ask: Ask) -> None:
     assert text.startswith("No line in `lib/` contains `load_settings` as a whole word.")
 
 
-async def test_counts_files_and_lines_by_kind(ask: Ask) -> None:
-    report = await ask(CODE, "Count the lines of code by kind")
-    assert "| `.py` | 2 | 5 |" in report.text and "| **Total** | 4 | 9 |" in report.text
-
-
 async def test_counts_more_files_than_can_be_listed(ask: Ask) -> None:
     tree = {f"lib/m{n}.py": "x\n" * (n % 2) for n in range(130)} | {"lib/README": "Inner text.\n"}
     report = await ask(tree, "How many files are there?")
@@ -100,35 +86,6 @@ async def test_counts_more_files_than_can_be_listed(ask: Ask) -> None:
         and "66 are text and not empty" in report.text
     )
     assert "⚠" not in report.text and "| `.py` | 65 | 65 |" in report.text
-
-
-async def test_only_the_readme_of_the_top_folder_says_what_a_project_is(ask: Ask) -> None:
-    tree = {f"m{n}.py": "x\n" for n in range(130)} | {"lib/README": "This is only a part.\n"}
-    assert "only a part" not in (await ask(tree, "what is this?")).text
-
-
-async def test_a_comment_is_no_evidence_for_a_framework(ask: Ask) -> None:
-    tree = {
-        "package.json": "{}",
-        "a.ts": "/**\n * Pass `jest.fn()` or `vi.fn()`.\n */\n// jest.fn()\n",
-    }
-    report = await ask(tree, "Which testing framework does this project use?")
-    assert "**No testing framework** was recognised" in report.text
-
-
-async def test_a_search_that_fails_is_said_and_the_run_ends_not_done() -> None:
-    setup = _setup("grep")
-    prompt = user_message("where is `foo` defined?")
-    one = await _answer(setup, prompt)
-    note = "(stopped after 20 s: searched 3,387 of 20,001 files, nothing there matches)"
-    result = UserMessage((ToolResultBlock(one.tool_calls[0].id, "grep", note, error=True),))
-    with pytest.raises(ModelRefused, match="searched 3,387 of 20,001 files"):
-        await _answer(setup, prompt, one, result)
-
-
-async def test_counts_one_kind_in_chinese_with_a_subtask(ask: Ask) -> None:
-    report = await ask(CODE, "用子任务统计 .py 文件的行数")
-    assert "| **合计** | 2 | 5 |" in report.text and report.calls == {"task": 1}
 
 
 STACK = {
@@ -159,14 +116,6 @@ async def test_tells_the_technology_stack(ask: Ask) -> None:
     assert report.calls == {"task": 1}
 
 
-async def test_two_questions_in_one_prompt_are_answered_in_order(ask: Ask) -> None:
-    report = await ask(STACK, "分析技术栈并总结所有 .py 文件")
-    assert (
-        report.text.index("语言和工具") < report.text.index("摘要")
-        and "`src/d/a.py`" in report.text
-    )
-
-
 async def test_what_is_left_out_is_named_and_the_run_ends_not_done(ask: Ask) -> None:
     report = await ask(CODE, "Count the lines of code and then deploy it")
     assert "Total" in report.text and "“deploy it”" in report.text
@@ -191,10 +140,8 @@ async def test_anything_else_ends_in_an_error_that_says_what_it_can_do(
 @pytest.mark.parametrize(
     ("prompt", "words"),
     [
-        ("hello", "It answers these requests"),
         ("What can you do?", "It answers these requests"),
         ("你好", "它能完成以下"),
-        ("你能做什么?", "它能完成以下"),
     ],
 )
 async def test_a_greeting_is_answered_with_the_abilities(ask: Ask, prompt: str, words: str) -> None:
@@ -246,45 +193,6 @@ async def test_piped_text_is_named_as_not_done(ask: Ask) -> None:
     assert not report.ok and "“<stdin>”" in report.text and "`src/a.py`" in report.text
 
 
-async def test_a_subfolder_names_the_root_of_its_repository(ask: Ask, tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    report = await ask(CODE, "Which testing framework does this project use?")
-    assert report.text.startswith("⚠ Only this folder was searched.")
-    assert report.text.count("Only this folder") == 1
-    assert f"`mudroom -C {tmp_path}`" in report.text
-
-
-async def test_a_project_without_a_readme_is_not_described(ask: Ask) -> None:
-    report = await ask({"src/a.py": "x = 1\n"}, "what is this?")
-    assert "No line that looks like a description was recognised" in report.text
-    assert "No README with a heading of the top level or a line of prose was" in report.text
-
-
-def monorepo() -> dict[str, str]:
-    tree = {
-        "package.json": json.dumps(
-            {"private": True, "workspaces": ["packages/*"], "devDependencies": {"jest": "^29.7.0"}}
-        )
-    }
-    for n in range(9):
-        dev = {"vitest": "^2.0.0"} if n < 4 else {}
-        tree[f"packages/p{n}/package.json"] = json.dumps(
-            {"name": f"@m/p{n}", "devDependencies": dev}
-        )
-        tree[f"packages/p{n}/src/index.ts"] = "export const a = 1;\n"
-        if n < 4:
-            tree[f"packages/p{n}/src/index.test.ts"] = "import { test } from 'vitest';\n"
-    return tree
-
-
-async def test_a_monorepo_is_one_table_with_the_files_of_each_framework(ask: Ask) -> None:
-    report = await ask(monorepo(), "Find the testing framework")
-    assert report.calls["task"] == 1
-    jest = "| **Jest** | Testing framework | listed in manifests: `jest: ^29.7.0` (`package.json` "
-    assert f"{jest}devDependencies) |" in report.text
-    assert "; lines that look like its use in 4 files: " in report.text
-
-
 async def test_a_go_project_with_many_packages(ask: Ask) -> None:
     tree = {"go.mod": "module example.invalid/big\n\nrequire github.com/stretchr/testify v1.9.0\n"}
     for n in range(30):
@@ -301,128 +209,96 @@ async def test_a_go_project_with_many_packages(ask: Ask) -> None:
     assert "Package p3 does job 3." in report.text
 
 
-async def _nothing(_: object, __: object) -> ToolResult:
-    return ToolResult("")
+SEARCH = "read grep glob"
+CHILD = "task read grep glob bash"
+SUMMARISE = "Summarise all .py files"
+STACK_QUESTION = "What is the technology stack?"
 
 
-def _setup(*names: str) -> RequestConfig:
-    return RequestConfig(
-        system="s",
-        tools=tuple(
-            Tool(name=n, description=n, parameters={}, parse=dict, run=_nothing) for n in names
-        ),
-    )
+async def talk(
+    tools: str, prompt: str, *results: ToolResultBlock | tuple[ToolResultBlock, str]
+) -> list[AssistantMessage]:
+    """Return the answers to a prompt and to the results of their first calls.
+
+    Arguments:
+        results: each one may have a text beside it.
+    """
+    config = RequestConfig(system="s", tools=tuple(map(make_tool, tools.split())))
+    chat = OfflineModel().start_conversation(config)
+    chat.append(user_message(prompt))
+    answers: list[AssistantMessage] = []
+    for number in range(len(results) + 1):
+        *pieces, answer = [item async for item in chat.request_answer()]
+        assert isinstance(answer, AssistantMessage)
+        assert "".join(getattr(piece, "text", "") for piece in pieces) == answer.text
+        answers.append(answer)
+        if number < len(results):
+            result = results[number]
+            block, *texts = result if isinstance(result, tuple) else (result,)
+            own = replace(block, call_id=answer.tool_calls[0].id)
+            chat.append(answer)
+            chat.append(UserMessage((own, *map(TextBlock, texts))))
+    return answers
 
 
-async def _answer(setup: RequestConfig, *messages: Message, tools: bool = True) -> AssistantMessage:
-    chat = OfflineModel().start_conversation(setup)
-    for message in messages:
-        chat.append(message)
-    stream: AsyncIterator[object] = chat.request_answer(tools=tools)
-    items = [item async for item in stream]
-    assert isinstance(items[-1], AssistantMessage)
-    assert "".join(getattr(piece, "text", "") for piece in items[:-1]) == items[-1].text
-    return items[-1]
-
-
-async def test_the_same_messages_always_lead_to_the_same_calls() -> None:
-    setup = _setup("read", "grep", "glob")
-    first, second = [
-        await _answer(setup, user_message("Summarise all .py files")) for _ in range(2)
-    ]
-    assert (
-        first == second
-        and first.wire == "offline"
-        and first.usage.input_tokens > 0
-        and first.usage.output_tokens > 0
-    )
+async def test_a_search_that_fails_is_said_and_the_run_ends_not_done() -> None:
+    note = "(stopped after 20 s: searched 3,387 of 20,001 files, nothing there matches)"
+    with pytest.raises(ModelRefused, match="searched 3,387 of 20,001 files"):
+        await talk("grep", "where is `foo` defined?", ToolResultBlock("", "grep", note, error=True))
 
 
 async def test_ids_of_calls_are_unique_in_a_conversation() -> None:
-    setup = _setup("read", "grep", "glob")
-    one = await _answer(setup, user_message("Summarise all .py files"))
-    listed = UserMessage((ToolResultBlock(one.tool_calls[0].id, "glob", "a.py\nb.py"),))
-    two = await _answer(setup, user_message("Summarise all .py files"), one, listed)
+    one, two = await talk(SEARCH, SUMMARISE, ToolResultBlock("", "glob", "a.py\nb.py"))
     assert [c.arguments["file_path"] for c in two.tool_calls] == ["a.py", "b.py"]
     assert len({c.id for c in (*one.tool_calls, *two.tool_calls)}) == 3
 
 
 async def test_a_note_beside_results_is_no_new_prompt() -> None:
-    setup = _setup("read", "grep", "glob")
-    one = await _answer(setup, user_message("Summarise all .py files"))
-    listed = UserMessage(
-        (
-            ToolResultBlock(one.tool_calls[0].id, "glob", "a.py"),
-            TextBlock("All calls failed; where is it defined?"),
-        )
-    )
-    assert (await _answer(setup, user_message("Summarise all .py files"), one, listed)).tool_calls[
-        0
-    ].name == "read"
+    note = "All calls failed; where is it defined?"
+    _, answer = await talk(SEARCH, SUMMARISE, (ToolResultBlock("", "glob", "a.py"), note))
+    assert answer.tool_calls[0].name == "read"
 
 
 async def test_without_calls_it_tells_what_it_has() -> None:
-    setup = _setup("read", "grep", "glob")
-    one = await _answer(setup, user_message("Summarise all .py files"))
-    listed = UserMessage((ToolResultBlock(one.tool_calls[0].id, "glob", "a.py"),))
-    two = await _answer(
-        setup,
-        user_message("Summarise all .py files"),
-        one,
-        listed,
-        user_message("You have used up your turns."),
-        tools=False,
-    )
-    assert not two.tool_calls and "Stopped before all was done" in two.text
-    assert two.stop_reason is StopReason.REFUSAL
-
-
-async def test_a_second_prompt_is_answered_for_itself() -> None:
-    setup = _setup("read", "grep", "glob")
-    done = AssistantMessage((TextBlock("done"),))
-    answer = await _answer(
-        setup, user_message("Summarise all .py files"), done, user_message("where is `foo` used?")
-    )
-    assert [(c.name, c.arguments["pattern"]) for c in answer.tool_calls] == [("grep", r"\bfoo\b")]
+    config = RequestConfig(system="s", tools=tuple(map(make_tool, SEARCH.split())))
+    chat = OfflineModel().start_conversation(config)
+    chat.append(user_message(SUMMARISE))
+    *_, last = [item async for item in chat.request_answer(tools=False)]
+    assert isinstance(last, AssistantMessage)
+    assert not last.tool_calls and "Stopped before all was done" in last.text
+    assert last.stop_reason is StopReason.REFUSAL
 
 
 async def test_a_child_s_marks_are_stripped_and_its_limit_is_told() -> None:
-    setup = _setup("task", "read", "grep", "glob", "bash")
-    prompt = user_message("What is the technology stack?")
-    one = await _answer(setup, prompt)
     text = (
-        "[MAX_TURNS: stopped after 3 turns, its limit; what follows is partial]\nPython."
-        "\n[evidence: 3 tool calls; run 1.1.1]"
+        "[MAX_TURNS: stopped after 3 turns, its limit; what follows is partial]\nPython.\n"
+        "[evidence: 3 tool calls; run 1.1.1]"
     )
-    two = await _answer(
-        setup, prompt, one, UserMessage((ToolResultBlock(one.tool_calls[0].id, "task", text),))
-    )
-    assert two.text.startswith("Python.") and "[evidence" not in two.text
-    assert "⚠ Technology stack: MAX_TURNS" in two.text
+    *_, answer = await talk(CHILD, STACK_QUESTION, ToolResultBlock("", "task", text))
+    assert answer.text.startswith("Python.") and "[evidence" not in answer.text
+    assert "⚠ Technology stack: MAX_TURNS" in answer.text
+
+
+async def test_a_child_that_is_refused_has_no_empty_summary() -> None:
+    text = "[ERROR: only a part was done; what follows is partial]\n[evidence: run 1.1.1]"
+    with pytest.raises(ModelRefused) as caught:
+        await talk(CHILD, STACK_QUESTION, ToolResultBlock("", "task", text))
+    assert "only a part" in str(caught.value) and "what follows" not in str(caught.value)
 
 
 async def test_a_missing_python_is_reported() -> None:
-    setup = _setup("task", "read", "bash")
-    prompt = user_message("Create a new module with slugify and verify it")
-    messages: list[Message] = [prompt]
-    for text in (
-        "Created `string_utils.py` with `slugify`.",
-        "1\tdef slugify(text):\n2\t    return text",
-        "bash: line 1: python3: command not found\n[exit code 127]",
-    ):
-        answer = await _answer(setup, *messages)
-        calls: tuple[ToolCallBlock, ...] = answer.tool_calls
-        messages += [
-            answer,
-            UserMessage((ToolResultBlock(calls[0].id, calls[0].name, text, error="127" in text),)),
-        ]
+    results = (
+        ToolResultBlock("", "task", "Created `string_utils.py` with `slugify`."),
+        ToolResultBlock("", "read", "1\tdef slugify(text):\n2\t    return text"),
+        ToolResultBlock("", "bash", "bash: line 1: python3: command not found", error=True),
+    )
     with pytest.raises(ModelRefused, match=r"read, but not run: .*python3: command not found"):
-        await _answer(setup, *messages)
+        await talk("task read bash", "Create a new module with slugify and verify it", *results)
 
 
 async def test_it_never_claims_what_it_has_no_tool_for() -> None:
     with pytest.raises(ModelRefused, match="no `write` tool"):
-        await _answer(_setup("read", "grep", "glob"), user_message("Create a new module"))
+        await talk(SEARCH, "Create a new module")
 
 
 async def test_at_a_pace_texts_take_the_time_of_their_words_and_calls_none() -> None:
@@ -433,20 +309,14 @@ async def test_at_a_pace_texts_take_the_time_of_their_words_and_calls_none() -> 
 
     for pace in (0.0, 100.0):
         for tools in (False, True):
-            chat = OfflineModel(pace=pace, sleep=sleep).start_conversation(
-                _setup("read", "grep", "glob")
-            )
-            chat.append(user_message("Summarise all .py files"))
+            config = RequestConfig(system="s", tools=tuple(map(make_tool, SEARCH.split())))
+            chat = OfflineModel(pace=pace, sleep=sleep).start_conversation(config)
+            chat.append(user_message(SUMMARISE))
             *pieces, whole = [item async for item in chat.request_answer(tools=tools)]
             assert bool(pieces) is not tools and isinstance(whole, AssistantMessage)
             seconds = whole.usage.output_tokens / pace if pace and pieces else 0.0
             assert sum(waited) == pytest.approx(seconds, rel=0.1)
             waited.clear()
-
-
-async def test_this_folder_is_no_name_of_a_folder(ask: Ask) -> None:
-    text = (await ask(CODE, "How many files are in this folder?")).text
-    assert text.startswith("4 files in this folder match `**/*`")
 
 
 @pytest.mark.parametrize(
@@ -469,28 +339,11 @@ async def test_each_folder_of_a_request_is_searched_or_named_as_not_done(ask: As
     assert report.ok and report.text.startswith("2 files in `src/` match")
 
 
-async def test_a_question_of_a_stack_in_other_words_is_understood(ask: Ask) -> None:
-    report = await ask(STACK, "Which stack is this built on?")
-    assert report.ok and "| Python | Language | `*.py`: 1 file |" in report.text
-
-
 async def test_every_answer_from_a_subfolder_names_the_root(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     for prompt in ("Where is `nothing` used?", "How many files are there?", "Summarise lib/c.js"):
         assert (await ask(CODE, prompt)).text.startswith("⚠ Only this folder was searched.")
     assert "⚠" not in (await ask(CODE, "hello")).text
-
-
-async def test_a_child_that_is_refused_has_no_empty_summary() -> None:
-    setup = _setup("task", "read", "grep", "glob")
-    prompt = user_message("What is the technology stack?")
-    one = await _answer(setup, prompt)
-    error = "the model refused the request or did only a part of it"
-    text = f"[ERROR: {error}; what follows is partial]\n[evidence: run 1.1.1]"
-    result = UserMessage((ToolResultBlock(one.tool_calls[0].id, "task", text),))
-    with pytest.raises(ModelRefused) as caught:
-        await _answer(setup, prompt, one, result)
-    assert "only a part of it" in str(caught.value) and "what follows" not in str(caught.value)
 
 
 async def test_the_placeholder_of_npm_is_no_test_command(ask: Ask) -> None:
@@ -508,14 +361,6 @@ async def test_every_package_of_a_go_module_is_listed(ask: Ask) -> None:
     assert "4: \tgocloud.dev v0.45.0\n5: \ta.io/b v1.0.0\n" in text
 
 
-async def test_the_known_frameworks_are_said(ask: Ask) -> None:
-    tree = {"Cargo.toml": "[dev-dependencies]\ntrybuild = '1'\n", "a_test.go": CODE_OF_A_GO_TEST}
-    text = (await ask(tree, "Which testing framework does this project use?")).text
-    assert "names were looked for, such as pytest, Jest, JUnit, Go testing" in text
-    assert "| **trybuild** |" in text and "| **quicktest** |" in text
-    assert "Looked for:" not in text and len(text.partition("Left out:")[2]) < 200
-
-
 async def test_an_answer_without_a_framework_lists_all_that_were_looked_for(ask: Ask) -> None:
     tree = {"a.py": "x = 1\n", "vendor/setup.cfg": "", "testdata/tox.ini": ""}
     text = (await ask(tree, "Which testing framework does this project use?")).text
@@ -523,9 +368,6 @@ async def test_an_answer_without_a_framework_lists_all_that_were_looked_for(ask:
     assert {"pytest", "Jest", "JUnit Jupiter", "Go testing", "RSpec", "PHPUnit"} <= {*names}
     assert f"Only {len(names)} names were looked for, listed below" in text.partition("\n")[0]
     assert "these names: `vendor`, `testdata`, " in text, "folders that are there come first"
-
-
-CODE_OF_A_GO_TEST = 'package a\n\nimport (\n\tqt "github.com/frankban/quicktest"\n)\n'
 
 
 async def test_a_kind_of_dependencies_is_not_ignored(ask: Ask) -> None:
@@ -537,10 +379,8 @@ async def test_a_kind_of_dependencies_is_not_ignored(ask: Ask) -> None:
     "prompt",
     [
         "What are the runtime dependencies?",
-        "What are the production dependencies?",
         "Which dependencies does it need to run?",
         "线上环境的依赖是哪些？",
-        "跑起来需要哪些依赖",
     ],
 )
 async def test_dependencies_of_development_are_left_out_when_asked(ask: Ask, prompt: str) -> None:

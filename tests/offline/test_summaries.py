@@ -17,80 +17,41 @@ from mudroom_offline.plans import Translator
 from mudroom_offline.requests import find_folders, find_patterns
 
 OUTLINES = {
-    "a.py": (
-        (
-            '#!/usr/bin/env python\n# Copyright me\n"""Adds things. More."""\n\nclass '
-            "A:\n    pass\n\nasync def add():\n    pass\n"
-        ),
-        ("Adds things.", "A", "add"),
-    ),
-    "a.js": (
-        "// Adds things.\nexport class A {}\nexport const add = (a) => a;\nfunction hidden() {}\n",
-        ("Adds things.", "A", "add"),
-    ),
-    "a.ts": (
-        (
-            "/**\n * Adds things.\n */\nexport interface A {}\nexport async function "
-            "add(): Promise<void> {}\n"
-        ),
-        ("Adds things.", "A", "add"),
-    ),
-    "a.go": (
-        (
-            "// Copyright me\n\n// Package a adds things.\npackage a\n\ntype A struct{}\n"
-            "\nfunc (a *A) Add() {}\n"
-        ),
-        ("Package a adds things.", "A", "Add"),
-    ),
-    "a.rs": (
-        "//! Adds things.\n\npub struct A;\n\nimpl A {\n    pub fn add() {}\n}\n",
-        ("Adds things.", "A", "add"),
-    ),
-    "A.java": (
-        (
-            "/* Copyright me */\npackage a;\n\n/** Adds things. */\npublic class A {\n  "
-            "public int add(int a) { return a; }\n}\n"
-        ),
-        ("", "A", "add"),
-    ),
-    "a.kt": (
-        "// Adds things.\nclass A {\n  fun add(a: Int) = a\n}\n",
-        ("Adds things.", "A", "add"),
-    ),
-    "a.c": (
-        "/* Adds things. */\nstruct A { int x; };\n\nint add(int a)\n{\n}\n",
-        ("Adds things.", "A", "add"),
-    ),
-    "a.rb": (
-        "# frozen_string_literal: true\n\n# Adds things.\nclass A\n  def add(a)\n  end\nend\n",
-        ("Adds things.", "A", "add"),
-    ),
-    "a.php": (
-        "<?php\n/**\n * Adds things.\n */\nclass A {\n  public function add($a) {}\n}\n",
-        ("Adds things.", "A", "add"),
-    ),
-    "A.cs": (
-        "// Adds things.\nnamespace X;\npublic class A\n{\n    public int add(int a) => a;\n}\n",
-        ("Adds things.", "A", "add"),
-    ),
-    "a.ex": (
-        'defmodule A do\n  @moduledoc """\n  Adds things.\n  """\n  def add(a), do: a\nend\n',
-        ("Adds things.", "A", "add"),
-    ),
-    "a.sh": ("#!/bin/sh\n# Adds things.\nadd() {\n  :\n}\n", ("Adds things.", "", "add")),
-    "a.swift": (
-        "// Adds things.\nstruct A {\n  func add(a: Int) {}\n}\n",
-        ("Adds things.", "A", "add"),
-    ),
-    "a.md": ("# Adds things.\n\nText.\n\n## A\n", ("Adds things.", "A", "")),
+    "a.py": '#!/usr/bin/env python\n# Copyright me\n"""Adds things. More."""\n'
+    "\nclass A:\n    pass\n\nasync def add():\n    pass\n",
+    "a.js": "// Adds things.\nexport class A {}\nexport const add = (a) => a;\n"
+    "function hidden() {}\n",
+    "a.ts": "/**\n * Adds things.\n */\nexport interface A {}\n"
+    "export async function add(): Promise<void> {}\n",
+    "a.go": "// Copyright me\n\n// Package a adds things.\npackage a\n"
+    "\ntype A struct{}\n\nfunc (a *A) Add() {}\n",
+    "a.rs": "//! Adds things.\n\npub struct A;\n\nimpl A {\n    pub fn add() {}\n}\n",
+    "A.java": "/* Copyright me */\npackage a;\n\n/** Adds things. */\npublic class A {\n"
+    "  public int add(int a) { return a; }\n}\n",
+    "a.kt": "// Adds things.\nclass A {\n  fun add(a: Int) = a\n}\n",
+    "a.c": "/* Adds things. */\nstruct A { int x; };\n\nint add(int a)\n{\n}\n",
+    "a.rb": "# frozen_string_literal: true\n\n# Adds things.\nclass A\n  def add(a)\n  end\nend\n",
+    "a.php": "<?php\n/**\n * Adds things.\n */\nclass A {\n  public function add($a) {}\n}\n",
+    "A.cs": "// Adds things.\nnamespace X;\npublic class A\n"
+    "{\n    public int add(int a) => a;\n}\n",
+    "a.ex": 'defmodule A do\n  @moduledoc """\n  Adds things.\n  """\n  def add(a), do: a\nend\n',
+    "a.sh": "#!/bin/sh\n# Adds things.\nadd() {\n  :\n}\n",
+    "a.swift": "// Adds things.\nstruct A {\n  func add(a: Int) {}\n}\n",
+    "a.md": "# Adds things.\n\nText.\n\n## A\n",
+}
+USUAL = ("Adds things.", "A", "add")
+UNUSUAL = {
+    "a.go": ("Package a adds things.", "A", "Add"),
+    "A.java": ("", "A", "add"),
+    "a.sh": ("Adds things.", "", "add"),
+    "a.md": ("Adds things.", "A", ""),
 }
 
 
 @pytest.mark.parametrize("name", OUTLINES)
 def test_reads_the_outline_of(name: str) -> None:
-    text, (about, kind, function) = OUTLINES[name]
-    file = FileText(name, text)
-    line = describe_file(file, Translator())
+    about, kind, function = UNUSUAL.get(name, USUAL)
+    line = describe_file(FileText(name, OUTLINES[name]), Translator())
     _, _, definitions = line.rpartition("Lines: ")
     assert about in line, line
     assert kind in line and function in definitions
@@ -179,12 +140,6 @@ def test_a_quotation_keeps_marks_inside_a_line_and_drops_the_end_of_a_comment() 
     assert "Line 1: “Turns a -- b # c into d.”" in line
 
 
-def test_twenty_five_files_make_five_split_batches() -> None:
-    cut = split_batches([f"f{n}.py" for n in range(25)])
-    assert [len(batch) for batch in cut] == [5] * 5
-    assert [f for batch in cut for f in batch] == [f"f{n}.py" for n in range(25)]
-
-
 @pytest.mark.parametrize("count", [1, 4, 6, 26, 99, 1000, 5000])
 def test_every_file_is_in_exactly_one_batch(count: int) -> None:
     files = [str(n) for n in range(count)]
@@ -208,15 +163,6 @@ async def test_a_parent_cuts_twenty_five_files_for_five_children_and_merges(ask:
         row += f"Lines: `4: def job_{n}():` |"
         assert row in report.text
     assert "| `setup.py` | 1 line. Line 1: “Installs.” |" in report.text
-
-
-async def test_the_same_in_chinese(ask: Ask) -> None:
-    report = await ask(PACKAGE, "委派:读取所有 .py 文件并总结每个文件的作用")
-    assert report.calls["task"] == 5
-    assert (
-        "当前目录中匹配 `**/*.py` 的 25 个文件，列出其中 25 个" in report.text
-        and "“Does job 7.”。行：`4: def job_7():` |" in report.text
-    )
 
 
 async def test_more_files_than_glob_lists_are_all_summarised(ask: Ask) -> None:

@@ -64,6 +64,15 @@ def judge(
     return policy.judge(ToolCallBlock("c", tool, arguments), TOOLS[tool], arguments, brief)
 
 
+def get_verdict(*arguments: Any, **more: Any) -> str:
+    return judge(*arguments, **more).verdict
+
+
+def judge_command(root: Path, command: str, *patterns: tuple[str, ...], **more: Any) -> str:
+    """Return the verdict on a command of an agent with these tools, below others."""
+    return get_verdict(root, "bash", *patterns, command=command, **more)
+
+
 @pytest.mark.parametrize(
     ("tools", "wanted", "patterns"),
     [
@@ -110,14 +119,8 @@ def test_only_commands_that_match_the_pattern_are_allowed(
 
 def test_a_call_pattern_never_widens_the_rules_of_the_session(tmp_path: Path) -> None:
     asking = Permissions.of(ask=["Bash(git:*)"], deny=["Bash(git fetch:*)"])
-    assert (
-        judge(tmp_path, "bash", ("bash(git:*)",), base_rules=asking, command="git log").verdict
-        == "ask"
-    )
-    assert (
-        judge(tmp_path, "bash", ("bash(git:*)",), base_rules=asking, command="git fetch").verdict
-        == "deny"
-    )
+    for command, verdict in (("git log", "ask"), ("git fetch", "deny")):
+        assert judge_command(tmp_path, command, ("bash(git:*)",), base_rules=asking) == verdict
 
 
 @pytest.mark.parametrize("tools", [("write",), ("write(src/**)",)])
@@ -136,21 +139,9 @@ def test_the_stricter_mode_of_agent_and_session_decides(
 
 def test_every_agent_above_must_allow_a_call(tmp_path: Path) -> None:
     for command, verdict in (("git log", "allow"), ("git push", "deny"), ("make", "deny")):
-        assert (
-            judge(
-                tmp_path,
-                "bash",
-                ("bash",),
-                ("bash(git:*)",),
-                ("!bash(git push:*)",),
-                command=command,
-            ).verdict
-            == verdict
-        )
-    assert (
-        judge(tmp_path, "bash", ("bash(make:*)",), ("bash(git:*)",), command="make").verdict
-        == "deny"
-    )
+        above = (("bash(git:*)",), ("!bash(git push:*)",))
+        assert judge_command(tmp_path, command, ("bash",), *above) == verdict
+    assert judge_command(tmp_path, "make", ("bash(make:*)",), ("bash(git:*)",)) == "deny"
 
 
 FILES = ["read(src/**)", "edit(src/**)", "!read(.env)", "!write(src/x)"]
@@ -172,36 +163,30 @@ FILES = ["read(src/**)", "edit(src/**)", "!read(.env)", "!write(src/x)"]
 def test_call_patterns_with_paths(tmp_path: Path, tool: str, path: str, verdict: str) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "link").symlink_to("../other")
-    assert (
-        judge(tmp_path, tool, tuple(FILES), file_path=path.replace("link", "src/link")).verdict
-        == verdict
-    )
+    path = path.replace("link", "src/link")
+    assert get_verdict(tmp_path, tool, tuple(FILES), file_path=path) == verdict
 
 
 @pytest.mark.parametrize("name", ["bash", "own_shell"])
 def test_a_pattern_applies_to_a_command_tool_of_any_name(tmp_path: Path, name: str) -> None:
     pattern = f"{name}(git:* push)"
     for command, verdict in (("git stash push", "allow"), ("git log", "deny")):
-        assert judge(tmp_path, name, (pattern,), command=command).verdict == verdict
+        assert get_verdict(tmp_path, name, (pattern,), command=command) == verdict
 
 
 def test_an_invalid_pattern_allows_no_call(tmp_path: Path) -> None:
-    assert judge(tmp_path, "bash", ("bash(git push",), command="git push").verdict == "deny"
-    assert judge(tmp_path, "bash", ("bash", "!bash(git push"), command="ls").verdict == "deny"
-    assert judge(tmp_path, "bash", ("bash(*)",), command="make").verdict == "allow"
+    assert judge_command(tmp_path, "git push", ("bash(git push",)) == "deny"
+    assert judge_command(tmp_path, "ls", ("bash", "!bash(git push")) == "deny"
+    assert judge_command(tmp_path, "make", ("bash(*)",)) == "allow"
 
 
 def test_the_task_tool_can_be_limited_to_agents(tmp_path: Path) -> None:
-    assert (
-        judge(tmp_path, "task", ("task(explore)",), agent="Explore", prompt="x").verdict == "allow"
-    )
-    assert (
-        judge(tmp_path, "task", ("task(explore)",), agent="general", prompt="x").verdict == "deny"
-    )
-    assert (
-        judge(tmp_path, "task", ("task", "!task(general)"), agent="general", prompt="x").verdict
-        == "deny"
-    )
+    for tools, agent, verdict in (
+        (("task(explore)",), "Explore", "allow"),
+        (("task(explore)",), "general", "deny"),
+        (("task", "!task(general)"), "general", "deny"),
+    ):
+        assert get_verdict(tmp_path, "task", tools, agent=agent, prompt="x") == verdict
 
 
 SPECS = st.sampled_from(
@@ -243,14 +228,13 @@ def test_each_limit_only_narrows(above: list[tuple[str, ...]], command: str, can
     )
     verdicts = [
         ORDER.index(
-            judge(
+            judge_command(
                 Path("/nowhere/x"),
-                "bash",
+                command,
                 ("bash",),
                 *map(list_call_patterns, above[:n]),
                 base_rules=base_rules,
-                command=command,
-            ).verdict
+            )
         )
         for n in range(len(above) + 1)
     ]

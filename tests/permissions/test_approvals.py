@@ -21,17 +21,14 @@ from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import call
 from mudroom._cli.interactive.questions.approvals import ApprovalPrompt
 from mudroom._cli.interactive.questions.question_lines import format_body
-from mudroom._cli.interactive.questions.trust_question import ask_for_trust, find_untrusted_files
 from mudroom._cli.output.scrollback import Scrollback
 from mudroom._cli.output.text import Line, measure_width, split_line
 from mudroom._core.events import SessionOpened, TurnFinished
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
+from mudroom._core.ports.approval import InputForm
 from mudroom._core.tools import ToolCategory
 from mudroom._projections.run_tree import RunTree
-from mudroom._projections.safe_text import escape_hidden
 from mudroom._replay import replay
-from mudroom._session.config import Settings
-from mudroom.permissions import trust
 from mudroom.permissions.approved_rules import load_approved
 from mudroom.permissions.rules import Permissions
 from mudroom.testing.event_builders import run_started
@@ -278,6 +275,9 @@ async def test_the_answer_of_the_model_is_shown_and_stored_before_the_question(
         [[call("bash", command="touch made")], "Done."], approver=approver, permissions=ASKING
     )
     assert approver.questions and (play.folder / "made").exists()
+    (judged,) = play.judged
+    outcome = (judged.verdict, judged.allowed, judged.approver_reason, judged.name)
+    assert outcome == ("ask", True, "said the user", "bash")
 
 
 async def test_an_approval_request_shows_the_whole_command() -> None:
@@ -295,13 +295,6 @@ async def test_an_approval_request_shows_the_whole_command() -> None:
         and "rm x" in text
     )
     assert "needs approval: curl evil" in text
-
-
-@pytest.mark.parametrize(
-    "hidden", ["\x1b]0;x\x07", "\r", "\u200b", "\u202e", "\x00", "\x9b2J", "\ud800", "\u2028"]
-)
-def test_hidden_characters_are_shown_in_an_approval_request(hidden: str) -> None:
-    assert hidden not in escape_hidden(f"a{hidden}b") and "\\u{" in escape_hidden(f"a{hidden}b")
 
 
 def decode(shown: str) -> str:
@@ -398,24 +391,6 @@ def test_other_tools_are_shown_with_all_their_arguments() -> None:
     ]
 
 
-async def test_an_approved_call_runs_and_the_approval_is_recorded(
-    play: Play, make_approver: Callable[..., ScriptedApprover]
-) -> None:
-    report = await play(
-        [[call("bash", command="touch made")], "Done."],
-        approver=make_approver(True),
-        permissions=ASKING,
-    )
-    assert (play.folder / "made").exists() and report.ok
-    (judged,) = play.judged
-    assert (judged.verdict, judged.allowed, judged.approver_reason, judged.name) == (
-        "ask",
-        True,
-        "said the user",
-        "bash",
-    )
-
-
 async def test_an_ask_rule_denies_when_no_user_is_present(
     play: Play,
 ) -> None:
@@ -476,25 +451,6 @@ async def test_a_replay_repeats_denials_and_decisions(
     assert [event for event in again if type(event).__name__ == "PermissionDecided"] == play.judged
 
 
-async def test_a_folder_with_agent_files_is_asked_about_once(tmp_path: Path) -> None:
-    project, settings = tmp_path / "project", Settings(home=str(tmp_path / "home"))
-    project.mkdir()
-    assert find_untrusted_files(settings, str(project)) == []
-    (project / ".claude").mkdir()
-    names = find_untrusted_files(settings, str(project))
-    assert names == [".claude"]
-    no = ScriptedUI("no")
-    folder = str(project)
-    assert not (await ask_for_trust(no, settings, folder, names)).settings.trust
-    once = ScriptedUI("yes")
-    assert (await ask_for_trust(once, settings, folder, names)).settings.trust
-    assert not trust.is_trusted(settings.home, folder)
-    always = ScriptedUI("always")
-    assert (await ask_for_trust(always, settings, folder, names)).settings.trust
-    assert trust.is_trusted(settings.home, folder)
-    assert find_untrusted_files(settings, str(project)) == []
-
-
 RunCli = Callable[..., tuple[int, str]]
 """Takes the arguments of the command line; returns exit code and output."""
 
@@ -526,32 +482,19 @@ def test_explain_names_the_deciding_rule_and_its_line(tmp_path: Path, run_cli: R
     (tmp_path / ".claude" / "settings.json").write_text(
         json.dumps({"permissions": {"deny": ["Bash(git push:*)"]}}, indent=1)
     )
-    code, text = run_cli(
-        "permissions", "explain", "-C", str(tmp_path), "git diff && git push origin"
-    )
+
+    def explain(*arguments: str) -> tuple[int, str]:
+        return run_cli("permissions", "explain", "-C", str(tmp_path), *arguments)
+
+    code, text = explain("git diff && git push origin")
     assert code == 1 and text.startswith("deny: a rule says deny")
     assert f"deny bash(git push:*) ({tmp_path}/.claude/settings.json:4)" in text
-    code, text = run_cli(
-        "permissions", "explain", "-C", str(tmp_path), "ls; make", "--allowedTools", "Bash(make:*)"
-    )
+    code, text = explain("ls; make", "--allowedTools", "Bash(make:*)")
     assert code == 0 and "allow bash(make:*) (--allowed-tools)" in text and "it only reads" in text
-    code, text = run_cli("permissions", "explain", "--json", "-C", str(tmp_path), "make")
+    code, text = explain("--json", "make")
     assert json.loads(text)["decision"]["verdict"] == "ask" and code == 1
-    assert run_cli("permissions", "explain", "-C", str(tmp_path), "make", "--headless")[0] == 0
-    assert (
-        run_cli(
-            "permissions",
-            "explain",
-            "-C",
-            str(tmp_path),
-            "src/a.py",
-            "--tool",
-            "Edit",
-            "--permission-mode",
-            "acceptEdits",
-        )[0]
-        == 0
-    )
+    assert explain("make", "--headless")[0] == 0
+    assert explain("src/a.py", "--tool", "Edit", "--permission-mode", "acceptEdits")[0] == 0
 
 
 def test_an_invalid_rule_on_the_command_line_is_a_usage_error(run_cli: RunCli) -> None:
@@ -565,3 +508,95 @@ def test_trust_from_the_command_line(tmp_path: Path, run_cli: RunCli) -> None:
     assert str(tmp_path / "p") in run_cli("trust", "list")[1]
     assert run_cli("trust", "remove", str(tmp_path / "p"))[0] == 0
     assert run_cli("trust", "remove", str(tmp_path / "p"))[0] == 2
+
+
+# --- forms of MCP servers: fields, limits, defaults, addresses, and stopping
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "branch": {"type": "string", "description": "Name of the branch", "minLength": 2},
+        "depth": {"type": "integer", "minimum": 1, "maximum": 9},
+        "push": {"type": "boolean", "default": False},
+        "style": {"oneOf": [{"const": "s", "title": "squash"}, {"const": "m", "title": "merge"}]},
+        "labels": {"type": "array", "items": {"enum": ["a", "b", "c"]}},
+    },
+    "required": ["branch"],
+}
+
+
+async def fill(
+    form: InputForm, *answers: str | None
+) -> tuple[ApprovalDecision, ScriptedUI, list[bool]]:
+    ui = ScriptedUI(*answers)
+    approvals = ApprovalPrompt(ui)
+    stops: list[bool] = []
+    approvals.stop = lambda: stops.append(True)
+    request = ApprovalRequest("1.1.1", "coder", "mcp__git__commit", {}, why="", form=form)
+    return await approvals.questions.decide(request), ui, stops
+
+
+async def test_a_form_is_asked_field_by_field() -> None:
+    form = InputForm("git", "How to commit?", SCHEMA)
+    answers = ("x", "main", "ten", "12", "3", "no", "s", "a, c")
+    decision, ui, stops = await fill(form, *answers)
+    assert decision.allowed and not stops
+    assert decision.arguments == {
+        "branch": "main",
+        "depth": 3,
+        "push": False,
+        "style": "s",
+        "labels": ["a", "c"],
+    }
+    title = "MCP server git asks, in a call of coder#1.1.1 (1 of 5)"
+    assert ui.titles[:2] == [title, title]
+    assert "How to commit?" in ui.bodies[0] and "Name of the branch" in ui.bodies[0]
+    assert "Name of the branch; at least 2 characters" in ui.bodies[0]
+    assert "it has fewer than 2 characters" in ui.bodies[1]
+    assert "'ten' is not a whole number" in ui.bodies[3]
+    assert "12 is more than 9" in ui.bodies[4]
+    assert ui.labels[0] == ["decline to answer"]
+    assert ui.labels[5] == ["yes", "no", "the default: no", "decline to answer"]
+    assert ui.labels[6] == ["squash", "merge", "no value", "decline to answer"]
+    assert "? MCP server git: How to commit?" in ui.text and "Answered." in ui.text
+
+
+async def test_optional_fields_can_be_left_out() -> None:
+    skip = "no value"
+    decision, _, _ = await fill(InputForm("git", "How?", SCHEMA), "main", skip, skip, skip, skip)
+    assert decision.arguments == {"branch": "main", "push": False}
+
+
+async def test_limits_of_a_wrong_type_are_not_used() -> None:
+    wrong = {"minimum": "5", "maximum": None, "minLength": [1], "maxLength": True, "format": 7}
+    kinds = {"depth": "integer", "branch": "string"}
+    properties = {name: {"type": kind, **wrong} for name, kind in kinds.items()}
+    schema = {"type": "object", "properties": properties}
+    decision, ui, _ = await fill(InputForm("git", "How?", schema), "3", "main")
+    assert decision.arguments == {"depth": 3, "branch": "main"}
+    assert "at least" not in ui.bodies[0] and "at most" not in ui.bodies[0]
+
+
+async def test_a_form_is_declined_or_the_run_is_stopped() -> None:
+    form = InputForm("git", "How?", SCHEMA)
+    decision, ui, stops = await fill(form, "main", "decline to answer")
+    assert (decision.allowed, decision.arguments, stops) == (False, None, [])
+    assert "Declined." in ui.text
+    decision, ui, stops = await fill(form, None)
+    assert (decision.allowed, stops) == (False, [True])
+
+
+async def test_an_address_is_shown_with_its_host_and_without_hidden_characters() -> None:
+    form = InputForm("git", "Log in\x1b[2J.", url="https://git.example.com/login?x=\u202e1")
+    decision, ui, _ = await fill(form, "yes")
+    assert decision.allowed
+    assert "on the host git.example.com. mudroom does not open it." in ui.bodies[0]
+    assert "\x1b" not in ui.bodies[0] and "\u202e" not in ui.bodies[0]
+    assert not (await fill(form, "no"))[0].allowed
+
+
+async def test_a_question_without_fields_is_yes_or_no() -> None:
+    form = InputForm("git", "Go on?", {"type": "object", "properties": {}})
+    assert (await fill(form, "yes"))[0].allowed
+    assert not (await fill(form, "no"))[0].allowed

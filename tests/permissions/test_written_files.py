@@ -36,76 +36,54 @@ WAYS = {
 WRITERS = """
 touch {}
 mkdir {}
-mkdir -p {}
 rmdir {}
 rm {}
-rm -rf {}
 unlink {}
 shred {}
 truncate -s 0 {}
 tee {}
-tee -a {}
 sponge {}
 chmod +x {}
-chown a {}
 cp a {}
 cp a b {}
 cp -t {} a
-cp -t{} a
 cp --target-directory={} a
-cp -f a {}
-cp -r a {}
 install a {}
-install -m 755 a {}
-install -D a {}
 install -d {}
 install -t {} a
 mv a {}
 mv {} a
 mv -t {} a
-ln a {}
 ln -s a {}
-ln -sf a {}
 ln -s {} a
 ln -st {} a
 dd of={}
-dd if=a of={}
 gzip {}
 gunzip {}.gz
 curl -o {} http://a
-curl --output {} http://a
 curl --output={} http://a
-curl -o{} http://a
 curl --output-dir {} -O http://a
 wget -O {} http://a
 wget -P {} http://a
-wget -O{} http://a
-wget -o {} http://a
 rsync a {}
 scp a {}
 patch {}
 unzip a -d {}
 tar cf {} a
 tar xf a -C {}
-tar -xf a --directory={}
 zip {} a
 split a {}
 sort -o {} a
 sed -i s/a/b/ {}
-git mv a {}
 git rm {}
-git restore {}
 git checkout -- {}
-git checkout HEAD {}
 git clone http://a {}
 git archive -o {} HEAD
 git diff --output={}
-git worktree add {}
 git init {}
 git format-patch -o {} HEAD
 frobnicate {}
 frobnicate --output={}
-frobnicate -o{}
 """.strip().splitlines()
 
 
@@ -159,27 +137,17 @@ def test_no_rule_with_a_wildcard_allows_a_command_that_may_change_a_protected_fi
     "command",
     [
         "cp evil/.envrc .",
-        "cp evil/.envrc src",
-        "cp evil/.envrc ./",
         "cp a evil/.envrc src",
         "cp -t src evil/.envrc",
-        "cp -rt src evil/.envrc",
-        "cp -ttests evil/.envrc",
         "cp -rttests evil/.envrc",
-        "cp -Stt evil/.envrc src",
         "cp '-ttests\nb' evil/.envrc",
-        "cp evil/pre-commit .git/hooks",
         "mv evil/.git .",
-        "mv .git elsewhere",
         "mv ../.git/hooks/pre-commit src",
-        "ln -s ../evil/.envrc",
         "ln -s .git/hooks visible",
         "install -t . evil/.envrc",
         "rm -r src/.git",
         "find . -exec cp evil .git/hooks/pre-commit \\;",
-        "sudo touch .envrc",
         "gunzip .envrc.gz",
-        "env A=1 touch .envrc",
     ],
 )
 @pytest.mark.parametrize("mode", ["default", "acceptEdits", "bypassPermissions"])
@@ -197,35 +165,22 @@ def test_a_command_that_changes_a_protected_file_is_denied(
     "command",
     [
         "cp -r d .",
-        "cp -a d/. .",
         "cp $x .",
-        "cp *.txt src",
         "cp a .envr?",
-        "cp a .[e]nvrc",
         "cp -b -S rc a .env",
-        "mv {a,b} $x",
         "mv d src",
         "tar xf a",
-        "tar -xzf a -C src",
         "unzip a",
         "patch -p1",
-        "rsync -a d/ .",
         "split -a 2 a .env",
         "rm -r .",
-        "rm -r d",
         "chmod -R +x d",
         "curl -OJ http://a/b",
         "curl -O http://a/.envrc",
-        "curl -O http://a/.envrc?x=1",
-        "curl -O 'http://a/{.envrc,b}'",
         "curl -K a",
         "wget http://a/%2eenvrc",
-        "wget -i a",
-        "wget http://a/.envrc",
         "git apply a",
-        "git am a",
         "cd $x && touch config",
-        "cd .g* && touch config",
         "popd && touch config",
         "ls | xargs touch",
     ],
@@ -247,28 +202,18 @@ def test_what_a_command_changes_must_be_told_by_its_words(
     "command",
     [
         "touch a src/b",
-        "mkdir -p src/deep",
         "cp a src",
-        "cp a b",
         "cp src/*.py other",
         "cp .envrc src/a.py",
         "cp a /tmp/b",
-        "mv a src/",
         "rm -rf src",
-        "rm a.txt",
         "ln -s src/a.py b",
-        "tee out",
-        "chmod +x a",
         "chmod -R a+r src",
         "dd if=a of=b",
         "tar tf a",
-        "tar czf a.tgz src",
         "gzip a",
         "curl -fsSL http://a/b -o c",
-        "wget -q http://a/b.tgz",
-        "git rm src/a.py",
         "git checkout -b topic",
-        "git mv a b",
         "git add .vscode/settings.json",
         "frobnicate -x --level=3 src",
     ],
@@ -294,18 +239,14 @@ def test_every_protected_name_is_denied_to_every_plain_writer(
     "command",
     [
         "cp a src",
-        "cp a src/",
         "cp -t src a",
         "mv src/a other",
-        "mv src other",
         "rm -r src",
         "rm -r ../project/src",
         "ln -s x src/a",
         "cd src && touch a",
-        "install a src",
         "touch s?c/a",
         "tee src/a < b",
-        "dd of=src/a",
     ],
 )
 def test_deny_rules_for_edits_hold_for_files_in_target_folders(

@@ -47,20 +47,25 @@ def read_requests(file: str, project: Project) -> Iterator[tuple[str, str]]:
 async def run_requests(
     file: str, project: Project, folder: Path, part: slice = slice(None)
 ) -> list[Outcome]:
-    """Answer a part of the requests, each in a fresh session and a fresh copy of the project."""
+    """Answer a part of the requests, each in a fresh session.
+
+    A request that changes the project leaves a fresh copy to the next one.
+    """
     make_repository(project, folder / "template")
     outcomes: list[Outcome] = []
+    root = folder / "0"
+    before = after = read_tree(folder / "template")
     for number, (key, prompt) in enumerate(list(read_requests(file, project))[part]):
-        root = folder / str(number)
-        shutil.copytree(folder / "template", root)
-        before = read_tree(root)
+        if after != before or not number:
+            root = folder / str(number)
+            shutil.copytree(folder / "template", root)
         async with Session(
             model=OfflineModel(), cwd=str(root), home=str(folder / "home"), journal="memory"
         ) as session:
             report = await session.run(prompt)
-        result = judge(key, report, before, read_tree(root), project)
+        after = read_tree(root)
+        result = judge(key, report, before, after, project)
         outcomes.append(Outcome(key, prompt, result, report.text or report.error))
-        shutil.rmtree(root)
     return outcomes
 
 

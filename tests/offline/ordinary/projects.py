@@ -298,7 +298,7 @@ def make_repository(project: Project, root: Path) -> None:
         subprocess.run(["git", *arguments], cwd=root, env=environment, check=True, timeout=60)
 
     root.mkdir(parents=True)
-    git("init", "--quiet", "--initial-branch=harbour")
+    git("init", "--quiet", "--template=", "--initial-branch=harbour")
     git("remote", "add", "origin", "https://code.example/project.git")
     for title, tree in (
         ("Start the project", project.tree),
