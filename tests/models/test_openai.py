@@ -154,7 +154,7 @@ def test_calls_without_ids_or_with_the_same_one_are_apart() -> None:
         make_delta(tool_calls=[make_call_part("{}", index=index, id="x", name="read")])
         for index in (7, 8)
     ]
-    answer, _ = read(nameless, *same, DONE)
+    answer, _ = OPENAI.read(nameless, *same, DONE)
     assert [call.id for call in answer.tool_calls] == ["", "", "x", "x"]
     assert answer.tool_calls[1].arguments == {"p": 1}
 
