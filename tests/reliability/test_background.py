@@ -1,4 +1,4 @@
-"""Background work, cut off after each record and killed at any point: each end is read once."""
+"""Background work, cut off after each record: each end is read once, no limit is passed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from tests.records import read_record, write_record
-from tests.reliability.test_crash import CrashProgram, Figure, KilledSession, list_stops
 
 from mudroom import AnyEvent, Budget, Reason, Report, Session
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
@@ -20,12 +19,13 @@ from mudroom._core.events import (
     RunStarted,
     SessionOpened,
     StoredEvent,
-    ToolCallFinished,
     TurnFinished,
 )
 from mudroom._replay import replay
 from mudroom.testing.clock import VirtualLoop
 from mudroom.testing.invariants import find_violations
+
+from .conftest import Figure
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 CHILDREN = ("1.1.1", "1.1.2", "1.2.1")
@@ -62,16 +62,12 @@ async def resume(folder: Path, session: str, events: list[StoredEvent]) -> Repor
 
 
 def check_record(events: list[StoredEvent]) -> None:
-    """Check that each report was read once, and that nothing was started or bought twice."""
+    """Check that each child started and that its report was read once."""
     assert not find_violations(events)
     started = Counter(event.run for event in events if isinstance(event, RunStarted))
     assert started == Counter(("1", *CHILDREN))
     read = Counter(event.message_id for event in events if isinstance(event, MessageDelivered))
     assert read == Counter(f"{run}#end" for run in CHILDREN)
-    answers = Counter(
-        (event.run, event.turn) for event in events if isinstance(event, TurnFinished)
-    )
-    assert set(answers.values()) == {1}
 
 
 @pytest.mark.timeout(600)
@@ -150,55 +146,6 @@ def check_charges(events: list[StoredEvent], limit: int | None) -> None:
         event.message.usage.total_tokens for event in events if isinstance(event, TurnFinished)
     )
     assert report.usage.total_tokens <= limit + largest
-
-
-def check_killed_record(events: list[StoredEvent], work: Path) -> None:
-    """Check that nothing was lost, read twice, started twice or bought twice."""
-    assert not find_violations(events)
-    started = Counter(event.run for event in events if isinstance(event, RunStarted))
-    assert started == Counter(("1", "1.1.1", "1.1.2", "1.1.3"))
-    answers = Counter(
-        (event.run, event.turn) for event in events if isinstance(event, TurnFinished)
-    )
-    assert set(answers.values()) == {1}
-    read = Counter(event.message_id for event in events if isinstance(event, MessageDelivered))
-    assert set(read.values()) == {1}
-    interrupted = [
-        event.call_id
-        for event in events
-        if isinstance(event, ToolCallFinished) and event.run == "1" and event.result.error
-    ]
-    assert {"1.1.1#end", "1.1.2#end", "1.1.3#end"} <= read.keys()
-    assert len(read) + len(interrupted) >= 5
-    effects = work / "effects.txt"
-    done = Counter(effects.read_text().split() if effects.exists() else ())
-    assert max(done.values(), default=0) <= 1
-    assert asyncio.run(replay(events)) == events, "the record does not replay"
-
-
-@pytest.mark.timeout(3_000)
-def test_s11_killed_at_any_point_each_end_of_background_work_is_read_once(
-    tmp_path: Path, figure: Figure
-) -> None:
-    program = CrashProgram({"CRASH_PROMPT": "BACKGROUND"})
-    try:
-        undisturbed = KilledSession(tmp_path / "undisturbed", program)
-        points, report = undisturbed.run()
-        assert report and report.text == "all five have ended"
-        check_killed_record(undisturbed.events(), undisturbed.work)
-        kills = list_stops(points, 23)
-        for kill in kills:
-            session = KilledSession(tmp_path / str(kill.point), program)
-            session.run(kill)
-            _, report = session.run()
-            assert report and report.text == "all five have ended", f"stopped by {kill}"
-            check_killed_record(session.events(), session.work)
-    finally:
-        program.close()
-    figure(
-        "killed around every append and effect of background work",
-        f"{len(kills)} points, each report read once",
-    )
 
 
 def test_s10_a_run_ends_after_the_last_of_its_background_children(

@@ -159,7 +159,7 @@ def check_sendable(request: Request) -> None:
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("first", range(0, RUNS, TOGETHER))
-async def test_s8_cancel_is_a_barrier(
+async def test_s8_f10_cancel_is_a_barrier(
     tmp_path: Path, first: int, check_record: CheckRecord
 ) -> None:
     async with asyncio.TaskGroup() as group:

@@ -25,7 +25,7 @@ from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerReques
 
 from ..integrations.mcp_servers.servers import QUICK_SERVER
 from ..waiting import SECONDS, find_processes, wait_until
-from .test_signals import make_environ
+from .command_line import make_environ
 
 Line = dict[str, Any]
 BUSY_SECONDS = 8.0

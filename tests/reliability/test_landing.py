@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.reliability.test_crash import Figure
+from tests.reliability.conftest import Figure
 from tests.workspaces.landing_projects import KeptProject
 
 from mudroom._adapters.workspaces.isolated.kept_work import remove_abandoned
