@@ -17,7 +17,6 @@ import pytest
 
 from mudroom import (
     AnyEvent,
-    AssistantMessage,
     Budget,
     Effect,
     MudroomError,
@@ -28,16 +27,15 @@ from mudroom import (
     ToolCallBlock,
     ToolContext,
     ToolResult,
-    ToolResultBlock,
 )
 from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import FileWriteIntended, RunFinished
 
-from ..waiting import find_processes
+from ..waiting import find_processes, wait_until
 from .conftest import CheckRecord
+from .killed import LONG
 
-LONG = bool(os.environ.get("MUDROOM_LONG"))
 RUNS = 500 if LONG else 40
 TOGETHER = 8
 
@@ -53,7 +51,6 @@ class Life:
         self.moment = self.chance.choice((0.0, 0.02, 0.1, 0.4)) + self.chance.random() * 0.1
 
     def script(self, request: Request) -> Answer:
-        check_sendable(request)
         if "Again" in str(request.messages[-1]):
             return "I continue."
         if not request.tools:
@@ -124,37 +121,13 @@ class Life:
         return {path.name: path.read_text() for path in sorted(self.work.iterdir())}
 
     async def check_nothing_remains(self) -> None:
-        """Check that no process is left after two seconds, more when the machine is busy."""
-        for _ in range(100):
-            if not find_processes(self.mark):
-                break
-            await asyncio.sleep(0.02)
-        assert find_processes(self.mark) == []
+        await wait_until(lambda: not find_processes(self.mark))
         await asyncio.sleep(0.05)
 
     def check_effects(self) -> None:
-        lines = Counter(
-            (self.work / "effects.txt").read_text().split()
-            if (self.work / "effects.txt").exists()
-            else ()
-        )
+        file = self.work / "effects.txt"
+        lines = Counter(file.read_text().split() if file.exists() else ())
         assert max(lines.values(), default=0) <= 3, "a command ran twice"
-
-
-def check_sendable(request: Request) -> None:
-    """Check that the next message has exactly one result for each call."""
-    waiting: list[str] = []
-    for message in request.messages:
-        if isinstance(message, AssistantMessage):
-            assert not waiting
-            waiting = [made.id for made in message.tool_calls]
-        else:
-            answered = [
-                block.call_id for block in message.content if isinstance(block, ToolResultBlock)
-            ]
-            assert answered == waiting
-            waiting = []
-    assert not waiting
 
 
 @pytest.mark.timeout(1200)
@@ -236,9 +209,7 @@ async def test_s8_a_write_in_a_thread_that_comes_too_late_is_refused(tmp_path: P
         session.runs.cancel()
         assert (await running).reason is Reason.CANCELLED
         reported.set()
-        async with asyncio.timeout(60):
-            while not errors and not (tmp_path / "late.txt").exists():  # noqa: ASYNC110  files send no notice
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: errors or (tmp_path / "late.txt").exists())
     assert not (tmp_path / "late.txt").exists() and "the run has ended" in errors[0]
 
 

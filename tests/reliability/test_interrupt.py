@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,8 @@ from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
 from ..waiting import wait_until
+from .killed import LONG
 
-LONG = bool(os.environ.get("MUDROOM_LONG"))
 PROMPTS = ["PARENT", "and the roof", "and the door"]
 CHILDREN = ("1.1.1", "1.1.2")
 

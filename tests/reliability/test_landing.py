@@ -21,7 +21,8 @@ from tests.workspaces.landing_projects import KeptProject
 
 from mudroom._adapters.workspaces.isolated.kept_work import remove_abandoned
 
-LONG = bool(os.environ.get("MUDROOM_LONG"))
+from .killed import LONG
+
 PROGRAM = Path(__file__).with_name("land.py")
 PAGE = resource.getpagesize()
 

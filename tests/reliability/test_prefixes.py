@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ from mudroom._core.events import (
     RunStarted,
     StoredEvent,
     ToolCallFinished,
-    ToolCallStarted,
     TurnFinished,
     TurnStarted,
 )
@@ -25,7 +22,8 @@ from mudroom._projections.transcript import build_transcript
 from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
-LONG = bool(os.environ.get("MUDROOM_LONG"))
+from .killed import LONG
+
 REFUSED = (
     "No child was started: the budget of 7 children is used up. Ask for less, or do the "
     "rest yourself."
@@ -199,47 +197,3 @@ async def test_s10_a_run_killed_in_its_grace_turn_sends_a_summary_and_ends(
     )
     asked = [request.messages for request in model.requests]
     assert asked == ([] if answered else [build_transcript(events, "1")[:-1]])
-
-
-async def test_a_record_of_ten_thousand_events_is_resumed_within_a_second(tmp_path: Path) -> None:
-    def one(request: Request) -> Answer:
-        return [call("todo", todos=[])] if request.turn == 0 else "The end."
-
-    home = str(tmp_path / "home")
-    async with Session(
-        model=ScriptedModel(one), cwd=str(tmp_path), home=home, sandbox="off"
-    ) as session:
-        await session.run("PARENT")
-    events = read_record(home, session.id)
-    first = next(n for n, event in enumerate(events) if isinstance(event, TurnStarted))
-    turn = [event for event in events if event.run == "1" and event.turn == 1]
-    await write_record(
-        tmp_path,
-        session.id,
-        *events[:first],
-        *(copy_event(event, n) for n in range(1, 2_501) for event in turn),
-    )
-    began = time.process_time()
-    report = await resume(tmp_path, session.id, ScriptedModel(one))
-    assert time.process_time() - began < 1.0
-    assert report and (report.text, report.turns, report.calls) == (
-        "The end.",
-        2_501,
-        {"todo": 2_500},
-    )
-
-
-def copy_event(event: StoredEvent, n: int) -> StoredEvent:
-    """Return the event for turn n, with another call id."""
-    match event:
-        case TurnFinished():
-            (asked,) = event.message.tool_calls
-            return replace(
-                event, turn=n, message=replace(event.message, content=(replace(asked, id=f"c{n}"),))
-            )
-        case ToolCallStarted():
-            return replace(event, turn=n, call=replace(event.call, id=f"c{n}"))
-        case ToolCallFinished():
-            return replace(event, turn=n, call_id=f"c{n}")
-        case _:
-            return replace(event, turn=n)
