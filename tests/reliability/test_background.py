@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.records import read_record, write_record
 
-from mudroom import AnyEvent, Budget, Reason, Report, Session
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom import AnyEvent, Budget, Reason
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import (
     MessageDelivered,
     RunFinished,
@@ -26,6 +25,7 @@ from mudroom.testing.invariants import find_violations
 
 from .conftest import Figure
 from .killed import LONG
+from .recorded import list_cuts, open_scripted, record_session, resume_record
 
 CHILDREN = ("1.1.1", "1.1.2", "1.2.1")
 TOKEN_LIMIT = 2_400
@@ -51,25 +51,6 @@ def script(request: Request) -> Answer:
     return "All are done."
 
 
-async def record(folder: Path, **options: Any) -> tuple[str, Report, list[StoredEvent]]:
-    """Record a whole session; return its id, its report and its events."""
-    home = folder / "home"
-    async with Session(
-        model=ScriptedModel(script), cwd=str(folder), home=str(home), sandbox="off", **options
-    ) as session:
-        report = await session.run("PARENT")
-    return session.id, report, read_record(home, session.id)
-
-
-async def resume(folder: Path, session: str, events: list[StoredEvent]) -> Report | None:
-    """Continue a session from a record that ends early."""
-    await write_record(folder, session, *events)
-    async with Session(
-        model=ScriptedModel(script), home=str(folder), resume=session, sandbox="off"
-    ) as resumed:
-        return await resumed.resume_unfinished()
-
-
 def check_record(events: list[StoredEvent]) -> None:
     """Check that each child started and that its report was read once."""
     assert not find_violations(events)
@@ -81,16 +62,13 @@ def check_record(events: list[StoredEvent]) -> None:
 
 @pytest.mark.timeout(600)
 async def test_s11_each_report_is_read_once_after_a_cut_at_each_record(tmp_path: Path) -> None:
-    session, whole, events = await record(tmp_path, budget=Budget(children=3, depth=1))
+    budget = Budget(children=3, depth=1)
+    whole, events = await record_session(tmp_path, script, budget=budget)
     check_record(events)
     assert await replay(events) == events
-    first = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
-    for cut in range(first, len(events) - 1, 1 if LONG else 2):
-        folder = tmp_path / str(cut)
-        report = await resume(folder, session, events[:cut])
-        resumed = read_record(folder, session)
-        check_record(resumed)
-        assert await replay(resumed) == resumed, f"cut off after {cut} records"
+    for cut in list_cuts(events, 2):
+        report, record = await resume_record(tmp_path / str(cut), events[:cut], script)
+        check_record(record)
         assert report is None or report.text == whole.text
 
 
@@ -100,15 +78,13 @@ async def test_s9_a_limit_of_a_background_tree_holds_after_a_cut_at_each_record(
 ) -> None:
     """The charges equal the answers in the record; a limit is passed by one answer at most."""
     budget = Budget(children=3, depth=1, total_tokens=TOKEN_LIMIT)
-    session, _, events = await record(tmp_path, prompt_budget=budget)
+    _, events = await record_session(tmp_path, script, prompt_budget=budget)
     check_charges(events)
     ends = [event.report.reason for event in events if isinstance(event, RunFinished)]
     assert Reason.BUDGET in ends
-    first = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
-    for cut in range(first, len(events) - 1, 1 if LONG else 3):
-        folder = tmp_path / str(cut)
-        await resume(folder, session, events[:cut])
-        check_charges(read_record(folder, session))
+    for cut in list_cuts(events, 3):
+        _, record = await resume_record(tmp_path / str(cut), events[:cut], script)
+        check_charges(record)
 
 
 def check_charges(events: list[StoredEvent]) -> None:
@@ -176,14 +152,8 @@ def run_in_virtual_time(
 
         loop = asyncio.get_running_loop()
         began = loop.time()
-        async with Session(
-            model=ScriptedModel(answer),
-            cwd=str(folder),
-            home=str(folder / "home"),
-            journal="memory",
-            sandbox="off",
-            budget=Budget(depth=2),
-        ) as session:
+        options: dict[str, Any] = {"journal": "memory", "sandbox": "off"}
+        async with open_scripted(folder, answer, budget=Budget(depth=2), **options) as session:
             session.watch(watch)
             running = asyncio.create_task(session.run("PARENT"))
             if cancel_after is not None:

@@ -35,6 +35,7 @@ from mudroom._core.events import FileWriteIntended, RunFinished
 from ..waiting import find_processes, wait_until
 from .conftest import CheckRecord
 from .killed import LONG
+from .recorded import open_scripted
 
 RUNS = 500 if LONG else 40
 TOGETHER = 8
@@ -81,10 +82,9 @@ class Life:
 
     async def run_session(self, check_record: CheckRecord) -> None:
         seconds = self.moment if self.how == "timeout" else None
-        model, folders = ScriptedModel(self.script), (str(self.work), str(self.home))
-        async with Session(
-            model=model, cwd=folders[0], home=folders[1], budget=Budget(seconds=seconds)
-        ) as session:
+        budget = Budget(seconds=seconds)
+        home = str(self.home)
+        async with open_scripted(self.work, self.script, home=home, budget=budget) as session:
             running = asyncio.create_task(session.run("PARENT"))
             await asyncio.sleep(self.moment)
             report = await self.end(session, running)
@@ -161,9 +161,7 @@ async def test_s8_a_cancel_waits_for_a_started_write_and_none_starts_later(
         if isinstance(event, FileWriteIntended):
             session.runs.cancel()
 
-    async with Session(
-        model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory", tools=[big]
-    ) as session:
+    async with open_scripted(tmp_path, model, journal="memory", tools=[big]) as session:
         session.watch(cancel)
         assert (await session.run("PARENT")).reason is Reason.CANCELLED
         acknowledged = sorted(path.name for path in tmp_path.iterdir())
@@ -188,7 +186,7 @@ async def test_s8_a_write_in_a_thread_that_comes_too_late_is_refused(tmp_path: P
         await asyncio.to_thread(late, context)
         return ToolResult("written")
 
-    loop, home = asyncio.get_running_loop(), str(tmp_path / "home")
+    loop = asyncio.get_running_loop()
     tool = Tool(
         name="late",
         description="",
@@ -197,13 +195,8 @@ async def test_s8_a_write_in_a_thread_that_comes_too_late_is_refused(tmp_path: P
         run=write,
         effect=Effect.KEYED,
     )
-    async with Session(
-        model=ScriptedModel([call("late")]),
-        cwd=str(tmp_path),
-        home=home,
-        journal="memory",
-        tools=[tool],
-    ) as session:
+    model = ScriptedModel([call("late")])
+    async with open_scripted(tmp_path, model, journal="memory", tools=[tool]) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await started.wait()
         session.runs.cancel()
@@ -228,12 +221,7 @@ async def test_s10_a_cancel_while_a_run_ends_is_no_second_end(
         return "too late"
 
     budget = Budget(turns=1)
-    async with Session(
-        model=ScriptedModel(script),
-        cwd=str(tmp_path),
-        home=str(tmp_path / "home"),
-        prompt_budget=budget,
-    ) as session:
+    async with open_scripted(tmp_path, script, prompt_budget=budget) as session:
         session.watch(events.append)
         for end in ("outer", "own"):
             running = asyncio.create_task(session.run("PARENT"))
@@ -262,7 +250,5 @@ async def test_f20_a_tool_that_raises_cancelled_error_is_a_failed_call(tmp_path:
     model = ScriptedModel(
         lambda request: call("odd") if request.turn == 0 else request.results[0].text
     )
-    async with Session(
-        model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory", tools=[odd]
-    ) as session:
+    async with open_scripted(tmp_path, model, journal="memory", tools=[odd]) as session:
         assert "odd failed" in (await session.run("PARENT")).text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.records import read_record, write_record
@@ -23,6 +24,8 @@ from mudroom._core.messages import ToolResultBlock, UserMessage
 from mudroom._replay import replay
 from mudroom.testing.clock import run_virtual
 from mudroom.testing.invariants import find_violations
+
+from .recorded import open_scripted
 
 
 async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_before_the_next(
@@ -52,13 +55,7 @@ async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_
         return call("act") if request.turn < 2 else "end"
 
     tool = Tool(name="act", description="", parameters={"type": "object"}, parse=dict, run=run)
-    async with Session(
-        model=ScriptedModel(script),
-        cwd=str(tmp_path),
-        home=str(tmp_path / "home"),
-        journal=journal,
-        tools=[tool],
-    ) as session:
+    async with open_scripted(tmp_path, script, journal=journal, tools=[tool]) as session:
         assert (await session.run("PARENT")).ok
     assert recorded_kinds == [
         TurnFinished,
@@ -97,15 +94,8 @@ def test_s3_a_quick_pure_result_is_recorded_with_the_next_answer_a_slow_one_at_o
             run=look,
             effect=Effect.PURE,
         )
-        cwd, home = str(tmp_path), str(tmp_path / "home")
-        async with Session(
-            model=ScriptedModel(script),
-            cwd=cwd,
-            home=home,
-            journal=journal,
-            tools=[tool],
-            sandbox="off",
-        ) as session:
+        options: dict[str, Any] = {"journal": journal, "tools": [tool], "sandbox": "off"}
+        async with open_scripted(tmp_path, script, **options) as session:
             session.watch(
                 lambda event: (
                     shown.append(event.result.text) if isinstance(event, ToolCallFinished) else None

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,16 +129,13 @@ def test_a_child_whose_provider_stalls_ends_with_its_partial_report(
     assert requests <= count <= requests + 1
 
 
-def run_model(folder: Path, model: object, check_record: CheckRecord) -> tuple[Report, float]:
+def run_model(folder: Path, model: Any, check_record: CheckRecord) -> tuple[Report, float]:
     """Run on virtual time, check the record, and return the report and the seconds."""
     events: list[AnyEvent] = []
 
     async def work() -> tuple[Report, float]:
         async with Session(
-            model=model,  # pyright: ignore[reportArgumentType]
-            cwd=str(folder),
-            home=str(folder / "home"),
-            journal="memory",
+            model=model, cwd=str(folder), home=str(folder / "home"), journal="memory"
         ) as session:
             session.watch(events.append)
             report = await session.run("PARENT")
