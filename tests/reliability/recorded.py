@@ -42,7 +42,12 @@ def get_session_id(events: list[StoredEvent]) -> str:
 
 
 async def resume_record(
-    folder: Path, events: list[StoredEvent], script: Script, **options: Any
+    folder: Path,
+    events: list[StoredEvent],
+    script: Script,
+    *,
+    replays: bool = True,
+    **options: Any,
 ) -> tuple[Report | None, list[StoredEvent]]:
     """Continue a record that ends early. The new one keeps all promises, and replays."""
     session = get_session_id(events)
@@ -54,7 +59,7 @@ async def resume_record(
     where = f"cut off after {len(events)} records"
     assert record[: len(events)] == events, where
     assert not find_violations(record), where
-    assert await replay(record) == record, where
+    assert not replays or await replay(record) == record, where
     return report, record
 
 

@@ -118,7 +118,8 @@ async def test_s10_a_run_killed_in_its_grace_turn_sends_a_summary_and_ends(
         for event in events[: last + 1]
     ]
     model = ScriptedModel(script_without_end)
-    report, record = await resume_record(tmp_path / "cut", kept, model)
+    is_real = reason is Reason.MAX_TURNS  # another reason belongs to another note in the record
+    report, record = await resume_record(tmp_path / "cut", kept, model, replays=is_real)
     assert report and (report.reason, report.recovered) == (reason, True)
     assert report.text == "The summary."
     assert report.turns == first_report.turns == 3
