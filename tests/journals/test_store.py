@@ -138,14 +138,9 @@ async def test_a_deleted_session_leaves_no_long_outputs(tmp_path: Path) -> None:
 
 
 async def test_a_damaged_journal_gives_its_events_up_to_the_damage(tmp_path: Path) -> None:
-    import sqlite3
-
     store = SqliteStore(tmp_path)
-    path = await create(store, ID, notes=600)
-    connection = sqlite3.connect(path)
-    connection.execute("UPDATE events SET crc = crc + 1 WHERE seq = 500")
-    connection.commit()
-    connection.close()
+    await create(store, ID, notes=600)
+    spoil(store, "UPDATE events SET crc = crc + 1 WHERE seq = 500")
     journal = await store.open(ID, read_only=True)
     times: list[float] = []
     with pytest.raises(JournalDamaged, match="record 500 is damaged"):

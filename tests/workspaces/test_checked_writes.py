@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mudroom._adapters.workspaces.shared import SharedWorkspace
-from mudroom._core.ports import FileChangedError
+from mudroom._core.ports import FileChangedError, LinkTarget
+from mudroom._engine.file_writes import hash_present
 
 Action = Callable[[Path], object]
 
@@ -87,3 +89,37 @@ def test_a_file_that_is_as_expected_is_written(tmp_path: Path, workspace: Shared
     assert (tmp_path / "a.txt").read_text() == "new"
     assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o755
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "deep"]
+
+
+def test_a_checked_write_replaces_a_link_and_leaves_its_target(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("target\n")
+    link = tmp_path / "link"
+    link.symlink_to("target")
+    folder = SharedWorkspace(str(tmp_path))
+    checked: list[bytes | None] = []
+
+    def check(data: bytes | None) -> bool:
+        checked.append(data)
+        return isinstance(data, LinkTarget)
+
+    folder.write("link", b"file\n", mode=0o100644, check=check)
+    assert (link.is_symlink(), link.read_text()) == (False, "file\n")
+    assert checked[0] == b"target"
+    with pytest.raises(FileChangedError):
+        folder.write("link", b"other", mode=0o120000, check=check)
+    folder.write("link", b"other", mode=0o120000)
+    assert os.readlink(link) == "other"
+    assert (tmp_path / "target").read_text() == "target\n"
+    assert folder.read_link("link") == b"other"
+    assert folder.read_link("target") is None
+    assert folder.read_link("missing/link") is None
+
+
+def test_the_hash_of_a_link_is_that_of_its_path(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("text")
+    (tmp_path / "link").symlink_to("a")
+    folder = SharedWorkspace(str(tmp_path))
+    of_link = hash_present(folder, "link", "link:")
+    assert of_link.startswith("link:")
+    assert hash_present(folder, "link", "") == hash_present(folder, "a", "")
+    assert hash_present(folder, "a", of_link) == hash_present(folder, "a", "")

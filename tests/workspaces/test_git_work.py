@@ -406,8 +406,15 @@ async def run_child(
     return report, events, request.results[0].text
 
 
-@pytest.mark.parametrize("end", [Reason.GOAL, Reason.CANCELLED, Reason.BUDGET])
-@pytest.mark.parametrize("changes", ["true", "echo changed >> b.txt"])
+@pytest.mark.parametrize(
+    ("end", "changes"),
+    [
+        (Reason.GOAL, "echo changed >> b.txt"),
+        (Reason.CANCELLED, "echo changed >> b.txt"),
+        (Reason.CANCELLED, "true"),
+        (Reason.BUDGET, "true"),
+    ],
+)
 async def test_s13_the_parent_reads_it_however_the_child_ends(
     end: Reason, changes: str, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
