@@ -10,6 +10,7 @@ import pytest
 from tests.tools.conftest import Call, Run
 
 from mudroom._adapters.sandboxes.choose import SandboxRequest, choose_sandbox
+from mudroom._adapters.tools import bash
 from mudroom.errors import UsageError
 
 LONG = os.environ.get("MUDROOM_LONG") == "1"
@@ -158,8 +159,8 @@ def read_resident_memory() -> int:
 @pytest.mark.parametrize(
     ("size", "command"),
     [
-        (300 << 20, "yes 'a line of output' | head -c {size}"),
-        (300 << 20, "head -c {size} /dev/zero | tr '\\0' x"),
+        (96 << 20, "yes 'a line of output' | head -c {size}"),
+        (96 << 20, "head -c {size} /dev/zero | tr '\\0' x"),
         pytest.param(
             4 << 30,
             "yes 'a line of output' | head -c {size}",
@@ -169,8 +170,10 @@ def read_resident_memory() -> int:
     ids=["lines", "one line", "4 GB"],
 )
 async def test_f25_output_of_any_size_takes_bounded_memory(
-    ctx: Run, call: Call, size: int, command: str
+    ctx: Run, call: Call, size: int, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    kept = 256 << 20 if LONG else 16 << 20
+    monkeypatch.setattr(bash, "MAX_SPILL_BYTES", kept)
     maximum, before = 0, read_resident_memory()
 
     async def watch() -> None:
@@ -186,8 +189,9 @@ async def test_f25_output_of_any_size_takes_bounded_memory(
     assert result.detail["bytes"] == size
     assert len(result.text) <= 50_000
     assert max(maximum, read_resident_memory()) - before <= 32 << 20
-    assert os.path.getsize(result.spill) <= (256 << 20) + 100
+    assert os.path.getsize(result.spill) <= kept + 100
     with open(result.spill, "rb") as file:
         file.seek(-100, os.SEEK_END)
-        assert file.read().endswith(b"\n[cut: this file holds the first 256 MiB of the output]\n")
+        end = f"\n[cut: this file holds the first {kept >> 20} MiB of the output]\n"
+        assert file.read().endswith(end.encode())
     os.unlink(result.spill)
