@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.records import read_record, write_record
 
-from mudroom import Report, Session
+from mudroom import Report, Session, Tool, ToolResult
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel
 from mudroom._core.events import RunStarted, SessionOpened, StoredEvent
 from mudroom._replay import replay
@@ -17,6 +17,12 @@ from mudroom.testing.invariants import find_violations
 from .killed import LONG
 
 Script = ScriptedModel | Callable[[Request], Answer | Awaitable[Answer]]
+
+
+def make_tool(name: str, run: Callable[..., Awaitable[ToolResult]], **facts: Any) -> Tool:
+    """Return a tool that takes any arguments."""
+    facts = {"description": "", "parameters": {"type": "object"}, "parse": dict, **facts}
+    return Tool(name=name, run=run, **facts)
 
 
 def open_scripted(folder: Path, script: Script, **options: Any) -> Session:

@@ -23,7 +23,6 @@ from mudroom import (
     Reason,
     Report,
     Session,
-    Tool,
     ToolCallBlock,
     ToolContext,
     ToolResult,
@@ -35,7 +34,7 @@ from mudroom._core.events import FileWriteIntended, RunFinished
 from ..waiting import find_processes, wait_until
 from .conftest import CheckRecord
 from .killed import LONG
-from .recorded import open_scripted
+from .recorded import make_tool, open_scripted
 
 RUNS = 500 if LONG else 40
 TOGETHER = 8
@@ -143,18 +142,12 @@ async def test_s8_f10_cancel_is_a_barrier(
 async def test_s8_a_cancel_waits_for_a_started_write_and_none_starts_later(
     tmp_path: Path,
 ) -> None:
-    async def write(context: ToolContext, number: int) -> ToolResult:
-        await asyncio.to_thread(context.workspace.write, f"{number}.txt", b"x" * 60_000_000)
+    async def write(context: ToolContext, arguments: dict[str, int]) -> ToolResult:
+        path = f"{arguments['n']}.txt"
+        await asyncio.to_thread(context.workspace.write, path, b"x" * 60_000_000)
         return ToolResult("written")
 
-    big = Tool(
-        name="big",
-        description="",
-        parameters={"type": "object"},
-        parse=lambda arguments: arguments["n"],
-        run=write,
-        effect=Effect.KEYED,
-    )
+    big = make_tool("big", write, effect=Effect.KEYED)
     model = ScriptedModel([[call("big", n=n) for n in range(4)], "I continue."])
 
     def cancel(event: AnyEvent) -> None:
@@ -187,14 +180,7 @@ async def test_s8_a_write_in_a_thread_that_comes_too_late_is_refused(tmp_path: P
         return ToolResult("written")
 
     loop = asyncio.get_running_loop()
-    tool = Tool(
-        name="late",
-        description="",
-        parameters={"type": "object"},
-        parse=dict,
-        run=write,
-        effect=Effect.KEYED,
-    )
+    tool = make_tool("late", write, effect=Effect.KEYED)
     model = ScriptedModel([call("late")])
     async with open_scripted(tmp_path, model, journal="memory", tools=[tool]) as session:
         running = asyncio.create_task(session.run("PARENT"))
@@ -246,7 +232,7 @@ async def test_f20_a_tool_that_raises_cancelled_error_is_a_failed_call(tmp_path:
         await waiting
         return ToolResult("never")
 
-    odd = Tool(name="odd", description="", parameters={"type": "object"}, parse=dict, run=cancelled)
+    odd = make_tool("odd", cancelled)
     model = ScriptedModel(
         lambda request: call("odd") if request.turn == 0 else request.results[0].text
     )

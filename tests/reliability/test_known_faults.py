@@ -21,13 +21,14 @@ from typing import Any
 
 import pytest
 
-from mudroom import Agent, AnyEvent, Budget, Effect, Reason, Report, Session, Tool, ToolResult
+from mudroom import Agent, AnyEvent, Budget, Effect, Reason, Report, Session, ToolResult
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import ToolCallFinished, TurnFinished
 from mudroom.errors import ContextOverflow, ModelRefused
 
 from ..waiting import wait_until
 from .conftest import CheckRecord
+from .recorded import make_tool, open_scripted
 
 Run = Callable[..., tuple[Report, list[AnyEvent]]]
 
@@ -36,14 +37,7 @@ async def look(_context: object, _arguments: object) -> ToolResult:
     return ToolResult("nothing new")
 
 
-LOOK = Tool(
-    name="look",
-    description="",
-    parameters={"type": "object"},
-    parse=dict,
-    run=look,
-    effect=Effect.PURE,
-)
+LOOK = make_tool("look", look, effect=Effect.PURE)
 
 
 @pytest.fixture
@@ -52,13 +46,10 @@ def run(tmp_path: Path, check_record: CheckRecord) -> Run:
 
     def run(script: Callable[[Request], Answer], **options: Any) -> tuple[Report, list[AnyEvent]]:
         events: list[AnyEvent] = []
-        options |= {"cwd": str(tmp_path), "home": str(tmp_path / "home")}
+        options = {"journal": "memory", "tools": [LOOK], "sandbox": "off", **options}
 
         async def work() -> Report:
-            model = ScriptedModel(script)
-            async with Session(
-                model=model, journal="memory", tools=[LOOK], sandbox="off", **options
-            ) as session:
+            async with open_scripted(tmp_path, script, **options) as session:
                 session.watch(events.append)
                 report = await session.run("PARENT")
                 assert (await session.run("AGAIN")).text == "I continue."

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.records import read_record, write_record
 
-from mudroom import Effect, Session, Tool, ToolResult
+from mudroom import Effect, Session, ToolResult
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
@@ -25,7 +25,7 @@ from mudroom._replay import replay
 from mudroom.testing.clock import run_virtual
 from mudroom.testing.invariants import find_violations
 
-from .recorded import open_scripted
+from .recorded import make_tool, open_scripted
 
 
 async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_before_the_next(
@@ -54,7 +54,7 @@ async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_
         }, "a result was sent and not recorded"
         return call("act") if request.turn < 2 else "end"
 
-    tool = Tool(name="act", description="", parameters={"type": "object"}, parse=dict, run=run)
+    tool = make_tool("act", run)
     async with open_scripted(tmp_path, script, journal=journal, tools=[tool]) as session:
         assert (await session.run("PARENT")).ok
     assert recorded_kinds == [
@@ -86,14 +86,7 @@ def test_s3_a_quick_pure_result_is_recorded_with_the_next_answer_a_slow_one_at_o
         return "end"
 
     async def main() -> None:
-        tool = Tool(
-            name="look",
-            description="",
-            parameters={"type": "object"},
-            parse=dict,
-            run=look,
-            effect=Effect.PURE,
-        )
+        tool = make_tool("look", look, effect=Effect.PURE)
         options: dict[str, Any] = {"journal": journal, "tools": [tool], "sandbox": "off"}
         async with open_scripted(tmp_path, script, **options) as session:
             session.watch(

@@ -13,9 +13,9 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mudroom import Agent, Budget, Effect, Integrations, Reason, Report, Session, Tool, ToolResult
+from mudroom import Agent, Budget, Effect, Integrations, Reason, Report, Session, ToolResult
 from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._adapters.workers.local import LOST_COPY
 from mudroom._adapters.workspaces import copy
 from mudroom._core.agents import WorkspaceKind
@@ -41,6 +41,7 @@ from mudroom.errors import ModelRefused
 from mudroom.testing.invariants import find_violations
 
 from .killed import LONG
+from .recorded import make_tool, open_scripted
 
 OPEN_TODO = call("todo", todos=[{"content": "step", "status": "pending"}])
 
@@ -49,14 +50,7 @@ async def _echo(_: object, arguments: dict[str, str]) -> ToolResult:
     return ToolResult(f"echo {arguments['text']}")
 
 
-ECHO = Tool(
-    name="echo",
-    description="Echo.",
-    parameters={"type": "object"},
-    parse=dict,
-    run=_echo,
-    effect=Effect.PURE,
-)
+ECHO = make_tool("echo", _echo, effect=Effect.PURE)
 
 
 def echo(text: object) -> ToolCallBlock:
@@ -170,10 +164,9 @@ class Scenario(Struct, frozen=True):
                 session.runs.send("1", self.message)
             return self.script(request)
 
-        session = Session(
-            model=ScriptedModel(answer),
-            cwd=str(folder),
-            home=str(folder / "home"),
+        session = open_scripted(
+            folder,
+            answer,
             journal=journal,
             budget=self.budget,
             sandbox="off",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import AnyEvent, Report, TextBlock, Tool, ToolCallBlock, ToolResult
+from mudroom import AnyEvent, Report, TextBlock, ToolCallBlock, ToolResult
 from mudroom._core.events import ModelCallRetried, ToolCallStarted, TurnFinished
 from mudroom._core.messages import StopReason, Usage
 from mudroom.testing import wire_formats
@@ -24,6 +24,7 @@ from mudroom.testing.wire_formats import WireAnswer
 from .conftest import CheckRecord, Figure
 from .killed import LONG
 from .providers import MODELS, open_session
+from .recorded import make_tool
 
 ANSWER = (
     TextBlock("I act on it now. 现在。"),
@@ -67,7 +68,7 @@ async def run_session(
     def answer(request: ServerRequest) -> ServerAnswer:
         return fault if request.number == 1 else "The end." if request.turn else ANSWER
 
-    tool = Tool(name="act", description="", parameters={"type": "object"}, parse=dict, run=run)
+    tool = make_tool("act", run)
     async with ModelServer(strict_script(answer)) as server:
         async with open_session(folder, server, MODELS[dialect], tools=[tool]) as session:
             session.watch(events.append)
