@@ -335,16 +335,28 @@ async def test_a_bad_parameter_of_an_address_is_named(
 
 
 @pytest.mark.parametrize(
-    ("database", "user", "message"),
-    [("missing", "mudroom", "there is no such database"), ("postgres", "x", "refuses this user")],
+    ("database", "role", "message", "remedy"),
+    [
+        ("missing", "", "there is no such database", ""),
+        ("postgres", "", "refuses this user", ""),
+        ("postgres", "LOGIN CONNECTION LIMIT 0", "no free connection", "max_connections"),
+        ("postgres", "LOGIN", "not the rights", "grant"),
+    ],
 )
 async def test_an_error_of_the_server_has_a_remedy_and_no_password(
-    database: str, user: str, message: str, postgres_server: PostgresServer
+    database: str, role: str, message: str, remedy: str, postgres_server: PostgresServer
 ) -> None:
-    url = postgres_server.make_url(database, user=f"{user}:secret")
-    with pytest.raises(JournalError, match=message) as caught:
-        await PostgresStore(url).list()
-    assert caught.value.remedy
+    user = "x" if database == "postgres" else "mudroom"
+    if role:
+        postgres_server.run_sql(f"CREATE ROLE {user} {role}")
+    try:
+        url = postgres_server.make_url(database, user=f"{user}:secret")
+        with pytest.raises(JournalError, match=message) as caught:
+            await PostgresStore(url).list()
+    finally:
+        if role:
+            postgres_server.run_sql(f"DROP ROLE {user}")
+    assert caught.value.remedy and remedy in caught.value.remedy.lower()
     assert "secret" not in str(caught.value)
 
 
