@@ -49,8 +49,9 @@ figures: dev ## measure all, and write the figures of docs/performance.md and do
 	MUDROOM_FIGURES=1 $(MAKE) reliability
 
 reliability: dev ## run the long fault tests and print their figures (about an hour)
-	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability tests/workspaces tests/tools tests/compaction tests/engine/test_firewall.py tests/engine/test_limits_left_behind.py tests/engine/test_call_order.py \
+	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability tests/compaction tests/engine/test_firewall.py tests/engine/test_limits_left_behind.py tests/engine/test_call_order.py \
 		tests/engine/test_replay_trees.py \
+		tests/workspaces/test_landing_whole.py tests/workspaces/test_conflict_kinds.py \
 		tests/integrations/test_hook_pairs.py \
 		tests/batches/test_interruptions.py tests/engine/test_normalize.py tests/agent_files \
 		tests/permissions/test_agent_patterns.py tests/scope/test_templates.py tests/growth
