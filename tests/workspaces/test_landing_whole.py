@@ -215,7 +215,7 @@ def test_what_the_user_does_where_a_kind_changes_stays_and_nothing_lands(
             SAVES_IN_PLACES[how](project.path)
             ends.add(is_new)
 
-    for at in range(1, looks + 1, looks // count_examples(5, looks)):
+    for at in range(1, looks + 1, looks // count_examples(8, looks)):
         project.restore()
         ends.clear()
         has_landed, _ = land_beside_user(project, at, act)
@@ -281,9 +281,8 @@ def test_a_user_who_saves_a_file_at_any_moment_of_a_landing_keeps_it(
     path = project.path / name
     _, looks = land_beside_user(project, 0, lambda: None)
     ends: set[bool] = set()
-    saves = (replace_as_editor, write_in_place)
-    for number, at in enumerate(range(1, looks + 1, count_examples(5, 1))):
-        for save in saves if count_examples(0, 1) else (saves[number % 2],):
+    for at in range(1, looks + 1, count_examples(3, 1)):
+        for save in (replace_as_editor, write_in_place):
             project.restore()
             has_landed, _ = land_beside_user(project, at, partial(save, path))
             ends.add(has_landed)
