@@ -51,6 +51,7 @@ figures: dev ## measure all, and write the figures of docs/performance.md and do
 reliability: dev ## run the long fault tests and print their figures (about an hour)
 	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability tests/compaction tests/engine/test_firewall.py tests/engine/test_limits_left_behind.py tests/engine/test_call_order.py \
 		tests/engine/test_replay_trees.py \
+		tests/workspaces/test_landing_whole.py tests/workspaces/test_conflict_kinds.py \
 		tests/integrations/test_hook_pairs.py \
 		tests/batches/test_interruptions.py tests/engine/test_normalize.py tests/agent_files \
 		tests/offline/test_ordinary_requests.py \

@@ -22,13 +22,14 @@ async def _write_session(home: Path, name: str, at: float) -> None:
     os.utime(get_session_path(home, name), (at, at))
 
 
-async def test_sessions_are_listed_newest_first(tmp_path: Path) -> None:
-    for at, name in enumerate(("old", "new", "newest"), start=1):
+async def test_only_sessions_are_listed_with_their_facts(tmp_path: Path) -> None:
+    assert list_sessions(tmp_path / "nowhere") == []
+    for at, name in enumerate(("old", "new"), start=1):
         await _write_session(tmp_path, name, at)
     get_session_path(tmp_path, "never-begun").touch()
     (tmp_path / "sessions" / "notes.txt").write_text("not a session")
     listed = list_sessions(tmp_path)
-    assert [(info.id, info.modified) for info in listed] == [("newest", 3), ("new", 2), ("old", 1)]
+    assert [(info.id, info.modified) for info in listed] == [("new", 2), ("old", 1)]
     assert all(info.size > 4096 for info in listed)
     assert [read_info(get_session_path(tmp_path, info.id)) for info in listed] == listed
 
@@ -41,10 +42,6 @@ async def test_an_open_session_is_as_new_as_its_last_event(tmp_path: Path) -> No
     os.utime(get_session_path(tmp_path, "live"), (1, 1))
     assert read_info(get_session_path(tmp_path, "live")).modified > 1_000_000_000
     await journal.close()
-
-
-def test_a_missing_folder_has_no_sessions(tmp_path: Path) -> None:
-    assert list_sessions(tmp_path / "nowhere") == []
 
 
 def make_old_file(path: Path) -> None:

@@ -9,11 +9,13 @@ import pytest
 from tests.records import read_record, write_record
 
 from mudroom import Budget, Session
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import RunFinished, RunStarted, TeamMessageSent
 from mudroom._replay import replay
 from mudroom.errors import UnknownName
 from mudroom.testing.invariants import find_violations
+
+from .recorded import open_scripted
 
 TEXT = "and the window"
 
@@ -26,15 +28,8 @@ def script(request: Request) -> Answer:
     return [call("task", prompt="ALICE", name="alice", plan=request.prompt == "PLAN")]
 
 
-def open_session(folder: Path, resume: str = "") -> Session:
-    options: dict[str, Any] = {"resume": resume} if resume else {"cwd": str(folder)}
-    return Session(
-        model=ScriptedModel(script),
-        home=str(folder / "home"),
-        sandbox="off",
-        budget=Budget(depth=1),
-        **options,
-    )
+def open_session(folder: Path, **options: Any) -> Session:
+    return open_scripted(folder, script, sandbox="off", budget=Budget(depth=1), **options)
 
 
 async def check(folder: Path, session: str) -> None:
@@ -78,7 +73,7 @@ async def test_s11_a_message_between_prompts_is_read_once_after_a_cut_at_each_re
     for cut in range(sent + 1, len(events) - 1):
         folder = tmp_path / str(cut)
         await write_record(folder / "home", session.id, *events[:cut])
-        async with open_session(folder, session.id) as resumed:
+        async with open_session(folder, resume=session.id) as resumed:
             if not resumed.unfinished_runs and cut == sent + 1:
                 await resumed.run("SECOND")
             await resumed.resume_unfinished()

@@ -17,27 +17,25 @@ import pytest
 
 from mudroom import (
     AnyEvent,
-    AssistantMessage,
     Budget,
     Effect,
     MudroomError,
     Reason,
     Report,
     Session,
-    Tool,
     ToolCallBlock,
     ToolContext,
     ToolResult,
-    ToolResultBlock,
 )
 from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import FileWriteIntended, RunFinished
 
-from ..waiting import find_processes
+from ..waiting import find_processes, wait_until
 from .conftest import CheckRecord
+from .killed import LONG
+from .recorded import make_tool, open_scripted
 
-LONG = bool(os.environ.get("MUDROOM_LONG"))
 RUNS = 500 if LONG else 40
 TOGETHER = 8
 
@@ -53,7 +51,6 @@ class Life:
         self.moment = self.chance.choice((0.0, 0.02, 0.1, 0.4)) + self.chance.random() * 0.1
 
     def script(self, request: Request) -> Answer:
-        check_sendable(request)
         if "Again" in str(request.messages[-1]):
             return "I continue."
         if not request.tools:
@@ -84,10 +81,9 @@ class Life:
 
     async def run_session(self, check_record: CheckRecord) -> None:
         seconds = self.moment if self.how == "timeout" else None
-        model, folders = ScriptedModel(self.script), (str(self.work), str(self.home))
-        async with Session(
-            model=model, cwd=folders[0], home=folders[1], budget=Budget(seconds=seconds)
-        ) as session:
+        budget = Budget(seconds=seconds)
+        home = str(self.home)
+        async with open_scripted(self.work, self.script, home=home, budget=budget) as session:
             running = asyncio.create_task(session.run("PARENT"))
             await asyncio.sleep(self.moment)
             report = await self.end(session, running)
@@ -124,42 +120,18 @@ class Life:
         return {path.name: path.read_text() for path in sorted(self.work.iterdir())}
 
     async def check_nothing_remains(self) -> None:
-        """Check that no process is left after two seconds, more when the machine is busy."""
-        for _ in range(100):
-            if not find_processes(self.mark):
-                break
-            await asyncio.sleep(0.02)
-        assert find_processes(self.mark) == []
+        await wait_until(lambda: not find_processes(self.mark))
         await asyncio.sleep(0.05)
 
     def check_effects(self) -> None:
-        lines = Counter(
-            (self.work / "effects.txt").read_text().split()
-            if (self.work / "effects.txt").exists()
-            else ()
-        )
+        file = self.work / "effects.txt"
+        lines = Counter(file.read_text().split() if file.exists() else ())
         assert max(lines.values(), default=0) <= 3, "a command ran twice"
-
-
-def check_sendable(request: Request) -> None:
-    """Check that the next message has exactly one result for each call."""
-    waiting: list[str] = []
-    for message in request.messages:
-        if isinstance(message, AssistantMessage):
-            assert not waiting
-            waiting = [made.id for made in message.tool_calls]
-        else:
-            answered = [
-                block.call_id for block in message.content if isinstance(block, ToolResultBlock)
-            ]
-            assert answered == waiting
-            waiting = []
-    assert not waiting
 
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("first", range(0, RUNS, TOGETHER))
-async def test_s8_cancel_is_a_barrier(
+async def test_s8_f10_cancel_is_a_barrier(
     tmp_path: Path, first: int, check_record: CheckRecord
 ) -> None:
     async with asyncio.TaskGroup() as group:
@@ -170,27 +142,19 @@ async def test_s8_cancel_is_a_barrier(
 async def test_s8_a_cancel_waits_for_a_started_write_and_none_starts_later(
     tmp_path: Path,
 ) -> None:
-    async def write(context: ToolContext, number: int) -> ToolResult:
-        await asyncio.to_thread(context.workspace.write, f"{number}.txt", b"x" * 60_000_000)
+    async def write(context: ToolContext, arguments: dict[str, int]) -> ToolResult:
+        path = f"{arguments['n']}.txt"
+        await asyncio.to_thread(context.workspace.write, path, b"x" * 60_000_000)
         return ToolResult("written")
 
-    big = Tool(
-        name="big",
-        description="",
-        parameters={"type": "object"},
-        parse=lambda arguments: arguments["n"],
-        run=write,
-        effect=Effect.KEYED,
-    )
+    big = make_tool("big", write, effect=Effect.KEYED)
     model = ScriptedModel([[call("big", n=n) for n in range(4)], "I continue."])
 
     def cancel(event: AnyEvent) -> None:
         if isinstance(event, FileWriteIntended):
             session.runs.cancel()
 
-    async with Session(
-        model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory", tools=[big]
-    ) as session:
+    async with open_scripted(tmp_path, model, journal="memory", tools=[big]) as session:
         session.watch(cancel)
         assert (await session.run("PARENT")).reason is Reason.CANCELLED
         acknowledged = sorted(path.name for path in tmp_path.iterdir())
@@ -215,30 +179,16 @@ async def test_s8_a_write_in_a_thread_that_comes_too_late_is_refused(tmp_path: P
         await asyncio.to_thread(late, context)
         return ToolResult("written")
 
-    loop, home = asyncio.get_running_loop(), str(tmp_path / "home")
-    tool = Tool(
-        name="late",
-        description="",
-        parameters={"type": "object"},
-        parse=dict,
-        run=write,
-        effect=Effect.KEYED,
-    )
-    async with Session(
-        model=ScriptedModel([call("late")]),
-        cwd=str(tmp_path),
-        home=home,
-        journal="memory",
-        tools=[tool],
-    ) as session:
+    loop = asyncio.get_running_loop()
+    tool = make_tool("late", write, effect=Effect.KEYED)
+    model = ScriptedModel([call("late")])
+    async with open_scripted(tmp_path, model, journal="memory", tools=[tool]) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await started.wait()
         session.runs.cancel()
         assert (await running).reason is Reason.CANCELLED
         reported.set()
-        async with asyncio.timeout(60):
-            while not errors and not (tmp_path / "late.txt").exists():  # noqa: ASYNC110  files send no notice
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: errors or (tmp_path / "late.txt").exists())
     assert not (tmp_path / "late.txt").exists() and "the run has ended" in errors[0]
 
 
@@ -257,12 +207,7 @@ async def test_s10_a_cancel_while_a_run_ends_is_no_second_end(
         return "too late"
 
     budget = Budget(turns=1)
-    async with Session(
-        model=ScriptedModel(script),
-        cwd=str(tmp_path),
-        home=str(tmp_path / "home"),
-        prompt_budget=budget,
-    ) as session:
+    async with open_scripted(tmp_path, script, prompt_budget=budget) as session:
         session.watch(events.append)
         for end in ("outer", "own"):
             running = asyncio.create_task(session.run("PARENT"))
@@ -287,11 +232,9 @@ async def test_f20_a_tool_that_raises_cancelled_error_is_a_failed_call(tmp_path:
         await waiting
         return ToolResult("never")
 
-    odd = Tool(name="odd", description="", parameters={"type": "object"}, parse=dict, run=cancelled)
+    odd = make_tool("odd", cancelled)
     model = ScriptedModel(
         lambda request: call("odd") if request.turn == 0 else request.results[0].text
     )
-    async with Session(
-        model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory", tools=[odd]
-    ) as session:
+    async with open_scripted(tmp_path, model, journal="memory", tools=[odd]) as session:
         assert "odd failed" in (await session.run("PARENT")).text

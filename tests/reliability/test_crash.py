@@ -6,25 +6,16 @@ MUDROOM_LONG=1 (`make reliability`) at every point, at every operation, and at 2
 
 from __future__ import annotations
 
-import asyncio
-import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
-import msgspec
 import pytest
 
 from mudroom import Reason, Report
-from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._core.events import (
     RunFinished,
     StoredEvent,
@@ -32,13 +23,11 @@ from mudroom._core.events import (
     ToolCallStarted,
     TurnFinished,
 )
-from mudroom._projections.transcript import build_transcript
-from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
-PROGRAM = Path(__file__).with_name("crash.py")
-LONG = bool(os.environ.get("MUDROOM_LONG"))
-Figure = Callable[[str, str], None]
+from .conftest import Figure
+from .killed import LONG, CrashProgram, Kill, KilledSession, list_stops, start_program
+
 EFFECTS = ["parent", *(f"{name}{n}" for name in "abc" for n in (1, 2, 3))]
 FILES = {
     "sum.txt": "3\n",
@@ -49,142 +38,28 @@ FILES = {
 }
 
 
-class Kill(NamedTuple):
-    """The point of the program, or the disk operation, at which a process is killed; 0: none.
-
-    At a point below 0, it gets SIGTERM.
-    """
-
-    point: int = 0
-    disk: int = 0
-
-
-NO_KILL = Kill()
-STOPPED = (-signal.SIGKILL, -signal.SIGTERM)
-"""Exit codes of a process that was killed, or asked to end."""
-
-
-def list_stops(points: int, step: int) -> list[Kill]:
-    """Return kills and SIGTERMs: alternately at every `step` points, in the long form at each."""
-    if LONG:
-        return [Kill(sign * point) for point in range(1, points + 1) for sign in (1, -1)]
-    chosen = enumerate(range(1, points + 1, step))
-    return [Kill(-point if n % 2 else point) for n, point in chosen]
-
-
-class CrashProgram:
-    """The program `crash.py`: it has imported its modules, and forks for each process."""
-
-    def __init__(self, env: dict[str, str]) -> None:
-        words = [sys.executable, str(PROGRAM)]
-        self._program = subprocess.Popen(
-            words,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **env},
-        )
-
-    def run(self, *words: str) -> tuple[int, int, str]:
-        """Return exit code, number of points passed, and the report or the traceback."""
-        assert self._program.stdin and self._program.stdout
-        self._program.stdin.write("\t".join(words) + "\n")
-        self._program.stdin.flush()
-        code, points, output = self._program.stdout.readline().rstrip("\n").split("\t", 2)
-        return int(code), int(points), output
-
-    def close(self) -> None:
-        assert self._program.stdin and self._program.stdout
-        self._program.stdin.close()
-        self._program.wait(60)
-        self._program.stdout.close()
-
-
-@contextmanager
-def start_program(
-    folder: Path, shim: Path | None = None, *, count: str = ""
-) -> Generator[CrashProgram]:
-    one = CrashProgram(
-        {"LD_PRELOAD": str(shim), "DISK_FOLDER": f"{folder}/"}
-        | ({"DISK_COUNT": count} if count else {})
-        if shim
-        else {}
-    )
-    try:
-        yield one
-    finally:
-        one.close()
-
-
-class KilledSession:
-    """The folders of a session whose process is killed and started again."""
-
-    def __init__(self, folder: Path, program: CrashProgram) -> None:
-        self.home, self.work, self.requests, self.program = (
-            folder / "home",
-            folder / "work",
-            folder.with_suffix(".requests"),
-            program,
-        )
-        self.work.mkdir(parents=True)
-        self.requests.touch()
-        (self.work / "input.txt").write_text("input\n")
-        self.kills = 0
-
-    def run(self, kill: Kill = NO_KILL) -> tuple[int, Report | None]:
-        """Run until the kill, or to the end; return the points passed and the report."""
-        words = [
-            str(self.home),
-            str(self.work),
-            str(self.requests),
-            str(kill.point),
-            str(kill.disk),
-        ]
-        code, points, output = self.program.run(*words)
-        self.kills += code in STOPPED
-        assert code in (0, *STOPPED), output
-        return points, msgspec.json.decode(output, type=Report) if output else None
-
-    def events(self) -> list[StoredEvent]:
-        return list(open_reader(next(self.home.glob("sessions/*.db"))).read())
+class WholeSession(KilledSession):
+    """A session of the scene PARENT, whose end must be that of an undisturbed one."""
 
     def check(self, report: Report | None, undisturbed: Report) -> None:
         """Check everything that must hold after the end of the session."""
         assert report and select_stable_fields(report) == select_stable_fields(undisturbed)
         assert {path: (self.work / path).read_text() for path in FILES} == FILES
         assert not [*self.work.rglob(".mudroom*"), *self.home.rglob("*.new")]
-        effects = (
-            Counter((self.work / "effects.txt").read_text().split())
-            if (self.work / "effects.txt").exists()
-            else Counter[str]()
-        )
+        file = self.work / "effects.txt"
+        effects = Counter(file.read_text().split() if file.exists() else ())
         assert max(effects.values(), default=0) <= 1
-        events = self.events()
-        assert not find_violations(
-            events,
-            effects={f"echo {name} | tee -a effects.txt": times for name, times in effects.items()},
-        )
+        events = self.read_record()
+        ran = {f"echo {name} | tee -a effects.txt": times for name, times in effects.items()}
+        assert not find_violations(events, effects=ran)
         self.check_answers(events)
-        intents = Counter(
-            (event.run, event.call.id) for event in events if isinstance(event, ToolCallStarted)
-        )
-        results = Counter(
-            (event.run, event.call_id) for event in events if isinstance(event, ToolCallFinished)
-        )
-        assert intents == results
-        assert set(results.values()) == {1}
         ended = [event for event in events if isinstance(event, RunFinished)]
         assert sorted(event.run for event in ended) == ["1", "1.1.1", "1.1.2", "1.1.3"]
         self.check_unknown(events, effects)
-        assert all(len(build_transcript(events, run)) for run in ("1", "1.1.1"))
-        assert asyncio.run(replay(events)) == events, "the record does not replay"
 
     def check_answers(self, events: list[StoredEvent]) -> None:
-        """Check one answer per turn, and at most one lost answer per run and kill."""
-        answers = Counter(
-            (event.run, event.turn) for event in events if isinstance(event, TurnFinished)
-        )
-        assert set(answers.values()) == {1}
+        """Check that at most one answer was lost per run and kill."""
+        answers = [event for event in events if isinstance(event, TurnFinished)]
         requests = Counter(self.requests.read_text().splitlines())
         assert len(requests) == len(answers)
         assert max(requests.values()) <= 1 + self.kills
@@ -219,8 +94,8 @@ def select_stable_fields(report: Report) -> Mapping[str, object]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Report]:
     folder = tmp_path_factory.mktemp("undisturbed") / "session"
-    with start_program(folder) as program:
-        session = KilledSession(folder, program)
+    with start_program() as program:
+        session = WholeSession(folder, program)
         points, report = session.run()
         assert report and (report.reason, report.text) == (Reason.GOAL, "all three are done")
         assert Counter((session.work / "effects.txt").read_text().split()) == Counter(EFFECTS)
@@ -231,11 +106,16 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Report]:
 def run_case(
     folder: Path, program: CrashProgram, kills: tuple[Kill, ...], undisturbed: Report
 ) -> None:
-    session = KilledSession(folder, program)
+    session = WholeSession(folder, program)
     for kill in kills:
         session.run(kill)
     session.check(session.run()[1], undisturbed)
     shutil.rmtree(folder)
+
+
+def load_shim(shim: Path, folder: Path) -> dict[str, str]:
+    """Return the environment of a program on a disk that kills it; see disk.c."""
+    return {"LD_PRELOAD": str(shim), "DISK_FOLDER": f"{folder}/"}
 
 
 def run_cases(
@@ -244,7 +124,7 @@ def run_cases(
     """Run all cases, two at a time."""
 
     def run_every_second(first: int) -> None:
-        with start_program(folder, shim) as program:
+        with start_program(**(load_shim(shim, folder) if shim else {})) as program:
             for n in range(first, len(cases), 2):
                 run_case(folder / str(n), program, cases[n], undisturbed)
 
@@ -253,7 +133,7 @@ def run_cases(
 
 
 @pytest.mark.timeout(3_000)
-def test_s1_to_s4_s17_stopped_at_any_point_a_session_is_resumed(
+def test_s1_to_s4_s17_f18_stopped_at_any_point_a_session_is_resumed(
     undisturbed: tuple[int, Report], tmp_path: Path, figure: Figure
 ) -> None:
     points, report = undisturbed
@@ -271,8 +151,9 @@ def test_s1_to_s4_killed_at_any_disk_operation_a_session_is_resumed(
     undisturbed: tuple[int, Report], tmp_path: Path, shim: Path, figure: Figure
 ) -> None:
     count = tmp_path / "count"
-    with start_program(tmp_path / "counted", shim, count=str(count)) as program:
-        KilledSession(tmp_path / "counted", program).run()
+    counted = tmp_path / "counted"
+    with start_program(**load_shim(shim, counted), DISK_COUNT=str(count)) as program:
+        KilledSession(counted, program).run()
     operations = int(count.read_text())
     assert operations >= 300
     cases = [

@@ -11,7 +11,7 @@ import random
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,14 +24,13 @@ from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 from mudroom.testing.journal_conformance import read_all
 
-LONG = bool(os.environ.get("MUDROOM_LONG"))
+from .conftest import Figure
+from .killed import LONG
+
 HERE = Path(__file__).parent
 SESSION = "00000000-0000-4000-8000-000000000000"
 WRITE, SYNC, TRUNCATE, RENAME, REMOVE = 1, 2, 3, 4, 5
 EVERY = 1 if LONG else 17
-
-
-Figure = Callable[[str, str], None]
 
 
 class Step(NamedTuple):

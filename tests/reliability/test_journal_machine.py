@@ -6,7 +6,6 @@ hypothesis chooses the steps; MUDROOM_LONG=1 tries 10,000 sequences.
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -23,7 +22,8 @@ from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._core.events import NoteInjected, StoredEvent
 from mudroom.errors import JournalBusy
 
-LONG = bool(os.environ.get("MUDROOM_LONG"))
+from .killed import LONG
+
 TEXTS = st.lists(
     st.text(st.characters(exclude_categories=("Cs",)), max_size=300), min_size=1, max_size=5
 )

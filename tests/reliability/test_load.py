@@ -5,18 +5,17 @@ The short form has 300 children and 60 commands; MUDROOM_LONG=1 has 5,000 and 10
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec import Struct
 
-LONG = bool(os.environ.get("MUDROOM_LONG"))
-Figure = Callable[[str, str], None]
+from .conftest import Figure
+from .killed import LONG
+
 PROGRAM = Path(__file__).with_name("load.py")
 
 

@@ -10,7 +10,7 @@ from threading import Barrier
 
 import pytest
 from tests.long_form import count_examples
-from tests.reliability.test_crash import Figure
+from tests.reliability.conftest import Figure
 from tests.workspaces.git_projects import make_repository, run_git
 
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.records import read_record, write_record
 
-from mudroom import Effect, Session, Tool, ToolResult
+from mudroom import Effect, Session, ToolResult
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
@@ -23,6 +24,8 @@ from mudroom._core.messages import ToolResultBlock, UserMessage
 from mudroom._replay import replay
 from mudroom.testing.clock import run_virtual
 from mudroom.testing.invariants import find_violations
+
+from .recorded import make_tool, open_scripted
 
 
 async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_before_the_next(
@@ -51,14 +54,8 @@ async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_
         }, "a result was sent and not recorded"
         return call("act") if request.turn < 2 else "end"
 
-    tool = Tool(name="act", description="", parameters={"type": "object"}, parse=dict, run=run)
-    async with Session(
-        model=ScriptedModel(script),
-        cwd=str(tmp_path),
-        home=str(tmp_path / "home"),
-        journal=journal,
-        tools=[tool],
-    ) as session:
+    tool = make_tool("act", run)
+    async with open_scripted(tmp_path, script, journal=journal, tools=[tool]) as session:
         assert (await session.run("PARENT")).ok
     assert recorded_kinds == [
         TurnFinished,
@@ -89,23 +86,9 @@ def test_s3_a_quick_pure_result_is_recorded_with_the_next_answer_a_slow_one_at_o
         return "end"
 
     async def main() -> None:
-        tool = Tool(
-            name="look",
-            description="",
-            parameters={"type": "object"},
-            parse=dict,
-            run=look,
-            effect=Effect.PURE,
-        )
-        cwd, home = str(tmp_path), str(tmp_path / "home")
-        async with Session(
-            model=ScriptedModel(script),
-            cwd=cwd,
-            home=home,
-            journal=journal,
-            tools=[tool],
-            sandbox="off",
-        ) as session:
+        tool = make_tool("look", look, effect=Effect.PURE)
+        options: dict[str, Any] = {"journal": journal, "tools": [tool], "sandbox": "off"}
+        async with open_scripted(tmp_path, script, **options) as session:
             session.watch(
                 lambda event: (
                     shown.append(event.result.text) if isinstance(event, ToolCallFinished) else None

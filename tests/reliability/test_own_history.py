@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -32,6 +33,7 @@ from mudroom.testing.strict_provider import (
 )
 
 from ..long_form import count_examples
+from .providers import MODELS, open_session
 
 
 def find_template_refusals(request: ServerRequest) -> list[str]:
@@ -43,11 +45,7 @@ def find_template_refusals(request: ServerRequest) -> list[str]:
 
 CALL = (ToolCallBlock("call_one_that_is_long", "todo", {"todos": []}),)
 WIRES: dict[str, tuple[str, tuple[Check, ...]]] = {
-    "anthropic": ("anthropic:claude-sonnet-4-5", ()),
-    "openai": ("openai:gpt-5", ()),
-    "openai-responses": ("openai-responses:gpt-5.1", ()),
-    "google": ("google:gemini-flash-latest", ()),
-    "ollama": ("ollama:qwen3:8b", ()),
+    **{wire: (model, ()) for wire, model in MODELS.items()},
     "mistral": ("mistral:mistral-large-4", (find_mistral_refusals,)),
     "deepseek": ("deepseek:deepseek-v4-pro", (find_deepseek_refusals,)),
     # These hosts have no row of their own: the first refusal teaches.
@@ -128,27 +126,13 @@ class Accident:
         return "" if is_well else f"{prompt} {report.reason} {report.error}"
 
 
-def make_environ(url: str) -> dict[str, str]:
-    bases = {"ANTHROPIC": url, "OLLAMA": url, "GEMINI": f"{url}/v1beta"}
-    bases |= dict.fromkeys(("OPENAI", "MISTRAL", "DEEPSEEK"), f"{url}/v1")
-    return {f"{name}_API_KEY": "k" for name in bases} | {
-        f"{name}_BASE_URL": at for name, at in bases.items()
-    }
-
-
 async def live_through(folder: Path, wire: str, accident: ServerAnswer) -> list[str]:
     """Return what went wrong with the prompts after each accident."""
     model, checks = WIRES[wire]
     server_script = Accident()
     faults: list[str] = []
     async with ModelServer(strict_script(server_script.answer, *checks)) as server:
-        async with Session(
-            model=model,
-            environ=make_environ(server.url),
-            cwd=str(folder),
-            home=str(folder / "home"),
-            journal="memory",
-        ) as session:
+        async with open_session(folder, server, model) as session:
             for position in POSITIONS:
                 server_script.start(position, accident)
                 faults.append(await server_script.happen(session, f"After {position} calls."))
@@ -183,13 +167,8 @@ def test_a_session_continues_with_a_stricter_model(tmp_path: Path, wire: str, ch
 
     async def work() -> str:
         async with ModelServer(strict_script(answer, check)) as server:
-            async with Session(
-                model=f"{WIRES[change][0]},{model}",
-                environ=make_environ(server.url),
-                cwd=str(tmp_path),
-                home=str(tmp_path / "home"),
-                journal="memory",
-            ) as session:
+            models = f"{WIRES[change][0]},{model}"
+            async with open_session(tmp_path, server, models) as session:
                 report = await session.run("Begin.")
         return f"{report.reason} {report.text} {report.error}".strip()
 
@@ -240,14 +219,9 @@ async def live(folder: Path, life: list[Step]) -> list[str]:
             model = WIRES[step.wire][0]
             is_replaced = step.fallback not in ("", step.wire)
             script.leaves = model.partition(":")[2] if is_replaced else ""
-            async with Session(
-                model=f"{model},{WIRES[step.fallback][0]}" if is_replaced else model,
-                environ=make_environ(server.url),
-                cwd=str(folder),
-                home=str(folder / "home"),
-                store=store,
-                resume=resume,
-            ) as session:
+            models = f"{model},{WIRES[step.fallback][0]}" if is_replaced else model
+            options: dict[str, Any] = {"store": store, "resume": resume, "journal": "sqlite"}
+            async with open_session(folder, server, models, **options) as session:
                 resume = session.id
                 started: list[str] = []
 

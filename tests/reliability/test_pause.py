@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
-import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from mudroom import ToolCallBlock
 from mudroom._adapters.journals.sqlite.reader import open_reader
-from mudroom._core.events import MessageDelivered, RunFinished, RunStarted, StoredEvent
+from mudroom._core.events import MessageDelivered, RunFinished, RunStarted
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 from ..waiting import find_processes, wait_until
+from .command_line import MODEL, run
 from .conftest import CheckRecord
-from .test_signals import make_environ
+from .test_signals import read_last_record
 
-MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 CHILDREN = ("1.1.1", "1.1.2", "1.2.1")
 CASES = [
     ("resume", "request", "local"),
@@ -89,40 +86,12 @@ class Story:
         return "all three are done" if body.count("<task-id>") >= 2 else "I wait."
 
 
-def read_record(folder: Path) -> list[StoredEvent]:
-    (path,) = (folder / "home").glob("sessions/*.db")
-    return list(open_reader(path).read())
-
-
-async def run(
-    folder: Path, url: str, *words: str, until: object = None, by: Sequence[int] = ()
-) -> tuple[int | None, str, str]:
-    """Run a command line; send signals when `until` is true; return code, stdout and stderr."""
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "mudroom", *words),
-        cwd=folder / "work",
-        env=make_environ(folder, url),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=pipe,
-        stderr=pipe,
-    )
-    if callable(until):
-        await wait_until(until)
-        for number in by:
-            process.send_signal(number)
-    out, err = await process.communicate()
-    assert b"Traceback" not in err and b"never retrieved" not in err, err.decode()
-    return process.returncode, out.decode(), err.decode()
-
-
 @pytest.mark.parametrize(
     ("way", "moment", "worker"), MORE_CASES if os.environ.get("MUDROOM_LONG") else CASES
 )
 async def test_s17_what_sigterm_stops_goes_on_in_the_next_process(
     tmp_path: Path, way: str, moment: str, worker: str, check_record: CheckRecord
 ) -> None:
-    (tmp_path / "work").mkdir()
     story = Story(moment, f"pause-{moment}-{worker.replace(':', '-')}-{tmp_path.name}")
 
     def hangs() -> bool:
@@ -139,7 +108,7 @@ async def test_s17_what_sigterm_stops_goes_on_in_the_next_process(
         assert server.in_flight == 0
         await wait_until(lambda: not find_processes(story.mark))
         effects = (tmp_path / "work" / "effects.txt").read_text()
-        record = read_record(tmp_path)
+        record = list(open_reader(read_last_record(tmp_path)).read())
         assert "1" not in {event.run for event in record if isinstance(event, RunFinished)}
         story.is_released = True
         listed = await run(tmp_path, server.url, "runs", "--json")
@@ -154,7 +123,7 @@ async def test_s17_what_sigterm_stops_goes_on_in_the_next_process(
     assert max(done.values()) == 1 and (tmp_path / "work" / "effects.txt").read_text().startswith(
         effects
     )
-    events = read_record(tmp_path)
+    events = list(open_reader(read_last_record(tmp_path)).read())
     started = Counter(event.run for event in events if isinstance(event, RunStarted))
     assert dict.fromkeys(("1", *CHILDREN), 1).items() <= started.items()
     texts = {e.run: e.report.text for e in events if isinstance(e, RunFinished)}
@@ -173,7 +142,7 @@ async def test_s17_sighup_pauses_as_sigterm_does_and_ctrl_c_still_ends_the_promp
     try:
         for number, (code, state) in codes.items():
             folder = tmp_path / number.name
-            (folder / "work").mkdir(parents=True)
+            folder.mkdir()
             story.has_hung = False
             async with ModelServer(story) as server:
                 words = ("-p", "PARENT", "-o", "stream-json", *MODEL)

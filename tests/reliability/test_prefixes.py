@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.records import read_record, write_record
 
-from mudroom import AssistantMessage, Budget, Reason, Report, Session, TextBlock, Usage
+from mudroom import AssistantMessage, Budget, Reason, TextBlock, Usage
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     RunFinished,
     RunStarted,
-    StoredEvent,
     ToolCallFinished,
-    ToolCallStarted,
     TurnFinished,
     TurnStarted,
 )
@@ -25,7 +20,8 @@ from mudroom._projections.transcript import build_transcript
 from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
-LONG = bool(os.environ.get("MUDROOM_LONG"))
+from .recorded import list_cuts, record_session, resume_record
+
 REFUSED = (
     "No child was started: the budget of 7 children is used up. Ask for less, or do the "
     "rest yourself."
@@ -50,43 +46,20 @@ def script(request: Request) -> Answer:
     ][request.turn]
 
 
-async def resume(home: Path, session: str, model: ScriptedModel) -> Report | None:
-    async with Session(model=model, home=str(home), resume=session, sandbox="off") as resumed:
-        return await resumed.resume_unfinished()
-
-
-@pytest.fixture
-async def recorded(tmp_path: Path) -> tuple[str, list[StoredEvent]]:
-    home, budget = str(tmp_path / "home"), Budget(children=7, depth=2)
-    async with Session(
-        model=ScriptedModel(script), cwd=str(tmp_path), home=home, budget=budget, sandbox="off"
-    ) as session:
-        await session.run("PARENT")
-    return session.id, read_record(tmp_path / "home", session.id)
-
-
 @pytest.mark.timeout(600)
 async def test_s9_children_and_tokens_of_a_dead_process_count_at_every_level(
-    tmp_path: Path, recorded: tuple[str, list[StoredEvent]]
+    tmp_path: Path,
 ) -> None:
-    session, events = recorded
+    budget = Budget(children=7, depth=2)
+    _, events = await record_session(tmp_path, script, budget=budget)
     assert not find_violations(events)
     assert await replay(events) == events
-    first = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
-    for cut in range(first, len(events) - 1, 1 if LONG else 3):
-        home = tmp_path / str(cut)
-        await write_record(home, session, *events[:cut])
-        report = await resume(home, session, ScriptedModel(script))
-        record = read_record(home, session)
-        assert not find_violations(record), f"cut off after {cut} records"
-        assert await replay(record) == record, f"cut off after {cut} records"
+    for cut in list_cuts(events, 3):
+        report, record = await resume_record(tmp_path / str(cut), events[:cut], script)
         assert report is None or report.text == "All are done."
         assert sum(isinstance(event, RunStarted) for event in record) == 8
-        assert [
-            event.result.text
-            for event in record
-            if isinstance(event, ToolCallFinished) and event.run == "1"
-        ][-1] == REFUSED
+        results = [e for e in record if isinstance(e, ToolCallFinished) and e.run == "1"]
+        assert results[-1].result.text == REFUSED
 
 
 async def test_s9_the_dollars_of_a_finished_child_count_after_a_resume(tmp_path: Path) -> None:
@@ -99,20 +72,11 @@ async def test_s9_the_dollars_of_a_finished_child_count_after_a_resume(tmp_path:
         return AssistantMessage(blocks, usage=Usage(input_tokens=100_000))
 
     model = ScriptedModel(spend, "anthropic:claude-sonnet-4-5")
-    home = str(tmp_path / "home")
-    budget = Budget(usd=0.8)
-    async with Session(
-        model=model, cwd=str(tmp_path), home=home, budget=budget, sandbox="off"
-    ) as session:
-        whole = await session.run("PARENT")
+    whole, events = await record_session(tmp_path, model, budget=Budget(usd=0.8))
     assert (whole.reason, whole.text) == (Reason.BUDGET, "answer 1")
     assert whole.usd == pytest.approx(0.9)
-    events = read_record(home, session.id)
-    first = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
-    for cut in range(first, len(events) - 1):
-        folder = tmp_path / str(cut)
-        await write_record(folder, session.id, *events[:cut])
-        report = await resume(folder, session.id, model)
+    for cut in list_cuts(events):
+        report, _ = await resume_record(tmp_path / str(cut), events[:cut], model)
         assert report, cut
         assert (report.reason, report.text) == (Reason.BUDGET, "answer 1"), cut
         assert report.usd == pytest.approx(0.9), cut
@@ -124,33 +88,13 @@ async def test_s9_a_resumed_child_has_its_remaining_time(tmp_path: Path) -> None
             return [[call("todo", todos=[])], "I am done."][request.turn]
         return [[call("task", prompt="CHILD")], "We are done."][request.turn]
 
-    home = str(tmp_path / "home")
-    async with Session(
-        model=ScriptedModel(brief),
-        cwd=str(tmp_path),
-        home=home,
-        budget=Budget(seconds=10),
-        sandbox="off",
-    ) as session:
-        await session.run("PARENT")
-    events = read_record(home, session.id)
-    cut = (
-        next(
-            n
-            for n, event in enumerate(events)
-            if isinstance(event, TurnFinished) and event.run != "1"
-        )
-        + 1
-    )
-    late = [*events[: cut - 1], replace(events[cut - 1], at=events[cut - 1].at + 6)]
-    await write_record(tmp_path, session.id, *late)
-    report = await resume(tmp_path, session.id, ScriptedModel(brief))
+    _, events = await record_session(tmp_path, brief, budget=Budget(seconds=10))
+    answers = [n for n, event in enumerate(events) if isinstance(event, TurnFinished)]
+    last = next(n for n in answers if events[n].run != "1")
+    late = [*events[:last], replace(events[last], at=events[last].at + 6)]
+    report, record = await resume_record(tmp_path / "late", late, brief)
     assert report and report.text == "We are done."
-    reports = {
-        event.run: event.report
-        for event in read_record(tmp_path, session.id)
-        if isinstance(event, RunFinished)
-    }
+    reports = {event.run: event.report for event in record if isinstance(event, RunFinished)}
     assert (reports["1.1.1"].reason, reports["1.1.1"].text) == (Reason.GOAL, "I am done.")
     assert reports["1.1.1"].seconds > 6
 
@@ -163,83 +107,23 @@ async def test_s10_a_run_killed_in_its_grace_turn_sends_a_summary_and_ends(
     def script_without_end(request: Request) -> Answer:
         return ["I continue to read.", call("todo", todos=[])] if request.tools else "The summary."
 
-    home = str(tmp_path / "home")
-    async with Session(
-        model=ScriptedModel(script_without_end),
-        cwd=str(tmp_path),
-        home=home,
-        budget=Budget(turns=2),
-        sandbox="off",
-    ) as session:
-        first_report = await session.run("PARENT")
-    events = read_record(home, session.id)
+    budget = Budget(turns=2)
+    first_report, events = await record_session(tmp_path, script_without_end, budget=budget)
     kind = TurnFinished if answered else TurnStarted
-    cut = (
-        next(n for n, event in enumerate(events) if isinstance(event, kind) and event.turn == 3) + 1
-    )
+    last = next(n for n, e in enumerate(events) if isinstance(e, kind) and e.turn == 3)
     kept = [
         replace(event, summary_reason=reason)
         if isinstance(event, TurnStarted) and event.summary_reason
         else event
-        for event in events[:cut]
+        for event in events[: last + 1]
     ]
-    await write_record(tmp_path, session.id, *kept)
     model = ScriptedModel(script_without_end)
-    report = await resume(tmp_path, session.id, model)
-    assert report and (report.reason, report.recovered, report.text) == (
-        reason,
-        True,
-        "The summary.",
-    )
+    is_real = reason is Reason.MAX_TURNS  # another reason belongs to another note in the record
+    report, record = await resume_record(tmp_path / "cut", kept, model, replays=is_real)
+    assert report and (report.reason, report.recovered) == (reason, True)
+    assert report.text == "The summary."
     assert report.turns == first_report.turns == 3
-    record = read_record(tmp_path, session.id)
-    assert not find_violations(record)
-    assert build_transcript(record, "1")[:-1] == build_transcript(events, "1")[:-1], (
-        "the transcript does not repeat a message"
-    )
+    transcript = build_transcript(events, "1")[:-1]
+    assert build_transcript(record, "1")[:-1] == transcript, "a message is repeated"
     asked = [request.messages for request in model.requests]
-    assert asked == ([] if answered else [build_transcript(events, "1")[:-1]])
-
-
-async def test_a_record_of_ten_thousand_events_is_resumed_within_a_second(tmp_path: Path) -> None:
-    def one(request: Request) -> Answer:
-        return [call("todo", todos=[])] if request.turn == 0 else "The end."
-
-    home = str(tmp_path / "home")
-    async with Session(
-        model=ScriptedModel(one), cwd=str(tmp_path), home=home, sandbox="off"
-    ) as session:
-        await session.run("PARENT")
-    events = read_record(home, session.id)
-    first = next(n for n, event in enumerate(events) if isinstance(event, TurnStarted))
-    turn = [event for event in events if event.run == "1" and event.turn == 1]
-    await write_record(
-        tmp_path,
-        session.id,
-        *events[:first],
-        *(copy_event(event, n) for n in range(1, 2_501) for event in turn),
-    )
-    began = time.process_time()
-    report = await resume(tmp_path, session.id, ScriptedModel(one))
-    assert time.process_time() - began < 1.0
-    assert report and (report.text, report.turns, report.calls) == (
-        "The end.",
-        2_501,
-        {"todo": 2_500},
-    )
-
-
-def copy_event(event: StoredEvent, n: int) -> StoredEvent:
-    """Return the event for turn n, with another call id."""
-    match event:
-        case TurnFinished():
-            (asked,) = event.message.tool_calls
-            return replace(
-                event, turn=n, message=replace(event.message, content=(replace(asked, id=f"c{n}"),))
-            )
-        case ToolCallStarted():
-            return replace(event, turn=n, call=replace(event.call, id=f"c{n}"))
-        case ToolCallFinished():
-            return replace(event, turn=n, call_id=f"c{n}")
-        case _:
-            return replace(event, turn=n)
+    assert asked == ([] if answered else [transcript])

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.reliability.test_crash import Figure
+from tests.reliability.conftest import Figure
 from tests.workspaces.git_projects import hash_folder, make_repository, read_files, run_git
 from tests.workspaces.test_isolated_children import get_results, run_children
 

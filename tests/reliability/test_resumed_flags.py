@@ -7,14 +7,16 @@ import signal
 from pathlib import Path
 
 from mudroom import ToolCallBlock
+from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._cli.commands.root import root_command
 from mudroom._core.events import RunStarted, SessionOpened
 from mudroom._session.config import Settings
 from mudroom._session.recorded_options import OF_PROCESS, RESTORED, RESTORED_OTHERWISE
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
+from .command_line import MODEL, run
 from .conftest import CheckRecord
-from .test_pause import MODEL, read_record, run
+from .test_signals import read_last_record
 
 CODER = {"coder": {"description": "Works.", "prompt": "You code.", "claims": True}}
 OTHER_FLAGS = {
@@ -50,7 +52,6 @@ def test_each_flag_is_restored_or_belongs_to_its_process() -> None:
 async def test_the_flags_of_a_killed_command_line_hold_after_a_resume(
     tmp_path: Path, check_record: CheckRecord
 ) -> None:
-    (tmp_path / "work").mkdir()
     outside = tmp_path / "outside.txt"
     hung = False
     is_released = False
@@ -88,7 +89,7 @@ async def test_the_flags_of_a_killed_command_line_hold_after_a_resume(
     assert (resumed[0], resumed[1]) == (0, "all is done\n"), resumed
     assert "as when this session was started: --sandbox off" in resumed[2]
     assert outside.read_text() == "x\n"
-    events = read_record(tmp_path)
+    events = list(open_reader(read_last_record(tmp_path)).read())
     first, second = [event.options for event in events if isinstance(event, SessionOpened)]
     assert first == second and first
     assert {"agents", "sandbox", "permissions", "max_children", "worker"} <= first.keys()
@@ -102,7 +103,6 @@ async def test_the_flags_of_a_killed_command_line_hold_after_a_resume(
 async def test_a_claiming_agent_of_a_flag_takes_the_other_tasks_after_a_kill(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "work").mkdir()
     hung = False
     is_released = False
 

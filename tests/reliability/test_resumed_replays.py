@@ -5,7 +5,6 @@ The short form cuts at some events; MUDROOM_LONG=1 cuts at each.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +13,9 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mudroom import Agent, Budget, Effect, Integrations, Reason, Report, Session, Tool, ToolResult
+from mudroom import Agent, Budget, Effect, Integrations, Reason, Report, Session, ToolResult
 from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._adapters.workers.local import LOST_COPY
 from mudroom._adapters.workspaces import copy
 from mudroom._core.agents import WorkspaceKind
@@ -41,7 +40,9 @@ from mudroom._replay import replay
 from mudroom.errors import ModelRefused
 from mudroom.testing.invariants import find_violations
 
-LONG = bool(os.environ.get("MUDROOM_LONG"))
+from .killed import LONG
+from .recorded import make_tool, open_scripted
+
 OPEN_TODO = call("todo", todos=[{"content": "step", "status": "pending"}])
 
 
@@ -49,14 +50,7 @@ async def _echo(_: object, arguments: dict[str, str]) -> ToolResult:
     return ToolResult(f"echo {arguments['text']}")
 
 
-ECHO = Tool(
-    name="echo",
-    description="Echo.",
-    parameters={"type": "object"},
-    parse=dict,
-    run=_echo,
-    effect=Effect.PURE,
-)
+ECHO = make_tool("echo", _echo, effect=Effect.PURE)
 
 
 def echo(text: object) -> ToolCallBlock:
@@ -170,10 +164,9 @@ class Scenario(Struct, frozen=True):
                 session.runs.send("1", self.message)
             return self.script(request)
 
-        session = Session(
-            model=ScriptedModel(answer),
-            cwd=str(folder),
-            home=str(folder / "home"),
+        session = open_scripted(
+            folder,
+            answer,
             journal=journal,
             budget=self.budget,
             sandbox="off",
@@ -262,28 +255,21 @@ async def test_a_child_whose_copy_was_lost_is_told_once_and_its_record_replays(
     assert not (tmp_path / "a.txt").exists()
 
 
-@pytest.mark.parametrize("is_resumed", [False, True])
-async def test_a_copy_that_fails_ends_the_child_with_an_error_in_the_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_resumed: bool
+async def test_a_copy_that_fails_after_a_resume_ends_the_child_with_an_error_in_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenario = Scenario(work_in_a_copy)
     journal = MemoryJournal()
-    resume = ""
     (tmp_path / "large.txt").write_text("large")
-    if is_resumed:
-        async with scenario.open(tmp_path, journal) as session:
-            await session.run("PARENT")
-        events = journal.events
-        journal = MemoryJournal()
-        child = [n for n, event in enumerate(events) if isinstance(event, RunStarted)][1]
-        await journal.append(*events[: child + 6])
-        resume = session.id
+    async with scenario.open(tmp_path, journal) as session:
+        await session.run("PARENT")
+    events = journal.events
+    journal = MemoryJournal()
+    child = [n for n, event in enumerate(events) if isinstance(event, RunStarted)][1]
+    await journal.append(*events[: child + 6])
     monkeypatch.setattr(copy, "MAX_FILES", 0)
-    async with scenario.open(tmp_path, journal, resume) as session:
-        if resume:
-            await session.resume_unfinished()
-        else:
-            await session.run("PARENT")
+    async with scenario.open(tmp_path, journal, session.id) as session:
+        await session.resume_unfinished()
     reports = {e.run: e.report for e in journal.events if isinstance(e, RunFinished)}
     assert reports["1.1.1"].reason is Reason.ERROR
     assert "too large for a copy" in reports["1.1.1"].error

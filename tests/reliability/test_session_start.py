@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,9 +23,10 @@ from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._cli.actions.session_store import find_last_session
 from mudroom._core.events import AnyEvent, RunStarted, SessionClosed, SessionOpened, StoredEvent
 
-LONG = bool(os.environ.get("MUDROOM_LONG"))
+from .conftest import Figure
+from .killed import LONG
+
 PROMPT = "Which testing framework does this project use?"
-Figure = Callable[[str, str], None]
 
 
 class Program:

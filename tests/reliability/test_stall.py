@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,8 +21,8 @@ from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, Serve
 from mudroom.testing.wire_formats import WireAnswer, anthropic_stream
 
 from .conftest import CheckRecord
-
-LONG = bool(os.environ.get("MUDROOM_LONG"))
+from .killed import LONG
+from .providers import open_session
 
 Parts = Callable[[], AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]]
 
@@ -97,13 +97,8 @@ def test_a_stream_that_only_pings_is_alive(tmp_path: Path) -> None:
                 pause=PAUSE,
             )
 
-        async with ModelServer(answer) as server:
-            environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
-            model, home = "anthropic:claude-sonnet-4-5", str(tmp_path / "home")
-            async with Session(
-                model=model, environ=environ, cwd=str(tmp_path), home=home, journal="memory"
-            ) as session:
-                return await session.run("PARENT")
+        async with ModelServer(answer) as server, open_session(tmp_path, server) as session:
+            return await session.run("PARENT")
 
     assert run_virtual(work()).text == "Done."
 
@@ -122,11 +117,7 @@ def test_a_child_whose_provider_stalls_ends_with_its_partial_report(
         end = body.index(b"event: content_block_stop")
         stalled = Fault(body=body, content_type="text/event-stream", cut_after=end, end="stall")
         async with ModelServer(lambda _: stalled) as server:
-            environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
-            model, home = "anthropic:claude-sonnet-4-5", str(tmp_path / "home")
-            async with Session(
-                model=model, environ=environ, cwd=str(tmp_path), home=home, journal="memory"
-            ) as session:
+            async with open_session(tmp_path, server) as session:
                 budget = Budget(seconds=seconds)
                 report = await session.task("CHILD", budget=budget)
             return report, server.request_count, asyncio.get_running_loop().time()
@@ -138,16 +129,13 @@ def test_a_child_whose_provider_stalls_ends_with_its_partial_report(
     assert requests <= count <= requests + 1
 
 
-def run_model(folder: Path, model: object, check_record: CheckRecord) -> tuple[Report, float]:
+def run_model(folder: Path, model: Any, check_record: CheckRecord) -> tuple[Report, float]:
     """Run on virtual time, check the record, and return the report and the seconds."""
     events: list[AnyEvent] = []
 
     async def work() -> tuple[Report, float]:
         async with Session(
-            model=model,  # pyright: ignore[reportArgumentType]
-            cwd=str(folder),
-            home=str(folder / "home"),
-            journal="memory",
+            model=model, cwd=str(folder), home=str(folder / "home"), journal="memory"
         ) as session:
             session.watch(events.append)
             report = await session.run("PARENT")
@@ -179,7 +167,7 @@ def test_a_slow_model_that_sends_something_is_not_cut_off(
     assert seconds > 600
 
 
-def test_s10_a_parent_reads_that_its_child_fell_silent_and_continues(
+def test_s10_f16_a_parent_reads_that_its_child_fell_silent_and_continues(
     tmp_path: Path, check_record: CheckRecord
 ) -> None:
     async def script(request: Request) -> Answer:

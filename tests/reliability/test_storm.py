@@ -1,22 +1,22 @@
-"""64 children and a provider with four requests a second: few retries, no lost child."""
+"""A provider with few requests a second, or no money, and many children: few retries, none lost."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import json
 from pathlib import Path
 
 import pytest
 
-from mudroom import AnyEvent, Report, Session, ToolCallBlock
+from mudroom import AnyEvent, Reason, Report, ToolCallBlock
 from mudroom._core.events import RunFinished
 from mudroom.testing.clock import run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.testing.strict_provider import strict_script
 
-from .conftest import CheckRecord
+from .conftest import CheckRecord, Figure
+from .providers import open_session
 
-Figure = Callable[[str, str], None]
 CHILDREN, RATE = 64, 4
 
 
@@ -48,44 +48,35 @@ class LimitedProvider:
         self.accepted += 1
         await asyncio.sleep(0.3)
         if "task" in request.tools:
-            tasks = tuple(
-                ToolCallBlock(f"t{n}", "task", {"prompt": f"CHILD {n}"}) for n in range(CHILDREN)
-            )
-            return tasks if not request.turn else "All are done."
+            return "All are done." if request.turn else make_tasks(CHILDREN)
         return (ToolCallBlock("r", "todo", {"todos": []}),) if not request.turn else "A report."
+
+
+def make_tasks(count: int) -> tuple[ToolCallBlock, ...]:
+    return tuple(ToolCallBlock(f"t{n}", "task", {"prompt": f"CHILD {n}"}) for n in range(count))
 
 
 @pytest.mark.parametrize(
     ("status", "refusal"), [(429, 0.02), (529, 0.02), (503, 0.02), (429, 0.15)]
 )
-def test_f21_64_children_and_four_requests_a_second(
+def test_f15_f21_64_children_and_four_requests_a_second(
     tmp_path: Path, status: int, refusal: float, figure: Figure, check_record: CheckRecord
 ) -> None:
     server, events = LimitedProvider(status, refusal), list[AnyEvent]()
 
     async def work() -> tuple[Report, int, float]:
         async with ModelServer(strict_script(server.answer)) as serving:
-            environ, home = (
-                {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": serving.url},
-                str(tmp_path / "home"),
-            )
-            model = "anthropic:claude-sonnet-4-5"
-            async with Session(
-                model=model, environ=environ, cwd=str(tmp_path), home=home, journal="memory"
-            ) as session:
+            async with open_session(tmp_path, serving) as session:
                 session.watch(events.append)
                 report = await session.run("PARENT")
             return report, serving.request_count, asyncio.get_running_loop().time()
 
     report, requests, seconds = run_virtual(work())
     needed = 2 + 2 * CHILDREN
-    value = (
-        f"{requests / needed:.2f} requests per needed one, {seconds:.0f} s for "
-        f"{needed / RATE:.0f} s of work"
-    )
     figure(
         f"{CHILDREN} children at {RATE} requests a second, {status} after {refusal * 1000:.0f} ms",
-        value,
+        f"{requests / needed:.2f} requests per needed one, {seconds:.0f} s for "
+        f"{needed / RATE:.0f} s of work",
     )
     assert report.ok and report.text == "All are done."
     ended = [event.report for event in events if isinstance(event, RunFinished)]
@@ -94,3 +85,35 @@ def test_f21_64_children_and_four_requests_a_second(
     assert server.early == 0, "a request came although Retry-After had not passed"
     assert seconds <= 1.5 * needed / RATE
     asyncio.run(check_record(events, timed=False))
+
+
+QUOTA = {"message": "You exceeded your current quota", "code": "insufficient_quota"}
+EMPTY = Fault(status=429, body=json.dumps({"error": QUOTA}).encode())
+
+
+@pytest.mark.parametrize("has_fallback", [False, True])
+def test_every_child_is_told_of_an_empty_account_or_goes_on_with_the_fallback_at_once(
+    tmp_path: Path, has_fallback: bool
+) -> None:
+    count = 20
+    model = "openai:empty,anthropic:full" if has_fallback else "openai:empty"
+
+    def answer(request: ServerRequest) -> ServerAnswer:
+        if request.number == 1:
+            return make_tasks(count)
+        return "A report." if request.model == "full" else EMPTY
+
+    async def fan_out() -> tuple[Report, list[str], float]:
+        async with ModelServer(answer) as server:
+            async with open_session(tmp_path, server, model) as session:
+                report = await session.run("PARENT")
+            asked = [request.model for request in server.requests]
+            return report, asked, asyncio.get_running_loop().time()
+
+    report, asked, seconds = run_virtual(fan_out())
+    if has_fallback:
+        assert (report.reason, report.text) == (Reason.GOAL, "A report.")
+    else:
+        assert report.reason is Reason.ERROR and "Add credit" in report.error
+    assert asked.count("empty") <= 1 + 2 * (count + 1)
+    assert seconds < 2

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mudroom import AnyEvent, Report, Session, TextBlock, Tool, ToolCallBlock, ToolResult
+from mudroom import AnyEvent, Report, TextBlock, ToolCallBlock, ToolResult
 from mudroom._core.events import ModelCallRetried, ToolCallStarted, TurnFinished
 from mudroom._core.messages import StopReason, Usage
 from mudroom.testing import wire_formats
@@ -23,17 +21,11 @@ from mudroom.testing.provider_faults import DIALECTS
 from mudroom.testing.strict_provider import strict_script
 from mudroom.testing.wire_formats import WireAnswer
 
-from .conftest import CheckRecord
+from .conftest import CheckRecord, Figure
+from .killed import LONG
+from .providers import MODELS, open_session
+from .recorded import make_tool
 
-LONG = bool(os.environ.get("MUDROOM_LONG"))
-Figure = Callable[[str, str], None]
-MODELS = {
-    "anthropic": "anthropic:claude-sonnet-4-5",
-    "openai": "openai:gpt-5",
-    "openai-responses": "openai-responses:gpt-5",
-    "google": "google:gemini-flash-latest",
-    "ollama": "ollama:qwen3",
-}
 ANSWER = (
     TextBlock("I act on it now. 现在。"),
     ToolCallBlock("c1", "act", {"much": "a long argument"}),
@@ -76,25 +68,9 @@ async def run_session(
     def answer(request: ServerRequest) -> ServerAnswer:
         return fault if request.number == 1 else "The end." if request.turn else ANSWER
 
-    tool = Tool(name="act", description="", parameters={"type": "object"}, parse=dict, run=run)
+    tool = make_tool("act", run)
     async with ModelServer(strict_script(answer)) as server:
-        bases = {
-            "ANTHROPIC": server.url,
-            "OPENAI": f"{server.url}/v1",
-            "GEMINI": f"{server.url}/v1beta",
-            "OLLAMA": server.url,
-        }
-        environ = {f"{name}_API_KEY": "k" for name in bases} | {
-            f"{name}_BASE_URL": at for name, at in bases.items()
-        }
-        async with Session(
-            model=MODELS[dialect],
-            environ=environ,
-            journal="memory",
-            tools=[tool],
-            cwd=str(folder),
-            home=str(folder / "home"),
-        ) as session:
+        async with open_session(folder, server, MODELS[dialect], tools=[tool]) as session:
             session.watch(events.append)
             report = await session.run("PARENT")
         return report, server.request_count, events, executions
@@ -117,9 +93,8 @@ def test_f9_a_stream_that_breaks_at_any_byte_is_requested_once_more(
         )
         retried = sum(isinstance(event, ModelCallRetried) for event in events)
         assert requests == 2 + retried and retried <= 1, where
-        assert (
-            report.turns == 2 and sum(isinstance(event, ToolCallStarted) for event in events) == 2
-        )
+        started = sum(isinstance(event, ToolCallStarted) for event in events)
+        assert (report.turns, started) == (2, 2)
         asyncio.run(check_record(events, timed=False, where=where))
     figure(
         f"a stream of {dialect} closed, reset, ended and stalled",

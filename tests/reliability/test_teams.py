@@ -1,19 +1,15 @@
-"""Messages to named children, cut off after each record and killed at any point: each read once."""
+"""Messages to named children, cut off after each record: each read once."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.records import read_record, write_record
-from tests.reliability.test_crash import CrashProgram, Figure, KilledSession, list_stops
+from tests.records import read_record
 
-from mudroom import Report, Session
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     MessageDelivered,
@@ -21,13 +17,20 @@ from mudroom._core.events import (
     RunStarted,
     StoredEvent,
     TeamMessageSent,
-    TurnFinished,
 )
-from mudroom._projections.team import Roster
 from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
-LONG = bool(os.environ.get("MUDROOM_LONG"))
+from .conftest import Figure
+from .killed import LONG
+from .recorded import (
+    get_session_id,
+    list_cuts,
+    open_scripted,
+    record_session,
+    resume_record,
+)
+
 NAMES = ("ann", "ben", "cat", "dan", "eve", "fay", "gus", "hal")
 MESSAGES_PER_TURN = 5
 TURNS = 25 if LONG else 5
@@ -85,113 +88,40 @@ def check_team_record(events: list[StoredEvent]) -> int:
         for sender in NAMES:
             own = [text for text in texts if text.startswith(sender)]
             assert own == [text for text in expected if text.startswith(sender)], (name, sender)
-    answers = Counter(
-        (event.run, event.turn) for event in events if isinstance(event, TurnFinished)
-    )
-    assert set(answers.values()) == {1}
-    ended = Counter(event.run for event in events if isinstance(event, RunFinished))
-    assert ended == Counter({event.run: 1 for event in events if isinstance(event, RunStarted)})
     return len(sent)
-
-
-async def run_to_end(
-    folder: Path, work: Path, model: ScriptedModel, resumed: str = ""
-) -> tuple[str, Report | None]:
-    """Run the prompt, or the rest of a session; return its id and report."""
-    async with Session(
-        model=model, cwd=str(work), home=str(folder), resume=resumed, sandbox="off"
-    ) as session:
-        if resumed:
-            return session.id, await session.resume_unfinished()
-        return session.id, await session.run("PARENT")
 
 
 @pytest.mark.timeout(1_200)
 async def test_s11_many_messages_of_eight_names_are_each_read_once(
     tmp_path: Path, figure: Figure
 ) -> None:
-    home = tmp_path / "home"
     began = asyncio.get_running_loop().time()
-    session, report = await run_to_end(home, tmp_path, make_script(NAMES, TURNS))
+    report, events = await record_session(tmp_path, make_script(NAMES, TURNS))
     seconds = asyncio.get_running_loop().time() - began
-    assert report and report.ok and report.unread_messages == {}
-    events = read_record(home, session)
+    assert report.ok and report.unread_messages == {}
     count = len(NAMES) * TURNS * MESSAGES_PER_TURN
     assert check_team_record(events) == count
     assert await replay(events) == events
     chance = random.Random(7)
     cuts = sorted(chance.sample(range(20, len(events) - 1), 100 if LONG else 2))
     for cut in cuts:
-        await check_cut(tmp_path / str(cut), tmp_path, events[:cut], session, NAMES, TURNS)
+        script = make_script(NAMES, TURNS)
+        _, record = await resume_record(tmp_path / str(cut), events[:cut], script)
+        assert check_team_record(record) == count, cut
     figure(
         f"{count:,} messages among 8 names", f"{seconds:.1f} s; {len(cuts)} cuts, each read once"
     )
 
 
-async def check_cut(
-    folder: Path,
-    work: Path,
-    events: list[StoredEvent],
-    session: str,
-    names: tuple[str, ...],
-    turns: int,
-) -> None:
-    """Continue a record that ends early; each message must be read once."""
-    await write_record(folder, session, *events)
-    await run_to_end(folder, work, make_script(names, turns), session)
-    record = read_record(folder, session)
-    assert check_team_record(record) == len(names) * turns * MESSAGES_PER_TURN, len(events)
-    assert await replay(record) == record, f"cut off after {len(events)} records"
-
-
 @pytest.mark.timeout(1_200)
 async def test_s11_messages_are_read_once_after_a_cut_at_each_record(tmp_path: Path) -> None:
-    home = tmp_path / "home"
     names = NAMES[:3]
-    session, _ = await run_to_end(home, tmp_path, make_script(names, 2))
-    events = read_record(home, session)
+    _, events = await record_session(tmp_path, make_script(names, 2))
     assert check_team_record(events) == 30
-    first = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
-    for cut in range(first, len(events) - 1, 1 if LONG else 11):
-        await check_cut(tmp_path / str(cut), tmp_path, events[:cut], session, names, 2)
-
-
-@pytest.mark.timeout(3_000)
-def test_s11_killed_at_any_point_each_message_of_a_team_is_read_once(
-    tmp_path: Path, figure: Figure
-) -> None:
-    program = CrashProgram({"CRASH_PROMPT": "TEAM"})
-    try:
-        undisturbed = KilledSession(tmp_path / "undisturbed", program)
-        points, report = undisturbed.run()
-        assert report and report.text == "both have read"
-        check_killed_team(undisturbed.events())
-        kills = list_stops(points, 29)
-        for kill in kills:
-            session = KilledSession(tmp_path / str(kill.point), program)
-            session.run(kill)
-            _, report = session.run()
-            assert report and report.text == "both have read", f"stopped by {kill}"
-            check_killed_team(session.events())
-    finally:
-        program.close()
-    figure("killed around every append of a team", f"{len(kills)} points, each message read once")
-
-
-def check_killed_team(events: list[StoredEvent]) -> None:
-    """Check that each message was sent and read once, and that the list of names agrees."""
-    check_team_record(events)
-    sent = Counter(e.message.text for e in events if isinstance(e, TeamMessageSent))
-    assert {text: count for text, count in sent.items() if text.startswith("PARENT")} == {
-        "PARENT TO ann": 1,
-        "PARENT TO ben": 1,
-    }
-    assert max(sent.values()) == 1
-    roster = Roster()
-    for event in events:
-        roster.apply(event)
-    assert [(each.name, each.unread) for each in roster.teammates] == [("ann", {}), ("ben", {})]
-    assert asyncio.run(replay(events)) == events, "the record does not replay"
+    for cut in list_cuts(events, 11):
+        script = make_script(names, 2)
+        _, record = await resume_record(tmp_path / str(cut), events[:cut], script)
+        assert check_team_record(record) == 30, cut
 
 
 def answer_in_two_prompts(request: Request) -> Answer:
@@ -211,28 +141,19 @@ def answer_in_two_prompts(request: Request) -> Answer:
 
 @pytest.mark.timeout(600)
 async def test_names_work_in_a_later_process_after_a_cut_at_each_record(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    options: dict[str, Any] = {"cwd": str(tmp_path), "sandbox": "off"}
-    async with Session(model=ScriptedModel(answer_in_two_prompts), home=str(home), **options) as s:
-        await s.run("PARENT")
-    async with Session(
-        model=ScriptedModel(answer_in_two_prompts), home=str(home), resume=s.id, **options
-    ) as resumed:
-        assert [(each.name, each.state) for each in resumed.runs.teammates] == [
-            ("ann", "idle"),
-            ("ben", "idle"),
-        ]
+    script = answer_in_two_prompts
+    _, first = await record_session(tmp_path, script)
+    session = get_session_id(first)
+    async with open_scripted(tmp_path, script, resume=session, sandbox="off") as resumed:
+        found = [(each.name, each.state) for each in resumed.runs.teammates]
+        assert found == [("ann", "idle"), ("ben", "idle")]
         await resumed.run("SECOND")
-    events = read_record(home, s.id)
+    events = read_record(tmp_path / "home", session)
     check_second_prompt(events)
-    first = next(n for n, event in enumerate(events) if event.run == "2") + 1
-    for cut in range(first, len(events) - 1):
-        folder = tmp_path / str(cut)
-        await write_record(folder, s.id, *events[:cut])
-        await run_to_end(folder, tmp_path, ScriptedModel(answer_in_two_prompts), s.id)
-        record = read_record(folder, s.id)
+    begin = next(n for n, event in enumerate(events) if event.run == "2") + 1
+    for cut in range(begin, len(events) - 1):
+        _, record = await resume_record(tmp_path / str(cut), events[:cut], script)
         check_second_prompt(record)
-        assert await replay(record) == record, f"cut off after {cut} records"
 
 
 def check_second_prompt(events: list[StoredEvent]) -> None:

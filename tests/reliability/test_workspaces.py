@@ -13,15 +13,16 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.reliability.test_crash import Figure
+from tests.reliability.conftest import Figure
 from tests.workspaces.git_projects import hash_folder, make_repository
 
 from mudroom import Session
 from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._adapters.workspaces.isolated.kept_work import list_kept, open_kept
 
-LONG = bool(os.environ.get("MUDROOM_LONG"))
-COUNT = 1_000 if LONG else 30
+from .killed import LONG
+
+COUNT = 1_000 if LONG else 18
 PROGRAM = Path(__file__).with_name("make_workspaces.py")
 RUNS_OF_SESSION = 4
 """Processes that are killed in one session."""

@@ -20,32 +20,25 @@ def write(path: Path, content: bytes = NEEDLE.encode()) -> None:
     path.write_bytes(content)
 
 
-def make_ignored_folder(root: Path) -> None:
-    (root / ".gitignore").write_text("/place/\n")
-    write(root / "place" / "deep" / "file.txt")
-
-
-def make_ignored_content(root: Path) -> None:
-    (root / ".gitignore").write_text("place/*\n")
-    write(root / "place" / "deep" / "file.txt")
-
-
-def make_ignored_file(root: Path) -> None:
-    (root / ".gitignore").write_text("file.txt\n")
-    write(root / "place" / "deep" / "file.txt")
-
-
-def make_link(root: Path) -> None:
-    write(root / ".git" / "hidden" / "deep" / "file.txt")
-    (root / "place").symlink_to(".git/hidden")
-
-
 IGNORED = {
-    "ignored folder": (make_ignored_folder, "1 ignored file (place/)"),
-    "ignored content": (make_ignored_content, "1 ignored file (place/deep/)"),
-    "ignored file": (make_ignored_file, "1 ignored file (place/deep/file.txt)"),
-    "link to a folder": (make_link, "1 link (place)"),
+    "ignored folder": ("/place/\n", "1 ignored file (place/)"),
+    "ignored content": ("place/*\n", "1 ignored file (place/deep/)"),
+    "ignored file": ("file.txt\n", "1 ignored file (place/deep/file.txt)"),
+    "link to a folder": ("", "1 link (place)"),
 }
+"""Reason -> the patterns that git ignores, and what a result says of the file."""
+
+
+def make_unseen(root: Path, reason: str) -> None:
+    """Make the file place/deep/file.txt, which is not searched unless a call names it."""
+    if patterns := IGNORED[reason][0]:
+        (root / ".gitignore").write_text(patterns)
+        write(root / "place" / "deep" / "file.txt")
+    else:
+        write(root / ".git" / "hidden" / "deep" / "file.txt")
+        (root / "place").symlink_to(".git/hidden")
+
+
 NAMING: list[tuple[str, dict[str, str]]] = [
     ("grep", {"pattern": "needle", "path": "place"}),
     ("grep", {"pattern": "needle", "path": "place/deep/file.txt"}),
@@ -64,7 +57,7 @@ NAMING: list[tuple[str, dict[str, str]]] = [
 async def test_a_place_that_the_call_names_is_searched(
     ctx: Run, call: Call, reason: str, tool: str, arguments: dict[str, str]
 ) -> None:
-    IGNORED[reason][0](ctx.root)
+    make_unseen(ctx.root, reason)
     result = await call(tool, **arguments)
     assert not result.error
     expected = "1\tneedle in it" if tool == "read" else "place/deep/file.txt"
@@ -83,8 +76,8 @@ UNNAMED: list[tuple[str, dict[str, str], str]] = [
 async def test_what_was_not_searched_is_named(
     ctx: Run, call: Call, reason: str, tool: str, arguments: dict[str, str], nothing: str
 ) -> None:
-    make, note = IGNORED[reason]
-    make(ctx.root)
+    note = IGNORED[reason][1]
+    make_unseen(ctx.root, reason)
     text = (await call(tool, **arguments)).text
     assert note in text and (nothing in text or "nothing was searched" in text)
     write(ctx.root / "other.txt")
@@ -92,7 +85,7 @@ async def test_what_was_not_searched_is_named(
 
 
 async def test_an_ignored_file_that_the_filter_refuses_is_not_named(ctx: Run, call: Call) -> None:
-    make_ignored_folder(ctx.root)
+    make_unseen(ctx.root, "ignored folder")
     assert (await call("glob", pattern="*.zig")).text == "(no files match *.zig)"
     found = await call("grep", pattern="needle", glob="*.zig")
     assert found.text == "(nothing was searched: no files match *.zig)"
@@ -190,16 +183,21 @@ async def test_huge_ignored_folders_are_counted_up_to_a_limit(
     assert "ignored files (node_modules/, venv/)" in text and "at least" not in text
 
 
-async def test_a_link_that_leads_out_is_named_and_not_followed(ctx: Run, call: Call) -> None:
+async def test_49_a_link_that_leads_out_is_named_and_not_followed(ctx: Run, call: Call) -> None:
     write(ctx.root.parent / "outside" / "file.txt")
     (ctx.root / "lnk").symlink_to(ctx.root.parent / "outside")
+    (ctx.root / "user").symlink_to(ctx.root.parent / "outside" / "file.txt")
     (ctx.root / "loop").symlink_to(".")
+    assert "3 links (lnk, loop, user)" in (await call("glob", pattern="**")).text
+    found = (await call("grep", pattern="needle")).text
+    assert "3 links (lnk, loop, user)" in found and "in the files that were searched" not in found
+    for pattern in ("lnk/*.txt", "lnk/file.txt", "**/lnk/file.txt"):
+        assert "1 link that cannot be followed (lnk)" in (await call("glob", pattern=pattern)).text
+        assert (await call("grep", pattern="needle", glob=pattern)).text.startswith("(")
+    assert (await call("glob", pattern="user")).text.startswith("(")
+    for path in ("lnk", "user", str(ctx.root.parent / "outside" / "file.txt")):
+        assert (await call("grep", pattern="needle", path=path)).error
     write(ctx.root / "loop" / "own.txt")
-    for arguments in ({"pattern": "lnk/*.txt"}, {"pattern": "**/lnk/file.txt"}):
-        assert "1 link that cannot be followed (lnk)" in (await call("glob", **arguments)).text
-    found = await call("grep", pattern="needle", glob="lnk/*")
-    assert "1 link that cannot be followed (lnk)" in found.text
-    assert (await call("grep", pattern="needle", path="lnk")).error
     looped = await call("glob", pattern="**/loop/own.txt")
     assert looped.text.splitlines()[0] == "loop/own.txt"
 

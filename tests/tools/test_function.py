@@ -190,12 +190,6 @@ async def test_a_declared_tool_checks_arguments_and_calls_its_handler(ctx: Run) 
         assert str(caught.value) == expected
 
 
-async def test_a_declared_tool_without_a_handler_is_an_error(ctx: Run) -> None:
-    result = await use(declare_tool("ghost", "", SCHEMA), ctx, n=1)
-    assert result.error
-    assert result.text == "ghost has no implementation here. Do without it."
-
-
 def test_a_declaration_with_an_invalid_schema_is_refused() -> None:
     with pytest.raises(UsageError, match="the parameters of tool 'bad' are not a JSON Schema"):
         declare_tool("bad", "", {"type": "nonsense"})

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from tests.tools.conftest import Call, Run
+
+FILLERS = ("x", "é", "中", "😀", "x é中😀", "needl ")
+PLACES = (0, 1, 100, 166, 330, 350, 499, 500, 501, 2_000, 160_000)
 
 
 async def show(call: Call, **more: object) -> list[str]:
@@ -11,22 +16,23 @@ async def show(call: Call, **more: object) -> list[str]:
     return result.text.splitlines()
 
 
-@pytest.mark.parametrize("filler", ["x", "é", "中", "😀", "x é中😀", "needl "])
-@pytest.mark.parametrize("place", [0, 1, 100, 166, 330, 350, 499, 500, 501, 2_000, 160_000])
 @pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16"])
-async def test_the_match_is_shown_wherever_it_is(
-    ctx: Run, call: Call, filler: str, place: int, codec: str
-) -> None:
-    before = (filler * place)[:place]
-    line = f"{before}needle{(filler * 1_000)[:1_000]}"
-    (ctx.root / "f").write_text(f"first\n{line}\nlast needle\n", codec)
-    long, last = await show(call)
-    assert last == "f:3:last needle"
-    assert long.startswith("f:2:") and "needle" in long and "\ufffd" not in long
-    assert " [line cut" in long and len(long) < 600
-    shown = long.removeprefix("f:2:").removeprefix("… ").partition(" [line cut")[0]
-    assert shown in line
-    assert long.startswith("f:2:… ") or line.startswith(shown)
+async def test_the_match_is_shown_wherever_it_is(ctx: Run, call: Call, codec: str) -> None:
+    lines = [
+        f"{(filler * place)[:place]}needle{(filler * 1_000)[:1_000]}"
+        for filler, place in product(FILLERS, PLACES)
+    ]
+    (ctx.root / "f").write_text("\n".join([*lines, "last needle"]), codec)
+    *rows, last = await show(call, head_limit=0)
+    assert last == f"f:{len(lines) + 1}:last needle"
+    assert len(rows) == len(lines)
+    for number, (row, line) in enumerate(zip(rows, lines, strict=True), start=1):
+        assert row.startswith(f"f:{number}:") and "needle" in row and "\ufffd" not in row
+        assert " [line cut" in row and len(row) < 600
+        text = row.removeprefix(f"f:{number}:")
+        shown = text.removeprefix("… ").partition(" [line cut")[0]
+        assert shown in line
+        assert text.startswith("… ") or line.startswith(shown)
 
 
 async def test_other_matches_of_a_long_line_are_counted(ctx: Run, call: Call) -> None:

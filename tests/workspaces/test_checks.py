@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.workspaces.git_projects import hash_folder, make_repository, write_files
+from tests.workspaces.git_projects import hash_folder, write_files
 from tests.workspaces.test_isolated_children import (
     PROMPT,
     Steps,
     get_results,
+    make_model,
     open_session,
     run_children,
     run_command,
@@ -21,7 +22,7 @@ from tests.workspaces.test_isolated_children import (
 
 from mudroom import Agent, Isolation, Report
 from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.models.scripted import Answer, ScriptedModel, call
 from mudroom._cli.output.report import describe_changed_files
 from mudroom._core.agents import WorkspaceKind
 from mudroom._core.events import (
@@ -40,11 +41,6 @@ from ..waiting import find_processes, wait_until
 
 CHECK = "! grep -l bad *.txt"
 """A check that fails, and names the files, if a file has the word "bad"."""
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    return make_repository(tmp_path / "project", {"a.txt": "a\n"})
 
 
 def write(name: str, text: str) -> Steps:
@@ -78,7 +74,6 @@ def list_states(events: list[StoredEvent]) -> dict[str, str]:
 async def test_work_is_merged_when_the_check_succeeds_with_the_merged_files(
     project: Path,
 ) -> None:
-    write_files(project, {"dirty.txt": "not committed\n"})
     before = hash_folder(project / ".git")
     command = "pwd; cat dirty.txt one.txt && echo trace > trace.txt"
     report, model, events = await run_checked(
@@ -179,7 +174,7 @@ async def test_a_check_that_takes_too_long_fails(project: Path) -> None:
     _, model, events = await run_checked(
         project,
         {"one": write("one", "1")},
-        isolation=Isolation(check="echo slow; sleep 1000", check_seconds=2, max_returns=0),
+        isolation=Isolation(check="echo slow; sleep 1000", check_seconds=1, max_returns=0),
     )
     assert "sleep 1000 (timed out, " in get_results(model)[0]
     assert "slow" in get_results(model)[0]
@@ -199,15 +194,8 @@ async def test_no_process_of_a_check_outlives_it(project: Path) -> None:
 
 async def test_a_cancel_ends_the_check(project: Path) -> None:
     marker = f"sleep 97{os.getpid()}.5"
-
-    def choose_answer(request: Request) -> Answer:
-        if request.prompt == "one":
-            return [*write("one", "1"), "Done."][request.turn]
-        return [call("task", prompt="one", isolation="isolated")]
-
-    async with open_session(
-        project, ScriptedModel(choose_answer), isolation=Isolation(check=marker)
-    ) as session:
+    model = make_model({"one": write("one", "1")})
+    async with open_session(project, model, isolation=Isolation(check=marker)) as session:
         running = asyncio.create_task(session.run(PROMPT))
         await wait_until(lambda: find_processes(marker))
         session.runs.cancel()
@@ -218,32 +206,14 @@ async def test_a_cancel_ends_the_check(project: Path) -> None:
     assert not (project / "one.txt").exists()
 
 
-async def run_batch(
-    project: Path, children: Mapping[str, Steps], **options: Any
-) -> list[StoredEvent]:
+async def run_batch(project: Path, children: Mapping[str, Steps]) -> list[StoredEvent]:
     """Run children whose work is merged only when all have reported."""
-
-    def choose_answer(request: Request) -> Answer:
-        if request.prompt in children:
-            return [*children[request.prompt], "Done."][request.turn]
-        if request.turn == 0:
-            return [call("task", prompt=name, isolation="isolated") for name in children]
-        return "All children reported."
-
     journal = MemoryJournal()
-    async with open_session(
-        project,
-        ScriptedModel(choose_answer),
-        journal=journal,
-        isolation=Isolation(check=CHECK, max_returns=0),
-        **options,
-    ) as session:
+    isolation = Isolation(check=CHECK, max_returns=0)
+    model = make_model(children)
+    async with open_session(project, model, journal=journal, isolation=isolation) as session:
         trees = session._require_open().resources.services.environments.shared.trees
         assert trees
-        ended: list[str] = []
-        session.watch(
-            lambda event: ended.append(event.run) if isinstance(event, RunFinished) else None
-        )
         async with trees.lock, asyncio.timeout(60):
             running = asyncio.create_task(session.run(PROMPT))
             waiters: Any = vars(trees.lock)
@@ -252,9 +222,8 @@ async def run_batch(
         assert (await running).ok
     events = [event async for event in journal.read()]
     assert await replay(events) == events
-    assert {tuple(sorted(each)) for each in [ended[: len(children)]]} == {
-        tuple(f"1.1.{number}" for number in range(1, len(children) + 1))
-    }
+    ended = [event.run for event in events if isinstance(event, RunFinished)]
+    assert set(ended[: len(children)]) == list_runs(*range(1, len(children) + 1))
     return events
 
 
@@ -308,24 +277,11 @@ async def test_work_that_conflicts_with_work_of_its_batch_waits_for_the_outcome(
 
 
 async def test_a_check_never_runs_twice_with_the_same_files(project: Path) -> None:
-    prompts = {
-        "add": run_command("echo 1 > one.txt"),
-        "remove": run_command("rm one.txt"),
-        "add again": run_command("echo 1 > one.txt"),
-    }
-    names = list(prompts)
-
-    def choose_answer(request: Request) -> Answer:
-        if request.prompt in prompts:
-            return [*prompts[request.prompt], "Done."][request.turn]
-        if request.turn < len(names):
-            return [call("task", prompt=names[request.turn], isolation="isolated")]
-        return "All children reported."
-
+    commands = {"add": "echo 1 > one.txt", "remove": "rm one.txt", "again": "echo 1 > one.txt"}
+    model = make_model({name: run_command(each) for name, each in commands.items()}, in_turn=True)
     journal = MemoryJournal()
-    async with open_session(
-        project, ScriptedModel(choose_answer), journal=journal, isolation=Isolation(check=CHECK)
-    ) as session:
+    isolation = Isolation(check=CHECK)
+    async with open_session(project, model, journal=journal, isolation=isolation) as session:
         assert (await session.run(PROMPT)).ok
     events = [event async for event in journal.read()]
     assert [runs for runs, _ in list_checks(events)] == [("1.1.1",), ("1.2.1",)]
@@ -341,21 +297,15 @@ async def test_files_that_change_during_the_check_are_merged_and_checked_again(
     command = f"! grep -l bad *.txt && {{ test -e {gate} || sleep 0.4; }}"
     journal = MemoryJournal()
 
-    def choose_answer(request: Request) -> Answer:
-        if request.prompt == "one":
-            return [*run_command("sed -i s/1/one/ lines.txt"), "Done."][request.turn]
-        return [[call("task", prompt="one", isolation="isolated")], "Reported."][request.turn]
+    def type_text(event: object) -> None:
+        if type(event).__name__ == "CheckStarted" and not gate.exists():
+            text = (project / "lines.txt").read_text().replace("2", "two")
+            (project / "lines.txt").write_text(text)
+            gate.touch()
 
-    async with open_session(
-        project, ScriptedModel(choose_answer), journal=journal, isolation=Isolation(check=command)
-    ) as session:
-
-        def type_text(event: object) -> None:
-            if type(event).__name__ == "CheckStarted" and not gate.exists():
-                text = (project / "lines.txt").read_text().replace("2", "two")
-                (project / "lines.txt").write_text(text)
-                gate.touch()
-
+    model = make_model({"one": run_command("sed -i s/1/one/ lines.txt")})
+    isolation = Isolation(check=command)
+    async with open_session(project, model, journal=journal, isolation=isolation) as session:
         session.watch(type_text)
         assert (await session.run(PROMPT)).ok
     assert (project / "lines.txt").read_text() == "one\n\n\n\n\n\n\n\n\ntwo\n"
@@ -393,24 +343,13 @@ async def test_the_check_of_an_agent_is_asked_about_once(project: Path, *, allow
     agent = Agent(
         name="writer", description="Writes.", workspace=WorkspaceKind.ISOLATED, check="true"
     )
-
-    def choose_answer(request: Request) -> Answer:
-        if request.prompt in ("one", "two"):
-            steps = [[call("write", file_path=f"{request.prompt}.txt", content="x")], "Done."]
-            return steps[request.turn]
-        if request.turn < 2:
-            name = ("one", "two")[request.turn]
-            return [call("task", prompt=name, agent="writer")]
-        return "Reported."
-
-    model = ScriptedModel(choose_answer)
-    async with open_session(
-        project,
-        model,
-        agents=[agent],
-        approver=approver,
-        permissions=Permissions.of(ask=["Bash(true)"]),
-    ) as session:
+    children: dict[str, Steps] = {
+        name: [[call("write", file_path=f"{name}.txt", content="x")]] for name in ("one", "two")
+    }
+    model = make_model(children, in_turn=True, agent="writer")
+    rules = Permissions.of(ask=["Bash(true)"])
+    options: dict[str, Any] = {"agents": [agent], "approver": approver, "permissions": rules}
+    async with open_session(project, model, **options) as session:
         await session.run(PROMPT)
     commands = [request for request in approver.requests if request[0] == "bash"]
     assert commands == [("bash", "true")] * (1 if allows else 2)

@@ -27,7 +27,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return project
 
 
-@pytest.fixture(params=["no git", "2.31.1", "2.37.9"])
+@pytest.fixture(params=["no git", "2.37.9"])
 def reason(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Hide the program git, or put an old one in its place; return why it cannot be used."""
     programs = tmp_path / "programs"
@@ -65,15 +65,9 @@ async def test_a_child_that_asks_for_isolation_is_refused(
     assert f"isolated workspaces need git: {reason}" in result
     assert REMEDY in result
     assert not (project / "new.txt").exists()
-    assert any(
-        notice.startswith("agent writer cannot run") and reason in notice and REMEDY in notice
-        for notice in notices
-    )
-
-
-@pytest.mark.usefixtures("reason")
-async def test_a_child_that_shares_the_folder_works(project: Path) -> None:
-    await run_child(project)
+    (notice,) = [each for each in notices if each.startswith("agent writer cannot run")]
+    assert reason in notice and REMEDY in notice
+    await run_child(project)  # one that shares the folder works
     assert (project / "new.txt").read_text() == "new\n"
 
 
@@ -83,7 +77,7 @@ async def test_a_session_that_isolates_is_refused_at_its_start(project: Path, re
             pass
 
 
-def test_the_command_line_refuses_to_isolate(
+def test_the_command_line_refuses_to_isolate_and_says_what_is_missing(
     project: Path, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prompt = ["--model", "offline", "-p", "Which files are here?"]
@@ -94,24 +88,14 @@ def test_the_command_line_refuses_to_isolate(
     assert shown.out == ""
     run(prompt)
     assert "need git" not in capsys.readouterr().err
-
-
-def test_an_agent_file_that_asks_for_isolation_is_named_at_the_start(
-    project: Path, reason: str, capsys: pytest.CaptureFixture[str]
-) -> None:
     text = "---\nname: writer\ndescription: Changes code.\nisolation: worktree\n---\nWrite.\n"
     write_files(project.parent / "user", {".claude/agents/writer.md": text})
-    run(["--model", "offline", "-p", "Which files are here?"])
-    shown = capsys.readouterr().err
-    assert "agent writer cannot run" in shown and reason in shown
-
-
-def test_doctor_says_what_is_missing(
-    reason: str, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    run(prompt)
+    error = capsys.readouterr().err
+    assert "agent writer cannot run" in error and reason in error
     run(["doctor"])
-    shown = " ".join(capsys.readouterr().out.split())
-    assert f"note isolated workspaces: they need git: {reason}" in shown and REMEDY in shown
+    report = " ".join(capsys.readouterr().out.split())
+    assert f"note isolated workspaces: they need git: {reason}" in report and REMEDY in report
 
 
 @pytest.fixture

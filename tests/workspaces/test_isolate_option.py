@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.workspaces.git_projects import make_repository
+from tests.workspaces.test_isolated_children import open_session
 
 from mudroom import Agent, Isolation, Session, UsageError
 from mudroom._adapters.journals.memory import MemoryJournal, MemoryStore
@@ -15,11 +15,6 @@ from mudroom._core.agents import WorkspaceKind
 from mudroom._core.events import RunStarted, SessionOpened
 from mudroom._replay import replay
 from mudroom._session.config import load_settings
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    return make_repository(tmp_path / "project", {"a.txt": "a\n"})
 
 
 def make_model(*calls: dict[str, Any]) -> ScriptedModel:
@@ -43,9 +38,8 @@ async def run_session(
 ) -> tuple[MemoryJournal, list[WorkspaceKind]]:
     """Run a parent with children; return the journal and the kinds of their workspaces."""
     journal = MemoryJournal()
-    settings: dict[str, Any] = {"environ": {}, "home": str(project.parent / "home"), **options}
     model = make_model(*calls)
-    async with Session(model=model, cwd=str(project), journal=journal, **settings) as session:
+    async with open_session(project, model, journal=journal, **options) as session:
         assert (await session.run("Go.")).ok
     events = [event async for event in journal.read()]
     await replay(events)

@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.workspaces.git_projects import hash_folder, make_repository, read_files, write_files
+from tests.workspaces.git_projects import hash_folder, read_files, write_files
 
-from mudroom import Agent, Isolation, Report, Session
+from mudroom import Isolation, Report, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workspaces.isolated import store
 from mudroom._adapters.workspaces.isolated import workspaces as isolated_workspaces
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
-from mudroom._core.agents import WorkspaceKind
 from mudroom._core.events import WorkMerged
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._core.runs import MergeCounts
@@ -24,23 +23,44 @@ from mudroom._replay import replay
 from mudroom.permissions.rules import Permissions
 from mudroom.testing.invariants import find_violations
 
-LINES = [f"line {number}\n" for number in range(40)]
 PROMPT = "Start the children."
 Steps = Sequence[Answer]
 NOTHING: Steps = ()
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    source = make_repository(tmp_path / "project", {"a.txt": "".join(LINES), "b.txt": "b\n"})
-    write_files(source, {"dirty.txt": "not committed\n"})
-    return source
 
 
 def open_session(project: Path, model: ScriptedModel, **options: Any) -> Session:
     home = str(project.parent / "home")
     settings: dict[str, Any] = {"journal": "memory", "environ": {}, "home": home, **options}
     return Session(model=model, cwd=str(project), **settings)
+
+
+def make_model(
+    children: Mapping[str, Steps],
+    *,
+    after: Callable[[Request], Answer] | None = None,
+    in_turn: bool = False,
+    **task: Any,
+) -> ScriptedModel:
+    """Return a model for a parent that starts an isolated child for each name, all at once.
+
+    Arguments:
+        children: answers of each child; it reports "Done." after the last one.
+        after: answers of the parent after the children's reports.
+        in_turn: true if it starts them one after another.
+        task: more arguments of the tool task.
+    """
+    groups = [[name] for name in children] if in_turn else [list(children)]
+    arguments = task or {"isolation": "isolated"}
+
+    def choose_answer(request: Request) -> Answer:
+        if request.prompt in children:
+            steps = [*children[request.prompt], "Done."]
+            return steps[min(request.turn, len(steps) - 1)]
+        if request.turn < len(groups):
+            return [call("task", prompt=name, **arguments) for name in groups[request.turn]]
+        return after(request) if after else "All children reported."
+
+    return ScriptedModel(choose_answer)
 
 
 async def run_children(
@@ -50,22 +70,8 @@ async def run_children(
     after: Callable[[Request], Answer] | None = None,
     **options: Any,
 ) -> tuple[Report, ScriptedModel]:
-    """Run a parent that starts an isolated child for each name, all at once.
-
-    Arguments:
-        children: answers of each child; it reports "Done." after the last one.
-        after: answers of the parent after the children's reports.
-    """
-
-    def choose_answer(request: Request) -> Answer:
-        if request.prompt in children:
-            steps = [*children[request.prompt], "Done."]
-            return steps[min(request.turn, len(steps) - 1)]
-        if request.turn == 0:
-            return [call("task", prompt=name, isolation="isolated") for name in children]
-        return after(request) if after else "All children reported."
-
-    model = ScriptedModel(choose_answer)
+    """Run a parent that starts an isolated child for each name; see `make_model`."""
+    model = make_model(children, after=after)
     async with open_session(project, model, **options) as session:
         return await session.run(PROMPT), model
 
@@ -99,20 +105,6 @@ async def test_the_parent_reads_which_files_several_children_changed(project: Pa
     assert [[each.path for each in merge.overlaps] for merge in merges] == [[], ["a.txt"]]
 
 
-async def test_children_that_change_different_lines_of_a_file_all_land(project: Path) -> None:
-    children = {
-        f"child {number}": run_command(f"sed -i 's/^line {number}$/by {number}/' a.txt")
-        for number in (3, 13, 23, 33)
-    }
-    report, model = await run_children(project, children)
-    assert report.ok
-    expected = [f"by {n}\n" if n in (3, 13, 23, 33) else f"line {n}\n" for n in range(40)]
-    assert (project / "a.txt").read_text() == "".join(expected)
-    for result in get_results(model):
-        assert "changes of 1 file are in your files now: a.txt]" in result
-    assert report.files_changed == ("a.txt",)
-
-
 async def test_a_child_sees_the_files_as_they_are_at_the_same_path(project: Path) -> None:
     before = hash_folder(project)
     children = {
@@ -138,23 +130,6 @@ async def test_a_child_sees_the_files_as_they_are_at_the_same_path(project: Path
     assert hash_folder(project) == before
 
 
-async def test_a_conflict_changes_nothing_and_gives_all_sides(project: Path) -> None:
-    children = {
-        "one": run_command("sed -i 's/^line 7$/ours/' a.txt; echo 1 > one.txt"),
-        "two": run_command("sleep 0.5; sed -i 's/^line 7$/theirs/' a.txt; echo 2 > two.txt"),
-    }
-    _, model = await run_children(project, children)
-    results = get_results(model)
-    assert "are in your files now: a.txt, one.txt" in results[0] or "one.txt, a.txt" in results[0]
-    assert "not done, 1 conflict" in results[1]
-    assert "a.txt (both-modified)" in results[1], "it got its work back and did nothing"
-    assert not (project / "two.txt").exists()
-    assert "ours" in (project / "a.txt").read_text()
-    sides = [line for line in results[1].split() if line.startswith("/")]
-    texts = [Path(side.rstrip(",]")).read_text() for side in sides]
-    assert any("theirs" in text for text in texts)
-
-
 async def test_a_merge_writes_nothing_while_another_process_merges(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,29 +141,14 @@ async def test_a_merge_writes_nothing_while_another_process_merges(
     assert not (project / "one.txt").exists()
 
 
-async def test_new_removed_and_executable_files_are_merged(project: Path) -> None:
-    command = "rm b.txt; mkdir -p deep; echo x > deep/new.sh; chmod +x deep/new.sh"
-    report, _ = await run_children(project, {"one": run_command(command), "two": NOTHING})
-    assert report.ok
-    assert not (project / "b.txt").exists()
-    assert (project / "deep/new.sh").read_text() == "x\n"
-    assert (project / "deep/new.sh").stat().st_mode & 0o100
-
-
-async def test_a_protected_file_is_not_merged(project: Path) -> None:
-    children = {
-        "one": [[call("bash", command="echo x > c.txt; mkdir -p sub; echo y > sub/.bashrc")]]
-    }
-    _, model = await run_children(project, {**children, "two": NOTHING})
-    assert not (project / "sub/.bashrc").exists()
-    assert "(protected)" in get_results(model)[0]
-
-
-async def test_plan_mode_merges_nothing(project: Path) -> None:
+async def test_neither_a_protected_file_nor_any_file_in_plan_mode_is_merged(project: Path) -> None:
     before = read_files(project)
-    children = {"one": run_command("echo x > c.txt"), "two": NOTHING}
-    permissions = Permissions.of(mode="plan")
-    await run_children(project, children, permissions=permissions)
+    children = {"one": run_command("echo x > c.txt; mkdir -p sub; echo y > sub/.bashrc")}
+    _, model = await run_children(project, children)
+    assert "(protected)" in get_results(model)[0]
+    assert read_files(project) == before
+    children = {"one": run_command("echo x > c.txt")}
+    await run_children(project, children, permissions=Permissions.of(mode="plan"))
     assert read_files(project) == before
 
 
@@ -216,21 +176,6 @@ async def test_the_user_confirms_all_files_of_a_merge_at_once(project: Path) -> 
     assert not (project / "two.txt").exists()
     result = get_results(model)[1]
     assert "[merge: not done: not these. The work is kept as run 1.1.2. The user can " in result
-
-
-async def test_an_agent_file_can_ask_for_an_isolated_workspace(project: Path) -> None:
-    agent = Agent(name="writer", description="Writes.", workspace=WorkspaceKind.ISOLATED)
-
-    def choose_answer(request: Request) -> Answer:
-        if request.prompt == "write":
-            return ["Done.", run_command("pwd; echo new > new.txt")[0]][request.turn == 0]
-        return [[call("task", prompt="write", agent="writer")], "Reported."][request.turn]
-
-    model = ScriptedModel(choose_answer)
-    async with open_session(project, model, agents=[agent]) as session:
-        report = await session.run("Go.")
-    assert report.files_changed == ("new.txt",)
-    assert (project / "new.txt").read_text() == "new\n"
 
 
 async def test_the_work_of_a_next_run_that_a_sibling_begins_is_merged(project: Path) -> None:

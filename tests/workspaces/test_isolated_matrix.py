@@ -74,10 +74,11 @@ async def test_dirty_files(tmp_path: Path, land: Land) -> None:
 
 
 async def test_untracked_files(tmp_path: Path, land: Land) -> None:
-    project = make_repository(tmp_path / "app", {"a.txt": "a\n"})
-    write_files(project, {"new/n.txt": "n\n", "wide.txt": "é\r\n".encode("utf-16")})
-    await land(project, "echo child >> new/n.txt; cp wide.txt copy.txt")
+    project = make_repository(tmp_path / "app", {"a.txt": "a\n", ".gitignore": "*.log\n"})
+    write_files(project, {"new/n.txt": "n\n", "wide.txt": "é\r\n".encode("utf-16"), "x.log": "x"})
+    await land(project, "test ! -e x.log; echo child >> new/n.txt; git add -A; git commit -qm x")
     assert (project / "new/n.txt").read_text() == "n\nchild\n"
+    await land(project, "cp wide.txt copy.txt")
     assert (project / "copy.txt").read_bytes() == (project / "wide.txt").read_bytes()
 
 
@@ -108,12 +109,34 @@ async def test_ignored_folders_with_dependencies(tmp_path: Path, land: Land, san
 
 async def test_no_repository(tmp_path: Path, land: Land) -> None:
     project = tmp_path / "app"
+    project.mkdir()
+    await land(project, "ls -A > empty")
+    assert read_files(project) == {"empty": b"empty\n"}
     write_files(project, {"a.txt": "a\n", ".gitignore": "*.o\n", "x.o": "o", "deep/b": "b\n"})
     await land(project, "test ! -e x.o && test ! -e .git && echo c >> a.txt && rm deep/b")
     assert (project / "a.txt").read_text() == "a\nc\n"
     assert not (project / "deep/b").exists()
     assert (project / "x.o").exists()
     assert not (project / ".git").exists()
+    run_git(project, "init", "--quiet")  # a repository without a commit
+    await land(project, "test ! -e x.o && echo d >> a.txt")
+    assert (project / "a.txt").read_text() == "a\nc\nd\n"
+
+
+async def test_a_subfolder_follows_the_ignore_rules_above(tmp_path: Path, land: Land) -> None:
+    top = make_repository(tmp_path / "app", {".gitignore": "*.pyc\n", "sub/a.py": "a", "b": "b"})
+    write_files(top, {"sub/a.pyc": "compiled"})
+    result = await land(top / "sub", "ls > new.py; echo x > new.pyc")
+    assert "changes of 1 file are in your files now: new.py]" in result
+    assert (top / "sub/new.py").read_text() == "a.py\nnew.py\n"
+
+
+async def test_tracked_files_that_git_ignores(tmp_path: Path, land: Land) -> None:
+    project = make_repository(tmp_path / "app", {"a": "a\n", ".gitignore": "dist/\n"})
+    write_files(project, {"dist/app.js": "built\n"})
+    run_git(project, "add", "--force", "dist/app.js")
+    await land(project, "echo child >> dist/app.js")
+    assert (project / "dist/app.js").read_text() == "built\nchild\n"
 
 
 async def test_submodules(tmp_path: Path, land: Land) -> None:
@@ -133,6 +156,9 @@ async def test_submodules(tmp_path: Path, land: Land) -> None:
     assert "changes of 2 files" in result
     assert (project / "libs/library/lib.c").read_text() == "int dirty;\nint child;\n"
     assert list((project / "libs/other").iterdir()) == []
+    make_repository(project / "nested", {"n.txt": "n\n"})
+    await land(project, "echo child >> nested/n.txt")
+    assert (project / "nested/n.txt").read_text() == "n\nchild\n"
     assert "libs/library" in run_git(project, "submodule", "status")
 
 
@@ -189,21 +215,24 @@ async def test_alternates(tmp_path: Path, land: Land) -> None:
 async def test_a_linked_worktree(tmp_path: Path, land: Land) -> None:
     main = make_repository(tmp_path / "main", {"a": "a\n"})
     run_git(main, "worktree", "add", "--quiet", "-b", "side", str(tmp_path / "app"))
-    await land(tmp_path / "app", "git branch --show-current > a")
-    assert (tmp_path / "app/a").read_text() == "side\n"
+    await land(tmp_path / "app", "git branch --show-current > a; git log --format=%s >> a")
+    assert (tmp_path / "app/a").read_text() == "side\nfirst\n"
     assert (main / "a").read_text() == "a\n"
 
 
 async def test_converted_line_ends_and_filters(tmp_path: Path, land: Land) -> None:
-    attributes = "*.txt text\n*.id ident\n*.enc filter=rot\n"
+    attributes = "*.txt text\n*.id ident\n*.enc filter=rot\n*.u16 working-tree-encoding=UTF-16LE\n"
     project = make_repository(tmp_path / "app", {".gitattributes": attributes, "k.id": "$Id$\n"})
     run_git(project, "config", "core.autocrlf", "true")
     run_git(project, "config", "filter.rot.clean", "tr a-z A-Z")
     run_git(project, "config", "filter.rot.smudge", "tr A-Z a-z")
-    write_files(project, {"dos.txt": b"1\r\n2\r\n3\r\n", "s.enc": "secret\n"})
+    wide = "wide\r\n".encode("utf-16-le")
+    write_files(project, {"dos.txt": b"1\r\n2\r\n3\r\n", "s.enc": "secret\n", "a.u16": wide})
     run_git(project, "add", "-A")
     run_git(project, "commit", "--quiet", "-m", "converted")
-    await land(project, "sed -i 's/^2/two/' dos.txt; echo more >> s.enc; cat k.id > seen")
+    command = "sed -i 's/^2/two/' dos.txt; echo more >> s.enc; cat k.id > seen; cp a.u16 b"
+    await land(project, command)
+    assert (project / "b").read_bytes() == wide
     assert (project / "dos.txt").read_bytes() == b"1\r\ntwo\r\n3\r\n"
     assert (project / "s.enc").read_text() == "secret\nmore\n"
     assert (project / "seen").read_text() == "$Id$\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import msgspec
@@ -49,21 +48,6 @@ def read_tree(store: GitStore, tree: str, folder: Path) -> dict[str, bytes]:
     return read_files(Path(checkout.files.folder))
 
 
-def test_fifty_changes_of_different_lines_of_a_file_are_merged(tmp_path: Path) -> None:
-    source = make_repository(tmp_path / "app", {"a.txt": "".join(LINES)})
-    store = open_store(tmp_path, source)
-    ours = store.store_source().tree
-    for number in range(50):
-        text = change_lines(number * 4, by=str(number))
-        work = make_work(store, tmp_path, f"w{number}", {"a.txt": text})
-        merge = merge_trees(store, work.base, ours, work.tree)
-        assert merge.conflicts == ()
-        ours = merge.tree
-        shutil.rmtree(tmp_path / f"w{number}")
-    merged = read_tree(store, ours, tmp_path)["a.txt"].decode()
-    assert merged.count("changed line") == 50
-
-
 def test_changes_of_one_line_are_a_conflict_with_three_sides(tmp_path: Path) -> None:
     source = make_repository(tmp_path / "app", {"a.txt": "".join(LINES)})
     store = open_store(tmp_path, source)
@@ -81,65 +65,6 @@ def test_changes_of_one_line_are_a_conflict_with_three_sides(tmp_path: Path) -> 
     assert "alice changed line 7" in text
     assert "bob changed line 7" in text
     assert "||||||| " in text
-
-
-def test_kinds_of_conflicts(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
-        "deleted.txt": "text\n" * 30,
-        "image.bin": b"\0\1\2" * 100,
-        "moved.txt": "moved\n" * 30,
-        "entry": "a file\n",
-    }
-    store = open_store(tmp_path, make_repository(tmp_path / "app", files))
-    ours = make_work(
-        store,
-        tmp_path,
-        "ours",
-        {
-            "deleted.txt": None,
-            "image.bin": b"\0ours" * 100,
-            "both.txt": "ours\n",
-            "moved.txt": None,
-            "there.txt": "moved\n" * 30,
-            "entry": "changed\n",
-        },
-    )
-    theirs = make_work(
-        store,
-        tmp_path,
-        "theirs",
-        {
-            "deleted.txt": "text\n" * 29 + "more\n",
-            "image.bin": b"\0theirs" * 100,
-            "both.txt": "theirs\n",
-            "moved.txt": None,
-            "here.txt": "moved\n" * 30,
-            "entry": None,
-            "entry/inner.txt": "a folder\n",
-        },
-    )
-    merge = merge_trees(store, ours.base, ours.tree, theirs.tree)
-    kinds = {conflict.path: conflict.kind for conflict in merge.conflicts}
-    assert kinds["deleted.txt"] == "modified-deleted"
-    assert kinds["image.bin"] == "binary"
-    assert kinds["both.txt"] == "both-added"
-    assert kinds["moved.txt"] == "renamed"
-    assert any(path.startswith("entry") for path in kinds)
-
-
-def test_a_merge_driver_of_the_repository_starts_no_program(tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    attributes = "*.txt merge=evil\n"
-    source = make_repository(
-        tmp_path / "app", {"a.txt": "".join(LINES), ".gitattributes": attributes}
-    )
-    with open(source / ".git/config", "a") as config:
-        config.write(f'[merge "evil"]\n\tdriver = touch {mark}\n')
-    store = open_store(tmp_path, source)
-    ours = make_work(store, tmp_path, "ours", {"a.txt": change_lines(3, by="ours")})
-    theirs = make_work(store, tmp_path, "theirs", {"a.txt": change_lines(90, by="theirs")})
-    assert merge_trees(store, ours.base, ours.tree, theirs.tree).conflicts == ()
-    assert not mark.exists()
 
 
 def test_an_overlap_names_runs_lines_and_whether_git_can_merge_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Trees of a user's files: bytes as they are, and nothing written to the user's repository."""
+"""Trees of files: what is seen, left out and named; `test_isolated_matrix.py` has the rest."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ import pytest
 from tests.long_form import count_examples
 from tests.workspaces.git_projects import (
     check_out_source,
-    hash_folder,
     make_repository,
     open_store,
     read_files,
-    run_git,
     write_files,
 )
 
@@ -26,27 +24,6 @@ from mudroom._adapters.workspaces.isolated.store import WorkingFiles
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._platform.scratch_dirs import remove_tree
 from mudroom.errors import WorkspaceError
-
-
-def test_a_tree_has_changed_untracked_and_deleted_files(tmp_path: Path) -> None:
-    source = make_repository(tmp_path / "app", {"a.py": "a", "b.py": "b", ".gitignore": "*.log\n"})
-    write_files(source, {"a.py": "changed", "new.py": "n", "debug.log": "x"})
-    (source / "b.py").unlink()
-    _, checkout = check_out_source(open_store(tmp_path, source), tmp_path, "one")
-    files = read_files(Path(checkout.files.folder))
-    assert files == {".gitignore": b"*.log\n", "a.py": b"changed", "new.py": b"n"}
-
-
-def test_nothing_in_the_users_git_folder_changes(tmp_path: Path) -> None:
-    source = make_repository(tmp_path / "app", {"a.py": "a"})
-    write_files(source, {"a.py": "changed", "new.py": "n"})
-    before = hash_folder(source)
-    store = open_store(tmp_path, source)
-    _, checkout = check_out_source(store, tmp_path, "one")
-    write_files(Path(checkout.files.folder), {"a.py": "of the child"})
-    run_git(Path(checkout.files.folder), "commit", "--quiet", "-a", "-m", "of the child")
-    store.store_files(checkout.files, "one")
-    assert hash_folder(source) == before
 
 
 def test_a_file_changed_in_the_second_of_its_checkout_is_seen(tmp_path: Path) -> None:
@@ -60,137 +37,6 @@ def test_a_file_changed_in_the_second_of_its_checkout_is_seen(tmp_path: Path) ->
         assert [change.path for change in store.list_changes(base, tree)] == ["d.py"]
 
 
-def test_a_folder_without_git_is_stored(tmp_path: Path) -> None:
-    source = tmp_path / "plain"
-    write_files(source, {"a.txt": "a", "deep/b.txt": "b", ".gitignore": "*.o\n", "x.o": "o"})
-    base, checkout = check_out_source(open_store(tmp_path, source), tmp_path, "one")
-    assert sorted(read_files(Path(checkout.files.folder))) == [".gitignore", "a.txt", "deep/b.txt"]
-    assert base
-    assert not Path(checkout.files.folder, ".git").exists()
-
-
-def test_an_empty_folder_is_stored(tmp_path: Path) -> None:
-    source = tmp_path / "empty"
-    source.mkdir()
-    _, checkout = check_out_source(open_store(tmp_path, source), tmp_path, "one")
-    assert read_files(Path(checkout.files.folder)) == {}
-
-
-def test_a_repository_without_a_commit_is_stored(tmp_path: Path) -> None:
-    source = tmp_path / "app"
-    source.mkdir()
-    run_git(source, "init", "--quiet")
-    write_files(source, {"a.txt": "a"})
-    _, checkout = check_out_source(open_store(tmp_path, source), tmp_path, "one")
-    assert read_files(Path(checkout.files.folder)) == {"a.txt": b"a"}
-
-
-def test_bytes_are_not_converted(tmp_path: Path) -> None:
-    attributes = (
-        "* text=auto eol=crlf\n*.py ident\n*.bin filter=none\n"
-        "*.u16 working-tree-encoding=UTF-16LE\n"
-    )
-    files: dict[str, str | bytes] = {
-        ".gitattributes": attributes,
-        "unix.txt": b"one\ntwo\n",
-        "dos.txt": b"one\r\ntwo\r\n",
-        "id.py": b"$Id$\n",
-        "a.bin": b"\0\r\n\xff",
-        "wide.u16": "wide".encode("utf-16-le"),
-    }
-    source = make_repository(tmp_path / "app", files)
-    write_files(source, files)
-    _, checkout = check_out_source(open_store(tmp_path, source), tmp_path, "one")
-    assert read_files(Path(checkout.files.folder)) == read_files(source)
-
-
-def test_settings_of_a_repository_start_no_program(tmp_path: Path) -> None:
-    source = make_repository(tmp_path / "app", {"a.py": "a", ".gitattributes": "* filter=evil\n"})
-    mark = tmp_path / "mark"
-    program = tmp_path / "evil"
-    program.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
-    program.chmod(0o755)
-    for key in ("core.fsmonitor", "filter.evil.clean", "filter.evil.smudge", "core.sshCommand"):
-        run_git(source, "config", key, str(program))
-    hook = source / ".git/hooks/post-index-change"
-    hook.parent.mkdir(exist_ok=True)
-    shutil.copy(program, hook)
-    mark.unlink(missing_ok=True)
-    write_files(source, {"a.py": "changed"})
-    store = open_store(tmp_path, source)
-    _, checkout = check_out_source(store, tmp_path, "one")
-    write_files(Path(checkout.files.folder), {"a.py": "of the child"})
-    store.store_files(checkout.files, "one")
-    assert not mark.exists()
-
-
-def test_links_and_modes_are_kept(tmp_path: Path) -> None:
-    source = make_repository(tmp_path / "app", {"run.sh": "#!/bin/sh\n", "a.txt": "a"})
-    (source / "run.sh").chmod(0o755)
-    os.symlink("a.txt", source / "inside")
-    os.symlink("/etc/passwd", source / "outside")
-    _, checkout = check_out_source(open_store(tmp_path, source), tmp_path, "one")
-    folder = Path(checkout.files.folder)
-    assert os.access(folder / "run.sh", os.X_OK)
-    assert not os.access(folder / "a.txt", os.X_OK)
-    assert os.readlink(folder / "inside") == "a.txt"
-    assert os.readlink(folder / "outside") == "/etc/passwd"
-
-
-def test_tracked_files_that_git_ignores_are_kept(tmp_path: Path) -> None:
-    source = make_repository(tmp_path / "app", {"a.py": "a"})
-    write_files(source, {"dist/app.js": "built", ".gitignore": "dist/\n"})
-    run_git(source, "add", "--force", "dist/app.js")
-    _, checkout = check_out_source(open_store(tmp_path, source), tmp_path, "one")
-    assert sorted(read_files(Path(checkout.files.folder))) == [".gitignore", "a.py", "dist/app.js"]
-
-
-def test_files_of_a_subfolder_follow_the_ignore_rules_above(tmp_path: Path) -> None:
-    top = make_repository(tmp_path / "app", {".gitignore": "*.pyc\n", "sub/a.py": "a", "b.py": "b"})
-    write_files(top, {"sub/a.pyc": "compiled"})
-    store = open_store(tmp_path, top / "sub")
-    base, checkout = check_out_source(store, tmp_path, "one")
-    folder = Path(checkout.files.folder)
-    assert read_files(folder) == {"a.py": b"a"}
-    write_files(folder, {"new.pyc": "compiled", "new.py": "n"})
-    tree = store.store_files(checkout.files, "one").tree
-    assert [change.path for change in store.list_changes(base, tree)] == ["new.py"]
-
-
-def test_files_of_submodules_and_nested_repositories_are_stored(tmp_path: Path) -> None:
-    library = make_repository(tmp_path / "library", {"lib.c": "int x;\n"})
-    source = make_repository(tmp_path / "app", {"main.c": "int main;\n"})
-    run_git(source, "submodule", "--quiet", "add", str(library), "vendor/library")
-    run_git(source, "commit", "--quiet", "-m", "submodule")
-    write_files(source, {"vendor/library/lib.c": "int dirty;\n"})
-    make_repository(source / "nested", {"n.txt": "n"})
-    _, checkout = check_out_source(open_store(tmp_path, source), tmp_path, "one")
-    files = read_files(Path(checkout.files.folder))
-    assert files["vendor/library/lib.c"] == b"int dirty;\n"
-    assert files["nested/n.txt"] == b"n"
-    assert files["main.c"] == b"int main;\n"
-
-
-def test_a_file_becomes_a_folder_and_a_folder_a_file(tmp_path: Path) -> None:
-    source = make_repository(tmp_path / "app", {"a": "a", "b/c": "c"})
-    store = open_store(tmp_path, source)
-    base = store.store_source().tree
-    (source / "a").unlink()
-    shutil.rmtree(source / "b")
-    write_files(source, {"a/x": "x", "b": "b"})
-    tree = store.store_source().tree
-    paths = [(change.path, change.status) for change in store.list_changes(base, tree)]
-    assert paths == [("a", "deleted"), ("a/x", "added"), ("b", "added"), ("b/c", "deleted")]
-
-
-def test_a_linked_worktree_borrows_the_objects_of_its_repository(tmp_path: Path) -> None:
-    main = make_repository(tmp_path / "main", {"a.py": "a"})
-    run_git(main, "worktree", "add", "--quiet", str(tmp_path / "linked"))
-    store = open_store(tmp_path, tmp_path / "linked")
-    _, checkout = check_out_source(store, tmp_path, "one")
-    assert "first" in run_git(Path(checkout.files.folder), "log", "--oneline")
-
-
 def test_a_pointer_to_a_repository_that_does_not_point_back_is_not_followed(tmp_path: Path) -> None:
     other = make_repository(tmp_path / "other", {"secret": "s"})
     source = tmp_path / "app"
@@ -200,43 +46,6 @@ def test_a_pointer_to_a_repository_that_does_not_point_back_is_not_followed(tmp_
     assert str(other) not in Path(store.directory, "objects/info").joinpath("alternates").as_posix()
     _, checkout = check_out_source(store, tmp_path, "one")
     assert read_files(Path(checkout.files.folder)) == {"a.py": b"a"}
-
-
-def test_sparse_and_shallow_repositories_are_stored_as_they_are(tmp_path: Path) -> None:
-    main = make_repository(tmp_path / "main", {"in/a": "a", "out/b": "b"})
-    write_files(main, {"in/a": "2"})
-    run_git(main, "commit", "--quiet", "-am", "second")
-    run_git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{main}", "app")
-    source = tmp_path / "app"
-    run_git(source, "sparse-checkout", "set", "in")
-    _, checkout = check_out_source(open_store(tmp_path, source), tmp_path, "one")
-    assert read_files(Path(checkout.files.folder)) == {"in/a": b"2"}
-
-
-def test_names_with_any_bytes_are_kept(tmp_path: Path) -> None:
-    source = make_repository(tmp_path / "app", {"a": "a"})
-    names = [b"new\nline", b"caf\xe9", "数据".encode(), b"-dash", b":(top)magic", b"*star", b'"q"']
-    for name in names:
-        Path(os.fsdecode(os.path.join(os.fsencode(source), name))).write_bytes(name)
-    store = open_store(tmp_path, source)
-    base, checkout = check_out_source(store, tmp_path, "one")
-    assert read_files(Path(checkout.files.folder)) == read_files(source)
-    for name in names:
-        path = os.path.join(os.fsencode(checkout.files.folder), name)
-        Path(os.fsdecode(path)).write_bytes(b"changed")
-    tree = store.store_files(checkout.files, "one").tree
-    changed = {os.fsencode(change.path) for change in store.list_changes(base, tree)}
-    assert changed == set(names)
-
-
-def test_large_and_unreadable_files_are_left_out_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mudroom._adapters.workspaces.isolated.git_store.MAX_FILE_BYTES", 1 << 20)
-    source = make_repository(tmp_path / "app", {"a": "a"})
-    write_files(source, {"big [1].bin": b"x" * (1 << 20) + b"x"})
-    stored = open_store(tmp_path, source).store_source()
-    assert stored.missing == ("big [1].bin (larger than 1 MiB)",)
 
 
 def make_unreadable(path: Path) -> None:
@@ -268,15 +77,15 @@ def test_a_file_that_cannot_be_stored_is_not_one_that_was_removed(
     is_first_look: bool,
 ) -> None:
     monkeypatch.setattr("mudroom._adapters.workspaces.isolated.git_store.MAX_FILE_BYTES", 100)
-    repository = make_repository(tmp_path / "app", {"a.py": "a", "sub/a.py": "a"})
+    repository = make_repository(tmp_path / "app", {"a [1].py": "a", "sub/a [1].py": "a"})
     store = open_store(tmp_path, repository / folder)
     tree, checkout = check_out_source(store, tmp_path, "one")
     if not is_first_look:
         write_files(Path(checkout.files.folder), {"b.py": "b"})
         tree = store.store_files(checkout.files, "one").tree
-    UNSTORABLE[reason](Path(checkout.files.folder, "a.py"))
+    UNSTORABLE[reason](Path(checkout.files.folder, "a [1].py"))
     stored = store.store_files(checkout.files, "one")
-    assert stored.missing == (f"a.py ({reason})",)
+    assert stored.missing == (f"a [1].py ({reason})",)
     assert store.list_changes(tree, stored.tree) == []
 
 
@@ -364,3 +173,17 @@ def test_a_disk_without_room_is_an_error_that_says_so(
     monkeypatch.setattr(f"{module}.tempfile.TemporaryFile", refuse)
     with pytest.raises(WorkspaceError, match="No space left on device"):
         store.store_files(WorkingFiles(str(project)), "index")
+
+
+def test_a_link_in_place_of_the_folder_of_a_run_is_not_followed(tmp_path: Path) -> None:
+    project = make_repository(tmp_path / "project", {"sub/a": "one\n"})
+    write_files(tmp_path / "outside", {"sub/secret": "s"})
+    for number, top in enumerate((project, project / "sub")):
+        home = tmp_path / f"home-{number}"
+        workspaces = IsolatedWorkspaces(str(home / "isolated/s"), str(top), str(home))
+        files = workspaces.open("1.1.1", "", same_path=False).files
+        shutil.rmtree(files.top)
+        os.symlink(tmp_path / "outside", files.top)
+        with pytest.raises(WorkspaceError, match="its files cannot be read: Not a directory"):
+            workspaces.store_work("1.1.1")
+        assert workspaces.find_stored("1.1.1") is None

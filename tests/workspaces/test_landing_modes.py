@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from tests.workspaces.git_projects import make_repository
-from tests.workspaces.test_isolated_children import run_children, run_command
 
 from mudroom._adapters.workspaces.isolated.kept_work import add_ignored
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
@@ -172,10 +171,3 @@ def test_private_files_that_git_ignores_land_private(tmp_path: Path) -> None:
     workspaces.land("", workspaces.plan_merge("", work).files, lambda: None)
     assert find_mode(project / "a.env") == 0o600
     assert find_mode(project / "b.env") != 0o600
-
-
-async def test_a_private_file_of_a_child_lands_private(tmp_path: Path) -> None:
-    project = make_project(tmp_path)
-    report, _ = await run_children(project, {"one": run_command("install -m 600 /dev/null new")})
-    assert report.merges
-    assert find_mode(project / "new") == 0o600

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.workspaces.git_projects import make_repository, write_files
+from tests.workspaces.test_isolated_children import PROMPT, get_results, open_session
 
-from mudroom import Budget, Isolation, Report, Session
+from mudroom import Budget, Isolation, Report
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._cli.output.tree_lines import describe_task
@@ -21,17 +21,8 @@ from mudroom._projections.run_tree import RunTree
 from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
-LINES = [f"line {number}\n" for number in range(40)]
-PROMPT = "Start the children."
 BACK = "[From mudroom, not from the user.] Your work is not merged."
 SHOW = "cat a.txt; ls"
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    source = make_repository(tmp_path / "project", {"a.txt": "".join(LINES), "b.txt": "b\n"})
-    write_files(source, {"dirty.txt": "not committed\n"})
-    return source
 
 
 def change_line(number: int, by: str) -> Answer:
@@ -88,22 +79,17 @@ async def run_pair(
 
     model = ScriptedModel(choose_answer)
     journal = MemoryJournal()
-    settings: dict[str, Any] = {
-        "journal": journal,
-        "environ": {},
-        "home": str(project.parent / "home"),
-        "sandbox": "off",
-        **options,
-    }
-    async with Session(model=model, cwd=str(project), **settings) as session:
+    async with open_session(project, model, journal=journal, sandbox="off", **options) as session:
         report = await session.run(PROMPT)
     return report, model, [event async for event in journal.read()]
 
 
-def read_results(model: ScriptedModel) -> list[str]:
-    """Return the results of the parent's first calls."""
-    request = next(each for each in model.requests if each.prompt == PROMPT and each.results)
-    return [result.text for result in request.results]
+def read_return_prompt(model: ScriptedModel) -> str:
+    """Return what the child reads when its work comes back."""
+    request = next(each for each in model.requests if each.prompt == "two" and each.turn > 2)
+    (block,) = request.messages[-1].content
+    assert isinstance(block, TextBlock)
+    return block.text
 
 
 async def test_a_child_resolves_its_conflict_and_lands_without_a_request_of_the_parent(
@@ -117,7 +103,7 @@ async def test_a_child_resolves_its_conflict_and_lands_without_a_request_of_the_
     assert lines[6:9] == ["line 6", "both", "line 8"]
     assert (project / "ours.txt").exists()
     assert (project / "theirs.txt").exists()
-    first, second = read_results(model)
+    first, second = get_results(model)
     assert "ours.txt" in first
     assert second.startswith("Done with both.")
     assert "are in your files now" in second
@@ -130,18 +116,15 @@ async def test_a_child_resolves_its_conflict_and_lands_without_a_request_of_the_
     ]
     assert report.files_changed == ("a.txt", "ours.txt", "theirs.txt")
     await replay(events)
-
-
-async def test_a_returned_child_knows_its_conversation_and_sees_both_sides(project: Path) -> None:
-    after = [[call("bash", command=SHOW)], resolve("both"), "Done with both."]
-    _, model, events = await run_pair(project, after)
-    requests = [each for each in model.requests if each.prompt == "two" and each.turn > 2]
-    (block,) = requests[0].messages[-1].content
-    assert isinstance(block, TextBlock)
-    text = block.text
-    assert text.startswith(BACK)
-    assert "- a.txt (both-modified): base /" in text
-    shown = requests[1].results[0].text
+    tree = RunTree.from_events(events)
+    assert tree.runs["1.1.2~2"].prompt.startswith("[From mudroom")
+    assert describe_task(tree.runs["1.1.2~2"]) == "> task: two"
+    # It knows its conversation, and its folder has both sides.
+    prompt = read_return_prompt(model)
+    assert prompt.startswith(BACK)
+    assert "- a.txt (both-modified): base /" in prompt
+    request = next(each for each in model.requests if each.prompt == "two" and each.turn > 3)
+    shown = request.results[0].text
     begin = shown.index("<<<<<<< the parent's version")
     marked = shown[begin : shown.index(">>>>>>> the child's version")].split("\n")
     assert marked[1] == "ours"
@@ -158,9 +141,11 @@ async def test_conflict_marks_do_not_land(project: Path) -> None:
     assert report.ok
     assert "<<<<<<<" not in (project / "a.txt").read_text()
     assert not (project / "theirs.txt").exists()
-    second = read_results(model)[1]
+    second = get_results(model)[1]
     assert "a.txt (both-modified)" in second
     assert "kept as run 1.1.2~2" in second
+    assert "[evidence: 2 tool calls (bash 2)" in second, "the evidence has all its runs"
+    assert report.merges and report.merges.unmerged == {"1.1.2~2": "conflict"}
 
 
 async def test_a_named_child_that_has_its_work_back_keeps_its_name(project: Path) -> None:
@@ -179,7 +164,7 @@ async def test_a_named_child_that_has_its_work_back_keeps_its_name(project: Path
 
 async def test_without_budget_the_conflict_is_told_to_the_parent(project: Path) -> None:
     _, model, events = await run_pair(project, ["Never."], prompt_budget=Budget(children=2))
-    second = read_results(model)[1]
+    second = get_results(model)[1]
     assert "not done, 1 conflict" in second
     assert "could not go back to the child" in second
     await replay(events)
@@ -199,13 +184,6 @@ async def test_a_background_child_that_has_its_work_back_is_stopped_by_name(proj
     results = [result for request in model.requests for result in request.results]
     assert any(result.text.startswith("bob is stopping") for result in results)
     assert "theirs" not in (project / "a.txt").read_text()
-
-
-async def test_returned_work_has_the_title_of_its_child(project: Path) -> None:
-    _, _, events = await run_pair(project, [resolve("both"), "Done with both."])
-    tree = RunTree.from_events(events)
-    assert tree.runs["1.1.2~2"].prompt.startswith("[From mudroom")
-    assert describe_task(tree.runs["1.1.2~2"]) == "> task: two"
 
 
 def test_the_child_reads_its_conflicts_and_not_the_overlaps() -> None:
@@ -238,9 +216,13 @@ async def test_a_conflict_without_marks_stays_open_if_the_child_only_reports(
     report, model, events = await run_pair(project, ["REPORT"], second=REMOVE)
     assert "line 6\nours\n" in (project / "a.txt").read_text()
     assert not (project / "theirs.txt").exists()
-    second = read_results(model)[1]
+    second = get_results(model)[1]
     assert "[merge: not done, 1 conflict; your files are unchanged" in second
     assert "- a.txt (modified-deleted): base /" in second
+    prompt = read_return_prompt(model)
+    line = next(line for line in prompt.splitlines() if line.startswith("- a.txt"))
+    assert line.endswith("; your folder has the parent's version")
+    assert "resolved: mine PATH (your version)" in prompt
     assert report.merges
     assert (report.merges.works, report.merges.landed) == (2, 1)
     assert not find_violations(events)
@@ -253,7 +235,7 @@ async def test_a_child_decides_a_conflict_in_its_report(project: Path, side: str
     report, model, events = await run_pair(project, after, second=REMOVE)
     assert (project / "a.txt").exists() == (side != "mine")
     assert (project / "theirs.txt").exists()
-    first, second = read_results(model)
+    first, second = get_results(model)
     assert "ours.txt" in first
     merged = [event for event in events if isinstance(event, WorkMerged)][-1]
     assert merged.state == "merged"
@@ -273,7 +255,7 @@ async def test_a_child_decides_a_conflict_in_its_report(project: Path, side: str
 async def test_a_line_that_resolves_nothing_is_named(project: Path) -> None:
     after = ["resolved: ours a.txt\nresolved: mine other.txt"]
     _, model, _ = await run_pair(project, after, second=REMOVE)
-    second = read_results(model)[1]
+    second = get_results(model)[1]
     assert "- resolved: ours a.txt: say mine, theirs or new, then the path" in second
     assert "- resolved: mine other.txt: no file in conflict has this path" in second
     assert "not done, 1 conflict" in second
@@ -282,7 +264,7 @@ async def test_a_line_that_resolves_nothing_is_named(project: Path) -> None:
 async def test_two_decisions_about_one_conflict_leave_it_open(project: Path) -> None:
     after = ["resolved: mine a.txt\nresolved: theirs a.txt"]
     _, model, events = await run_pair(project, after, second=REMOVE)
-    second = read_results(model)[1]
+    second = get_results(model)[1]
     assert "- a.txt: decided as mine and theirs; decide once for one conflict" in second
     assert "not done, 1 conflict" in second
     assert (project / "a.txt").exists()
@@ -303,41 +285,97 @@ def test_a_decision_is_for_all_paths_of_a_conflict() -> None:
     )
 
 
-async def test_the_child_reads_which_version_its_folder_has(project: Path) -> None:
-    _, model, _ = await run_pair(project, ["REPORT"], second=REMOVE)
-    request = next(each for each in model.requests if each.prompt == "two" and each.turn > 2)
-    (block,) = request.messages[-1].content
-    assert isinstance(block, TextBlock)
-    line = next(line for line in block.text.splitlines() if line.startswith("- a.txt"))
-    assert line.endswith("; your folder has the parent's version")
-    assert "resolved: mine PATH (your version)" in block.text
-
-
-@pytest.mark.parametrize(("side", "exists"), [("parent", True), ("child", False)])
+@pytest.mark.parametrize("second", [REMOVE, None], ids=["removed", "text with marks"])
 async def test_the_parent_decides_what_the_child_left_open(
-    project: Path, side: str, exists: bool
+    project: Path, second: Answer | None
 ) -> None:
-    parent: list[Answer] = [[call("merge", run="1.1.2~2", how="side", side=side)], "Merged."]
+    parent: list[Answer] = [[call("merge", run="1.1.2~2", how="side", side="child")], "Merged."]
     report, _, events = await run_pair(
-        project, ["REPORT"], second=REMOVE, parent=parent, isolation=Isolation(each_child=True)
+        project, ["REPORT"], second=second, parent=parent, isolation=Isolation(each_child=True)
     )
-    assert (project / "a.txt").exists() == exists
+    if second:
+        assert not (project / "a.txt").exists()
+    else:
+        assert "line 6\ntheirs\nline 8\n" in (project / "a.txt").read_text()
     assert (project / "theirs.txt").exists()
-    assert report.merges
-    assert report.merges.landed == 2
+    assert report.merges and report.merges.landed == 2
     assert not find_violations(events)
 
 
-async def test_the_parent_decides_about_a_text_with_marks(project: Path) -> None:
-    parent: list[Answer] = [[call("merge", run="1.1.2~2", how="side", side="child")], "Merged."]
-    await run_pair(project, ["REPORT"], parent=parent, isolation=Isolation(each_child=True))
-    assert "line 6\ntheirs\nline 8\n" in (project / "a.txt").read_text()
+async def decide(
+    project: Path, *calls: Answer, after: Sequence[Answer] = (), named: bool = False
+) -> tuple[str, list[StoredEvent]]:
+    """Let the parent decide with the tool merge, and no work come back by itself.
+
+    Returns the result of the parent's last call, and the events, which replay.
+    """
+    isolation = Isolation(each_child=True, max_returns=0)
+    report, model, events = await run_pair(
+        project, after, parent=calls, named=named, isolation=isolation
+    )
+    assert report.ok
+    await replay(events)
+    requests = [each for each in model.requests if each.prompt == PROMPT and each.results]
+    return requests[-1].results[-1].text, events
 
 
-async def test_the_evidence_has_all_runs_of_a_child_whose_work_came_back(project: Path) -> None:
-    report, model, _ = await run_pair(project, ["REPORT"])
-    second = read_results(model)[1]
-    assert "it called no tool" not in second
-    assert "[evidence: 2 tool calls (bash 2)" in second
-    assert report.merges
-    assert report.merges.unmerged == {"1.1.2~2": "conflict"}
+def read_project(project: Path) -> tuple[str, bool]:
+    """Return the line in conflict, and whether the other file of the child landed."""
+    return (project / "a.txt").read_text().splitlines()[7], (project / "theirs.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected", "texts"),
+    [
+        ({"how": "clean"}, ("ours", True), ["are in your files now: theirs.txt]"]),
+        ({"how": "side", "side": "child", "paths": ["a.txt"]}, ("theirs", True), []),
+        ({"how": "side", "side": "parent", "paths": ["a.txt"]}, ("ours", True), []),
+        (
+            {"how": "side", "side": "child", "paths": ["b.txt"]},
+            ("ours", False),
+            ["not done, 1 conflict", "Decide with merge."],
+        ),
+    ],
+)
+async def test_the_parent_merges_a_part_or_the_version_of_a_side(
+    project: Path, arguments: dict[str, Any], expected: tuple[str, bool], texts: list[str]
+) -> None:
+    result, _ = await decide(project, [call("merge", run="1.1.2", **arguments)])
+    assert read_project(project) == expected
+    assert all(text in result for text in texts)
+
+
+async def test_retry_merges_after_the_parent_changed_its_file(project: Path) -> None:
+    change = call("bash", command="sed -i 's/^ours$/line 7/' a.txt")
+    await decide(project, [change], [call("merge", run="1.1.2", how="retry")])
+    assert read_project(project) == ("theirs", True)
+
+
+async def test_drop_merges_nothing_and_keeps_the_work(project: Path) -> None:
+    drop, retry = (call("merge", run="1.1.2", how=how) for how in ("drop", "retry"))
+    result, events = await decide(project, [drop], [retry])
+    assert read_project(project) == ("ours", False)
+    assert "No work of '1.1.2' waits to be merged" in result
+    states = [event.state for event in events if isinstance(event, WorkMerged)]
+    assert states == ["merged", "conflict", "dropped"]
+    store = next((project.parent / "home/isolated").iterdir())
+    assert list(store.rglob("1.1.2")), "the work is kept"
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_return_gives_the_child_its_work_back(project: Path, *, named: bool) -> None:
+    merge = call("merge", run="bob" if named else "1.1.2", how="return")
+    after = [resolve("both"), "Resolved."]
+    result, events = await decide(project, [merge], after=after, named=named)
+    assert read_project(project) == ("both", True)
+    assert result.startswith("Resolved.")
+    briefs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
+    assert (briefs["1.2.1"].continues, briefs["1.2.1"].name) == ("1.1.2", "bob" if named else "")
+
+
+async def test_a_session_without_isolated_children_does_not_offer_the_tool(project: Path) -> None:
+    model = ScriptedModel(lambda request: "Hello.")
+    for isolation in (Isolation(), Isolation(each_child=True)):
+        async with open_session(project, model, isolation=isolation) as session:
+            await session.run("Hello")
+    assert ["merge" in request.tools for request in model.requests] == [False, True]

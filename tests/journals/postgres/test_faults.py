@@ -12,14 +12,13 @@ import subprocess
 import threading
 import time
 from collections.abc import AsyncGenerator, Generator
-from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from mudroom._adapters.journals.sessions import read_events
 from mudroom._core.events import NoteInjected
-from mudroom.errors import JournalBusy, JournalError
+from mudroom.errors import JournalError
 from mudroom.testing import journal_conformance, store_conformance
 from mudroom_postgres import connections
 from mudroom_postgres import journal as postgres_journal
@@ -61,9 +60,7 @@ def own_server() -> Generator[PostgresServer]:
         server.remove()
 
 
-async def test_a_killed_server_loses_no_event_and_appends_go_on(
-    own_server: PostgresServer, tmp_path: Path
-) -> None:
+async def test_a_killed_server_loses_no_event_and_appends_go_on(own_server: PostgresServer) -> None:
     store = PostgresStore(own_server.create_database())
     journals = [await store.create(make_id(number)) for number in range(WRITERS)]
     stored = [0] * WRITERS
@@ -110,7 +107,6 @@ async def test_events_of_broken_connections_are_stored_once(
     proxy: tuple[CuttingProxy, int],
     postgres_url: str,
     postgres_server: PostgresServer,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(postgres_journal, "_ATTEMPT_SECONDS", 0.4)
@@ -132,9 +128,10 @@ async def test_events_of_broken_connections_are_stored_once(
 
 
 async def test_a_run_waits_for_the_database_and_then_reads_what_to_do(
-    own_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_server: PostgresServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(postgres_journal, "PATIENCE", 0.3)
+    monkeypatch.setattr(connections, "NOTICE_SECONDS", 0.1)
+    monkeypatch.setattr(postgres_journal, "PATIENCE", 1.0)
     store = PostgresStore(own_server.create_database())
     journal = await store.create(ID)
     await journal.append(make_note(1))
@@ -149,13 +146,15 @@ async def test_a_run_waits_for_the_database_and_then_reads_what_to_do(
     with pytest.raises(JournalError):
         await journal.append(make_note(0))
     await journal.close()
+    # The wait is told, and its end with an error is not told as one with an answer.
+    (waits,) = [record.getMessage() for record in caplog.records]
+    assert "for about 1 s" in waits
     await asyncio.to_thread(own_server.start)
     assert await read_times(store, ID) == list(range(1, stored + 1))
 
 
 async def test_waits_for_the_database_are_told_once_and_their_end_too(
     own_server: PostgresServer,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -184,28 +183,8 @@ async def test_waits_for_the_database_are_told_once_and_their_end_too(
     assert {record.threadName for record in caplog.records} == {threading.current_thread().name}
 
 
-async def test_a_wait_that_ends_with_an_error_is_not_told_as_its_end(
-    own_server: PostgresServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(connections, "NOTICE_SECONDS", 0.1)
-    monkeypatch.setattr(postgres_journal, "PATIENCE", 1.0)
-    store = PostgresStore(own_server.create_database())
-    journal = await store.create(ID)
-    await journal.append(make_note(1))
-    await asyncio.to_thread(own_server.kill)
-    with pytest.raises(JournalError, match="could not be reached for"):
-        await journal.append(make_note(2))
-        await journal.append(make_note(3))  # a process of the killed server may still answer
-    await journal.close()
-    assert len(caplog.records) == 1
-    assert "for about 1 s" in caplog.records[0].getMessage()
-
-
 async def test_a_server_that_refuses_connections_for_long_is_told_from_one_that_is_away(
-    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_journal, "PATIENCE", 0.3)
     name = postgres_server.create_database().rpartition("/")[2]
@@ -228,8 +207,6 @@ async def test_a_server_that_refuses_connections_for_long_is_told_from_one_that_
     await journal.close()
 
 
-END_LEASES = "UPDATE mudroom.sessions SET lease_until = now() - interval '1 s'"
-
 FULL = """
 CREATE FUNCTION mudroom.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full', HINT = 'Check it.'; END $$;
@@ -239,7 +216,7 @@ CREATE TRIGGER refuse BEFORE INSERT ON mudroom.events FOR EACH ROW
 
 
 async def test_a_full_disk_ends_a_session_with_a_remedy_and_no_other(
-    postgres_server: PostgresServer, tmp_path: Path
+    postgres_server: PostgresServer,
 ) -> None:
     url = postgres_server.create_database()
     store = PostgresStore(url)
@@ -259,7 +236,7 @@ async def test_a_full_disk_ends_a_session_with_a_remedy_and_no_other(
 
 
 async def test_a_read_only_database_is_read_and_refuses_events(
-    postgres_server: PostgresServer, tmp_path: Path
+    postgres_server: PostgresServer,
 ) -> None:
     url = postgres_server.create_database()
     name = url.rpartition("/")[2]
@@ -275,16 +252,6 @@ async def test_a_read_only_database_is_read_and_refuses_events(
     assert "primary" in caught.value.remedy
     await journal.close()
     assert await read_times(store, ID) == [1]
-
-
-async def test_a_server_without_free_connections_says_so(
-    postgres_server: PostgresServer, tmp_path: Path
-) -> None:
-    postgres_server.run_sql("CREATE ROLE guest LOGIN CONNECTION LIMIT 0")
-    store = PostgresStore(postgres_server.make_url("postgres", user="guest"))
-    with pytest.raises(JournalError, match="no free connection") as caught:
-        await store.list()
-    assert "max_connections" in caught.value.remedy
 
 
 async def test_a_connection_without_work_is_closed_while_another_one_works(
@@ -305,19 +272,7 @@ async def test_a_connection_without_work_is_closed_while_another_one_works(
             await asyncio.sleep(0.05)
 
 
-async def test_a_user_without_rights_reads_which_ones_are_missing(
-    postgres_server: PostgresServer, tmp_path: Path
-) -> None:
-    postgres_server.run_sql("CREATE ROLE visitor LOGIN")
-    store = PostgresStore(postgres_server.make_url("postgres", user="visitor"))
-    with pytest.raises(JournalError, match="not the rights") as caught:
-        await store.list()
-    assert "GRANT" in caught.value.remedy.upper()
-
-
-async def test_followers_see_each_event_of_eight_writers_once(
-    postgres_url: str, tmp_path: Path
-) -> None:
+async def test_followers_see_each_event_of_eight_writers_once(postgres_url: str) -> None:
     store = PostgresStore(postgres_url)
     count = 200 if LONG else 40
     journals = [await store.create(make_id(number)) for number in range(WRITERS)]
@@ -393,7 +348,7 @@ def pooled_server() -> Generator[tuple[PostgresServer, int]]:
 
 
 async def test_a_pooler_may_change_connections_between_transactions(
-    pooled_server: tuple[PostgresServer, int], tmp_path: Path
+    pooled_server: tuple[PostgresServer, int],
 ) -> None:
     server, port = pooled_server
     name = server.create_database().rpartition("/")[2]
@@ -415,33 +370,3 @@ async def test_a_pooler_may_change_connections_between_transactions(
     assert "NOTIFY" not in log
     assert "LISTEN" not in log
     assert log.count("pg_advisory") == log.count("pg_advisory_xact_lock") == 1
-
-
-async def test_a_writer_without_the_key_of_events_would_mix_records(
-    postgres_server: PostgresServer, tmp_path: Path
-) -> None:
-    """The primary key is what refuses a replaced writer, not the lease."""
-    url = postgres_server.create_database()
-    name = url.rpartition("/")[2]
-    store = PostgresStore(url)
-    for number, has_key in enumerate((True, False)):
-        if not has_key:
-            postgres_server.run_sql("ALTER TABLE mudroom.events DROP CONSTRAINT events_pkey", name)
-        old = await store.create(make_id(number))
-        await old.append(make_note(1))
-        postgres_server.run_sql(
-            "UPDATE mudroom.sessions SET lease_until = now() - interval '1 s'", name
-        )
-        new = await store.open(make_id(number))
-        await new.append(make_note(2))
-        if has_key:
-            with pytest.raises(JournalBusy):
-                await old.append(make_note(3))
-        else:
-            await old.append(make_note(3))
-        await old.close()
-        await new.close()
-        count = postgres_server.run_sql(
-            f"SELECT count(*) FROM mudroom.events WHERE session = '{make_id(number)}'", name
-        )
-        assert count == ("2" if has_key else "3")

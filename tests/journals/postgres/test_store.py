@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 from mudroom._adapters.journals.sessions import delete_session, read_events
 from mudroom._core.events import NoteInjected, RunWaiting, SessionOpened
-from mudroom._core.ports import SessionInfo
 from mudroom._session.session import Session
 from mudroom.errors import JournalBusy, JournalDamaged, JournalError, JournalNewer, UsageError
 from mudroom.testing import ScriptedModel
@@ -50,7 +48,7 @@ def end_lease(server: PostgresServer, url: str) -> None:
 
 
 async def test_a_writer_that_was_replaced_appends_nothing(
-    postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
+    postgres_url: str, postgres_server: PostgresServer
 ) -> None:
     store = PostgresStore(postgres_url)
     old = await create(store)
@@ -62,63 +60,46 @@ async def test_a_writer_that_was_replaced_appends_nothing(
     with pytest.raises(JournalBusy):
         await old.append(make_note(101))
     await old.close()
+    # Its end leaves the lease of the new one.
+    assert await store.find_writer(ID)
+    with pytest.raises(JournalBusy):
+        await store.open(ID)
     assert await new.append(make_note(3)) == 3
     await new.close()
     assert [event.at for event in await read_events(store, ID)] == [1, 2, 3]
     assert await store.find_writer(ID) == ""
 
 
-async def test_the_end_of_a_replaced_writer_leaves_the_lease_of_the_new_one(
-    postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
-) -> None:
-    store = PostgresStore(postgres_url)
-    old = await create(store)
-    end_lease(postgres_server, postgres_url)
-    new = await store.open(ID)
-    await old.close()
-    assert await store.find_writer(ID)
-    with pytest.raises(JournalBusy):
-        await store.open(ID)
-    await new.close()
-
-
-async def test_two_writers_of_one_session_never_mix_their_records(
-    postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
+async def test_s5_two_writers_of_one_session_never_mix_their_records(
+    postgres_url: str, postgres_server: PostgresServer
 ) -> None:
     store = PostgresStore(postgres_url)
     first = await create(store)
     end_lease(postgres_server, postgres_url)
-    second = await store.open(ID)
+    writers = {"first": first, "second": await store.open(ID)}
 
-    async def append(journal: object, name: str) -> list[str]:
-        assert isinstance(journal, PostgresJournal)
+    async def append(name: str) -> list[str]:
         stored: list[str] = []
-        try:
+        with suppress(JournalBusy):
             for n in range(20):
-                await journal.append(make_note(n, f"{name} {n}"), make_note(n, f"{name} {n}b"))
-                stored += [f"{name} {n}", f"{name} {n}b"]
-        except JournalBusy:
-            pass
+                texts = [f"{name} {n}", f"{name} {n}b"]
+                await writers[name].append(*(make_note(n, text) for text in texts))
+                stored += texts
         return stored
 
-    kept = await asyncio.gather(append(first, "first"), append(second, "second"))
+    kept = await asyncio.gather(*map(append, writers))
     events = await read_events(store, ID)
     texts = [event.text for event in events if isinstance(event, NoteInjected)]
-    assert texts in [list(each) for each in kept]
+    assert texts in kept
     assert len({text.split()[0] for text in texts}) == 1
-    for journal in (first, second):
-        assert isinstance(journal, PostgresJournal)
+    for journal in writers.values():
         await journal.close()
 
 
-async def test_a_session_of_a_process_that_was_killed_is_opened_at_once(
-    postgres_url: str, tmp_path: Path
-) -> None:
+async def test_a_session_of_a_process_that_was_killed_is_opened_at_once(postgres_url: str) -> None:
     code = f"""
 import asyncio, os, signal
 from mudroom._core.events import SessionOpened
-from mudroom_postgres.connections import Database, get_database, make_work
-from mudroom_postgres.driver import check_url, hide_password
 from mudroom_postgres.store import PostgresStore
 async def main():
     journal = await PostgresStore({postgres_url!r}).create({ID!r})
@@ -136,7 +117,7 @@ asyncio.run(main())
 
 
 async def test_the_lease_of_another_machine_is_respected_until_it_ends(
-    postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
+    postgres_url: str, postgres_server: PostgresServer
 ) -> None:
     store = PostgresStore(postgres_url)
     await (await create(store)).close()
@@ -159,7 +140,7 @@ async def test_the_lease_of_another_machine_is_respected_until_it_ends(
     ("version", "error_type"), [(2, JournalNewer), (0, JournalError)], ids=["newer", "older"]
 )
 async def test_tables_of_another_version_are_refused_with_a_remedy(
-    version: int, error_type: type[JournalError], postgres_server: PostgresServer, tmp_path: Path
+    version: int, error_type: type[JournalError], postgres_server: PostgresServer
 ) -> None:
     url = postgres_server.create_database()
     run_sql(
@@ -177,7 +158,7 @@ async def test_tables_of_another_version_are_refused_with_a_remedy(
 
 
 async def test_many_processes_may_create_the_tables_together(
-    postgres_server: PostgresServer, tmp_path: Path
+    postgres_server: PostgresServer,
 ) -> None:
     from mudroom_postgres.connections import prepare_schema
     from mudroom_postgres.driver import connect
@@ -198,11 +179,7 @@ async def test_many_processes_may_create_the_tables_together(
     ],
 )
 async def test_a_damaged_session_gives_its_events_up_to_the_damage(
-    change: str,
-    message: str,
-    postgres_url: str,
-    postgres_server: PostgresServer,
-    tmp_path: Path,
+    change: str, message: str, postgres_url: str, postgres_server: PostgresServer
 ) -> None:
     store = PostgresStore(postgres_url)
     await (await create(store, notes=10)).close()
@@ -219,7 +196,7 @@ async def test_a_damaged_session_gives_its_events_up_to_the_damage(
 
 
 async def test_a_session_that_no_event_was_stored_of_leaves_nothing(
-    postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
+    postgres_url: str, postgres_server: PostgresServer
 ) -> None:
     store = PostgresStore(postgres_url)
     await (await store.create(ID)).close()
@@ -261,7 +238,7 @@ class InterruptedDatabase:
 
 @pytest.mark.parametrize("queries", range(1, 5))
 async def test_a_session_that_another_machine_just_opened_is_not_deleted(
-    queries: int, postgres_url: str, tmp_path: Path
+    queries: int, postgres_url: str
 ) -> None:
     store = PostgresStore(postgres_url)
     await (await create(store)).close()
@@ -272,20 +249,17 @@ async def test_a_session_that_another_machine_just_opened_is_not_deleted(
     assert len(await PostgresStore(postgres_url).list()) == database.is_taken
 
 
-def test_a_store_is_used_by_one_event_loop_after_the_other(
-    postgres_url: str, tmp_path: Path
-) -> None:
+def test_a_store_is_used_by_one_event_loop_after_the_other(postgres_url: str) -> None:
     store = PostgresStore(postgres_url)
 
     async def write() -> None:
         await (await create(store)).close()
 
+    async def list_ids() -> list[str]:
+        return [info.id for info in await store.list()]
+
     asyncio.run(write())
-    assert [info.id for info in asyncio.run(_list(store))] == [ID]
-
-
-async def _list(store: PostgresStore) -> Sequence[SessionInfo]:
-    return await store.list()
+    assert asyncio.run(list_ids()) == [ID]
 
 
 @pytest.mark.parametrize(
@@ -307,7 +281,7 @@ async def _list(store: PostgresStore) -> Sequence[SessionInfo]:
         "postgresql://u:a@secret@host/database",
     ],
 )
-def test_a_bad_address_is_refused_without_its_password(url: str, tmp_path: Path) -> None:
+def test_a_bad_address_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(UsageError, match="address of a PostgreSQL database") as caught:
         PostgresStore(url)
     assert "secret" not in str(caught.value)
@@ -352,7 +326,7 @@ def test_every_form_of_an_address_is_accepted(url: str) -> None:
     ],
 )
 async def test_a_bad_parameter_of_an_address_is_named(
-    parameter: str, cause: str, postgres_url: str, tmp_path: Path
+    parameter: str, cause: str, postgres_url: str
 ) -> None:
     with pytest.raises(JournalError, match="address of the database cannot be used") as caught:
         await PostgresStore(f"{postgres_url}?{parameter}").list()
@@ -361,20 +335,32 @@ async def test_a_bad_parameter_of_an_address_is_named(
 
 
 @pytest.mark.parametrize(
-    ("database", "user", "message"),
-    [("missing", "mudroom", "there is no such database"), ("postgres", "x", "refuses this user")],
+    ("database", "role", "message", "remedy"),
+    [
+        ("missing", "", "there is no such database", ""),
+        ("postgres", "", "refuses this user", ""),
+        ("postgres", "LOGIN CONNECTION LIMIT 0", "no free connection", "max_connections"),
+        ("postgres", "LOGIN", "not the rights", "grant"),
+    ],
 )
 async def test_an_error_of_the_server_has_a_remedy_and_no_password(
-    database: str, user: str, message: str, postgres_server: PostgresServer, tmp_path: Path
+    database: str, role: str, message: str, remedy: str, postgres_server: PostgresServer
 ) -> None:
-    url = postgres_server.make_url(database, user=f"{user}:secret")
-    with pytest.raises(JournalError, match=message) as caught:
-        await PostgresStore(url).list()
-    assert caught.value.remedy
+    user = "x" if database == "postgres" else "mudroom"
+    if role:
+        postgres_server.run_sql(f"CREATE ROLE {user} {role}")
+    try:
+        url = postgres_server.make_url(database, user=f"{user}:secret")
+        with pytest.raises(JournalError, match=message) as caught:
+            await PostgresStore(url).list()
+    finally:
+        if role:
+            postgres_server.run_sql(f"DROP ROLE {user}")
+    assert caught.value.remedy and remedy in caught.value.remedy.lower()
     assert "secret" not in str(caught.value)
 
 
-async def test_a_server_that_is_not_there_is_reported_at_once(tmp_path: Path) -> None:
+async def test_a_server_that_is_not_there_is_reported_at_once() -> None:
     from ...postgres_server import find_free_port
 
     url = f"postgresql://mudroom@127.0.0.1:{find_free_port()}/x"

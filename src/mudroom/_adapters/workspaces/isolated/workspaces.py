@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -229,6 +230,7 @@ class IsolatedWorkspaces:
         if folder is None:
             raise WorkspaceError(f"run {run_id} has no isolated workspace")
         with _explain_errors(folder.files.folder):
+            _refuse_link(folder.files)
             return self._store_work(folder, written)
 
     def _store_work(self, folder: IsolatedFolder, written: Sequence[str]) -> Work:
@@ -297,6 +299,7 @@ class IsolatedWorkspaces:
         with self._lock_index(run_id or SOURCE_INDEX), _explain_errors(place):
             if folder is None:
                 return self.store.store_source()
+            _refuse_link(folder.files)
             return self.store.store_files(folder.files, run_id)
 
     def has_files(self, run_id: str) -> bool:
@@ -473,6 +476,13 @@ def _explain_errors(folder: str) -> Generator[None]:
         raise WorkspaceError(
             f"its files cannot be read: {error.strerror}", where=error.filename or folder
         ) from error
+
+
+def _refuse_link(files: WorkingFiles) -> None:
+    """Raise OSError if a command put a link in place of its folder: what it leads to is no work."""
+    for place in (files.top, files.folder):
+        if os.path.islink(place):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place)
 
 
 def _make_file(change: FileChange, private: Mapping[str, int]) -> MergedFile:
