@@ -25,7 +25,7 @@ from mudroom.permissions.rules import Permissions
 
 from ..plugin_folder import write
 from ..shown_session import show
-from ..tools.test_read_images import make_png
+from ..tools.test_files import make_png
 
 Ask = Callable[..., tuple[int, str]]
 TOUCH = """---

@@ -12,7 +12,7 @@ from mudroom import Agent, ApprovalDecision, Effect, ModelOptions, ServerSpec
 from mudroom._adapters.integrations.mcp_servers.listing import ListedTool, make_tool
 from mudroom._adapters.models.scripted import Answer, Request, call
 
-from ...tools.test_read_images import make_png
+from ...tools.test_files import make_png
 from .servers import make_quick, make_small, read_log
 from .test_elicitation import ALLOW, Person
 from .test_session_servers import open_session
