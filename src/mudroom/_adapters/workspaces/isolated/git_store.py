@@ -97,8 +97,11 @@ class GitStore(TreeStore):
     def _create(self, patterns: Sequence[str]) -> None:
         temporary = f"{self.directory}.{os.urandom(6).hex()}{UNFINISHED}"
         os.makedirs(temporary, mode=0o700)
-        make_git_folder(temporary, self._find_object_format())
+        names = Git(OwnGitFolder(temporary), source=self.source)
+        object_format = self._find_object_format()
+        names.run("init", "--quiet", "--bare", "--template=", f"--object-format={object_format}")
         info = Path(temporary, "info")
+        info.mkdir(exist_ok=True)
         (info / "attributes").write_text(_NO_CONVERSION)
         excludes = self.repository.read_excludes() if self.repository else b""
         (info / "exclude").write_bytes(add_patterns(excludes, patterns))
