@@ -69,12 +69,9 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
             filler.fill_command(piece) if isinstance(piece, ShellText) else filler.fill(piece)
             for piece in _split_shell(self.text)
         ]
-        return [*pieces, end] if (end := filler.make_end()) else pieces
-
-    def fill_text(self, arguments: str = "") -> str:
-        """Return the text for a model, in which shell commands are text; "" if there is none."""
-        filler = _Filler(self, arguments)
-        return filler.fill(self.text) + filler.make_end() if self.text else ""
+        if arguments and not filler.has_placeholder:
+            pieces.append("\n\n" + self.appended.format(arguments))
+        return pieces
 
 
 class _Filler:
@@ -83,19 +80,12 @@ class _Filler:
         self._template = template
         self._arguments = arguments
         self._words = split_arguments(arguments)
-        folder = template.folder
-        self._variables = {"SKILL_DIR": folder, "CLAUDE_SKILL_DIR": folder, **template.variables}
+        self._variables = list_variables(template.folder, template.variables)
         names = "|".join(sorted(map(re.escape, template.argument_names), key=len, reverse=True))
         named = rf"|\$({names})(?!\w)" if names else "|(?!)()"
         variables = "|".join(map(re.escape, self._variables))
         # One pattern for all placeholders, so that text from an argument is not filled in again.
         self._pattern = re.compile(rf"(\\)?(?:\$\{{(?:{variables})\}}|{_WORD}{named})")
-
-    def make_end(self) -> str:
-        """Return the arguments for the end of a text, if it had no place for them."""
-        if self.has_placeholder or not self._arguments:
-            return ""
-        return "\n\n" + self._template.appended.format(self._arguments)
 
     def fill(self, text: str) -> str:
         return self._pattern.sub(self._replace, text)
@@ -139,6 +129,11 @@ def _split_shell(text: str) -> Iterator[str | ShellText]:
 
 _cache: dict[str, tuple[tuple[int, int, int], PromptTemplate]] = {}
 _MAX_CACHED = 2_000
+
+
+def list_variables(folder: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the values for `${NAME}` in the text of a file, by name."""
+    return {"SKILL_DIR": folder, "CLAUDE_SKILL_DIR": folder, **variables}
 
 
 def fill_variables(text: str, variables: Mapping[str, str]) -> str:
@@ -203,24 +198,17 @@ def _read_template(path: str, boundary: str, *, is_command: bool) -> PromptTempl
 
 
 def _read_gemini_template(text: str, folder: str, diagnostics: FileDiagnostics) -> PromptTemplate:
-    entries = parse_toml(text, diagnostics)
-    prompt = _get(entries or {}, "prompt")
-    is_missing = entries is not None and "prompt" not in entries
-    if is_missing:
-        diagnostics.add_error(1, "the key prompt is missing")
-    elif entries and not isinstance(prompt, str):
-        diagnostics.add_error(entries["prompt"].line, "the value of prompt is no text")
-    elif entries and not str(prompt).strip():
-        diagnostics.add_error(entries["prompt"].line, "the prompt is empty")
-    prompt = prompt if isinstance(prompt, str) else ""
+    prompt, description = read_gemini_command(text, diagnostics)
     errors = tuple(diagnostics.items)
     problem = ""
     if errors:
-        problem = errors[0].text if is_missing else f"line {errors[0].line}: {errors[0].text}"
+        error = errors[0]
+        is_of_file = error.text == MISSING_PROMPT
+        problem = error.text if is_of_file else f"line {error.line}: {error.text}"
     return PromptTemplate(
         text=prompt,
         folder=folder,
-        description=_read_text(entries or {}, "description") or prompt.strip().partition("\n")[0],
+        description=description or prompt.strip().partition("\n")[0],
         gemini_path=diagnostics.path,
         problem=problem,
         errors=errors,
@@ -346,10 +334,30 @@ def split_arguments(text: str) -> list[str]:
         return text.split()
 
 
+MISSING_PROMPT = "the key prompt is missing"
 _ARGUMENTS = "{{args}}"
 _PLACE = compile_later(re.escape(_ARGUMENTS))
 _SHELL_START = "!{"
 _FILE = compile_later(r"@\{([^{}\n]+)\}")
+
+
+def read_gemini_command(text: str, diagnostics: FileDiagnostics) -> tuple[str, str]:
+    entries = parse_toml(text, diagnostics)
+    if entries is None:
+        return "", ""
+    found = entries.get("prompt")
+    prompt = found.value if found else ""
+    if found is None:
+        diagnostics.add_error(1, MISSING_PROMPT)
+    elif not isinstance(prompt, str):
+        diagnostics.add_error(found.line, "the value of prompt is no text")
+    elif not prompt.strip():
+        diagnostics.add_error(found.line, "the prompt is empty")
+    description = entries["description"].value if "description" in entries else ""
+    return (
+        prompt if isinstance(prompt, str) else "",
+        " ".join(description.split()) if isinstance(description, str) else "",
+    )
 
 
 def fill_gemini_command(prompt: str, arguments: str, path: str) -> list[str | ShellText]:

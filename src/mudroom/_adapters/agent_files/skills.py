@@ -6,6 +6,7 @@ Only names and descriptions are kept; the text is loaded when it is needed.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
@@ -23,7 +24,7 @@ from .locations import (
     list_locations,
     make_part_name,
 )
-from .prompt_template import PromptTemplate, load_template
+from .prompt_template import PromptTemplate, list_variables, load_template
 from .safe_read import Diagnostic, FileDiagnostics, find_files, make_name_clash, read_text
 
 # The limits up to MAX_COMPATIBILITY are those of the Agent Skills specification.
@@ -42,6 +43,9 @@ _WITHOUT_EFFECT = "effort hooks paths shell disallowed-tools background"
 _FOR_CALLS_OF_THE_USER = frozenset(["context", "agent", "model", "allowed-tools"])
 _KNOWN_KEYS = frozenset(_KEYS.split())
 _KEYS_WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT.split())
+_PLACEHOLDER = compile_later(
+    r"\$\{([A-Za-z_][\w.]*)\}|\$ARGUMENTS(?:\[(\d{1,2})\])?|\$(\d)(?![\d.,]*\d)"
+)
 _COMMAND = compile_later(r"!`[^`]+`")
 
 
@@ -76,7 +80,32 @@ class Skill(Struct, frozen=True):
         return load_template(self.path, self.boundary, self.variables, is_command=False)
 
     def load_text(self, arguments: str = "") -> str:
-        return self.load_template().fill_text(arguments)
+        # Commands in the text are not run.
+        diagnostics = FileDiagnostics(self.path)
+        text = read_text(self.path, self.boundary, diagnostics)
+        if text is None:
+            return ""
+        document = parse_document(text, diagnostics)
+        words = arguments.split()
+        has_arguments = False
+        variables = list_variables(self.folder, self.variables)
+
+        def fill(match: re.Match[str]) -> str:
+            nonlocal has_arguments
+            if match[1]:
+                return variables.get(match[1], match[0])
+            if not words and match[3]:
+                return match[0]  # without arguments "$5" is an amount of money
+            has_arguments = True
+            number = match[2] or match[3]
+            if number is None:
+                return arguments
+            return words[int(number)] if int(number) < len(words) else ""
+
+        body = _PLACEHOLDER.sub(fill, document.body if document else text)
+        if has_arguments or not arguments:
+            return body
+        return f"{body}\n\nARGUMENTS: {arguments}"
 
 
 class LoadedSkills(Struct, frozen=True):
