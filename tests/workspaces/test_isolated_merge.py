@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import msgspec
+import pytest
 from tests.workspaces.git_projects import (
     check_out_source,
     make_repository,
@@ -15,7 +17,7 @@ from tests.workspaces.git_projects import (
 
 from mudroom._adapters.workspaces.isolated.checkout import check_out
 from mudroom._adapters.workspaces.isolated.git_store import GitStore
-from mudroom._adapters.workspaces.isolated.kept_work import find_overlaps
+from mudroom._adapters.workspaces.isolated.kept_work import find_overlaps, match_lines
 from mudroom._adapters.workspaces.isolated.merge import merge_trees
 from mudroom._core.runs import Work
 
@@ -108,3 +110,15 @@ def test_works_that_change_different_files_do_not_overlap(tmp_path: Path) -> Non
         name: make_work(store, tmp_path, name, {f"{name}.txt": "changed"}) for name in ("a", "b")
     }
     assert find_overlaps(store, works) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_equal_lines_are_found_in_order(seed: int) -> None:
+    draw = random.Random(seed)
+    old, new = ([b"%d" % draw.randrange(12) for _ in range(50)] for _ in "ab")
+    place = at = 0
+    for first, second, count in match_lines(old, new):
+        assert first >= place
+        assert second >= at
+        assert old[first : first + count] == new[second : second + count]
+        place, at = first + count, second + count

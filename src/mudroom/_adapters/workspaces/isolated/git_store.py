@@ -260,13 +260,10 @@ class GitStore(TreeStore):
             return self.git.run("cat-file", "blob", object_id)
         return data[data.index(b"\0") + 1 :]
 
-    def diff(self, before: str, after: str, *options: str) -> bytes:
-        """Compare two trees or two contents."""
-        fixed = ("--no-color", "--no-ext-diff", "--no-textconv")
-        return self.git.run("diff", *fixed, *options, before, after)
-
     def read_difference(self, before: str, after: str) -> str:
-        return self.diff(before, after).decode("utf-8", "backslashreplace")
+        options = ("--no-color", "--no-ext-diff", "--no-textconv")
+        output = self.git.run("diff", *options, before, after)
+        return output.decode("utf-8", "backslashreplace")
 
     def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
         """Write a pack of trees for another store, which knows others; see `write_pack`."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from difflib import SequenceMatcher
 from itertools import combinations
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +20,7 @@ from ...._core.listings import count_noun
 from ...._core.runs import GitWork, Overlap, Work, make_sort_key
 from ...._platform.open_beneath import open_new_file
 from ...._platform.paths import path_to_text
-from ...._platform.patterns import compile_later
+from ...._platform.regular_files import is_binary
 from ...._platform.scratch_dirs import remove_tree
 from ....errors import UnknownName, WorkspaceError
 from .._listing import FOLDER_FLAGS, hold_open
@@ -263,7 +267,14 @@ def _list_sessions(home: str) -> list[Path]:
 
 
 _MAX_PATHS = 100  # files in one report whose lines are compared
-_HUNK = compile_later(rb"(?m)^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
+
+Lines = Sequence[bytes]
+
+
+class Match(NamedTuple):
+    old: int
+    new: int
+    length: int
 
 
 def find_overlaps(
@@ -299,10 +310,23 @@ def find_overlaps(
 def _list_changed_lines(store: GitStore, change: FileChange) -> tuple[tuple[int, int], ...]:
     if change.mode & FILE_TYPE != REGULAR:
         return ()
-    output = store.diff(change.before, change.after, "--unified=0", "--patience")
-    hunks = [(int(first), int(count or 1)) for first, count in _HUNK.findall(output)]
-    # Where lines were only removed, git names the one before them.
-    return tuple((first, first + max(count, 1) - 1) for first, count in hunks)
+    old, new = (store.read(side) for side in (change.before, change.after))
+    if is_binary(old, new):
+        return ()
+    ranges: list[tuple[int, int]] = []
+    place = at = 0
+    lines = new.splitlines()
+    old_lines = old.splitlines()
+    for first, start, count in [
+        *match_lines(old_lines, lines),
+        Match(len(old_lines), len(lines), 0),
+    ]:
+        if start > at:
+            ranges.append((at + 1, start))
+        elif first > place:  # lines were removed in front of this one
+            ranges.append((at, at))
+        place, at = first + count, start + count
+    return tuple(ranges)
 
 
 def _name_kind(statuses: list[str]) -> str:
@@ -311,3 +335,62 @@ def _name_kind(statuses: list[str]) -> str:
     if "type" in statuses:
         return "type"
     return "both-added" if set(statuses) == {"added"} else "both-modified"
+
+
+def match_lines(old: Lines, new: Lines) -> Iterator[Match]:
+    """Yield the equal lines of two texts, in order.
+
+    Lines that are unique in both texts are matched first, the gaps between them with difflib:
+    difflib alone takes minutes for long texts with many equal lines.
+    """
+    shortest = min(len(old), len(new))
+    start = 0
+    while start < shortest and old[start] == new[start]:
+        start += 1
+    end = 0
+    while end < shortest - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    if start:
+        yield Match(0, 0, start)
+    yield from _match_inner(old, new, start, end)
+    if end:
+        yield Match(len(old) - end, len(new) - end, end)
+
+
+def _match_inner(old: Lines, new: Lines, start: int, end: int) -> Iterator[Match]:
+    anchors = list(_find_anchors(old[start : len(old) - end], new[start : len(new) - end]))
+    places = [(first + start, second + start) for first, second in anchors]
+    at_old = at_new = start
+    for one, other in [*places, (len(old) - end, len(new) - end)]:
+        matcher = SequenceMatcher(None, old[at_old:one], new[at_new:other])
+        for first, second, count in matcher.get_matching_blocks():
+            if count:
+                yield Match(first + at_old, second + at_new, count)
+        if one < len(old) - end:
+            yield Match(one, other, 1)
+        at_old, at_new = one + 1, other + 1
+
+
+def _find_anchors(old: Lines, new: Lines) -> Iterator[tuple[int, int]]:
+    """Yield the places of lines that are unique in both texts, as many as are in the same order."""
+    counts_old, counts_new = Counter(old), Counter(new)
+    places = {line: place for place, line in enumerate(new) if counts_new[line] == 1}
+    pairs = [
+        (place, places[line])
+        for place, line in enumerate(old)
+        if counts_old[line] == 1 and line in places
+    ]
+    ends: list[int] = []  # smallest last place of an increasing sequence, by its length
+    last: list[int] = []  # the pairs that these are
+    before: list[int] = []  # by pair: the one before it
+    for number, (_, place) in enumerate(pairs):
+        length = bisect_left(ends, place)
+        before.append(last[length - 1] if length else -1)
+        ends[length : length + 1] = [place]
+        last[length : length + 1] = [number]
+    chain: list[int] = []
+    number = last[-1] if last else -1
+    while number >= 0:
+        chain.append(number)
+        number = before[number]
+    yield from (pairs[number] for number in reversed(chain))
