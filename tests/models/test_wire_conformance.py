@@ -245,9 +245,10 @@ class WireConformance:
             with pytest.raises((ModelGarbled, msgspec.ValidationError)):
                 self.wire.read(*other.split(b"".join(other.write(ANSWER))))
 
-    def test_calls_with_the_same_id_or_none_are_apart(self) -> None:
+    def test_each_call_gets_an_id_of_its_own(self) -> None:
         calls = [ToolCallBlock(call_id, "read", {"path": "a"}) for call_id in ("", "", "x", "x")]
         message = self.wire.read_parts(b"".join(self.wire.write(answer_with(*calls))))
+        assert len({call.id for call in message.tool_calls} - {""}) == 4
         assert [call.arguments for call in message.tool_calls] == [{"path": "a"}] * 4
 
     @pytest.mark.parametrize("raw", ['{"path": ', "[1]", '"text"', "nonsense"])

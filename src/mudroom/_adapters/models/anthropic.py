@@ -203,7 +203,7 @@ class AnthropicReader:
             previous = blocks[-1] if blocks else None
             block = self._blocks[index].finish(self._names, previous)
             blocks += [block] if block is not None else []
-        content = tuple(blocks)
+        content = _ensure_unique_ids(blocks)
         return AssistantMessage(
             content,
             usage=_to_usage(self._counts),
@@ -274,6 +274,23 @@ class AnthropicReader:
             self._counts["searches"] = searches
         if writes and (tokens := writes.get("ephemeral_1h_input_tokens")) is not None:
             self._counts["hour"] = tokens
+
+
+def _ensure_unique_ids(
+    blocks: list[AssistantBlock],
+) -> tuple[AssistantBlock, ...]:
+    # Some compatible servers send no ids, or the same one twice; results are matched to calls by
+    # id.
+    used: set[str] = set()
+    result: list[AssistantBlock] = []
+    for position, block in enumerate(blocks):
+        if isinstance(block, ToolCallBlock):
+            if not block.id or block.id in used:
+                call_id = f"{block.id or 'call'}_{position}"
+                block = ToolCallBlock(call_id, block.name, block.arguments, block.malformed)
+            used.add(block.id)
+        result.append(block)
+    return tuple(result)
 
 
 def _to_usage(counts: Mapping[str, int]) -> Usage:

@@ -225,8 +225,9 @@ class OllamaReader:
             content.append(ThinkingBlock(thoughts))
         if text := clean("".join(self._texts)):
             content.append(TextBlock(text))
+        used_ids: set[str] = set()
         for call_id, name, arguments in self._calls:
-            content.append(build_tool_call(call_id, name, arguments, self._names))
+            content.append(build_tool_call(call_id, name, arguments, self._names, used_ids))
         return AssistantMessage(
             tuple(content),
             usage=Usage(last.prompt_eval_count, last.eval_count),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -118,8 +119,17 @@ class _PartialCall:
         self.arguments: list[str] = []
 
 
-def build_tool_call(call_id: str, name: str, arguments: str, names: ToolNames) -> ToolCallBlock:
-    # An id may be missing or repeated: the engine sees to that, for every model.
+def build_tool_call(
+    call_id: str,
+    name: str,
+    arguments: str,
+    names: ToolNames,
+    used_ids: set[str],
+) -> ToolCallBlock:
+    """Build a complete call, with a new id if it has none or one of `used_ids`, which gets it."""
+    if not call_id or call_id in used_ids:
+        call_id = f"call_{uuid.uuid4().hex[:24]}"
+    used_ids.add(call_id)
     parsed, malformed = parse_arguments(arguments)
     return ToolCallBlock(call_id, names.from_wire(name), parsed, malformed)
 
@@ -182,9 +192,10 @@ class OpenAIReader:
             content.append(ThinkingBlock(thoughts, signature))
         if text := clean("".join(self._texts)):
             content.append(TextBlock(text))
+        used_ids: set[str] = set()
         for call in self._calls:
             arguments = "".join(call.arguments)
-            content.append(build_tool_call(call.id, call.name, arguments, self._names))
+            content.append(build_tool_call(call.id, call.name, arguments, self._names, used_ids))
         own_reason = "refusal" if self._is_refusal else self._finish_reason or "stop"
         return AssistantMessage(
             tuple(content),

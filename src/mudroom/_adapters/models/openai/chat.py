@@ -267,8 +267,9 @@ def read_refused_calls(body: bytes, names: ToolNames) -> tuple[ToolCallBlock, ..
     error = error.error or error
     if error.code != REFUSED_CALLS or not error.failed_generation.strip():
         return ()
+    used_ids: set[str] = set()
     return tuple(
-        build_tool_call("", name, arguments, names)
+        build_tool_call("", name, arguments, names, used_ids)
         for name, arguments in _parse_generation(error.failed_generation)
     )
 

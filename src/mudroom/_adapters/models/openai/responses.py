@@ -185,12 +185,14 @@ class ResponsesReader:
         items = [self._items[index] for index in sorted(self._items)]
         items = items or [item for raw in response.output or () if (item := _read_item(raw))]
         content: list[AssistantBlock] = []
+        used_ids: set[str] = set()
         for item in items:
             if item.type == "function_call":
+                call_id = item.call_id or ""
+                name = item.name or ""
                 arguments = read_arguments(item.arguments)
-                content.append(
-                    build_tool_call(item.call_id or "", item.name or "", arguments, self._names)
-                )
+                call = build_tool_call(call_id, name, arguments, self._names, used_ids)
+                content.append(call)
             elif block := _to_block(item):
                 content.append(block)
         return AssistantMessage(
