@@ -85,6 +85,7 @@ def _preload() -> None:
     # The first session needs them, and they are slow to import.
     import_module("mudroom_hosts.acp.editor_session")
     import_module(f"{__package__}.open_session")
+    import_module(f"{__package__}.programs.load_programs")
 
 
 def prepare_session(
