@@ -138,9 +138,13 @@ async def test_a_stuck_child_of_one_owner_does_not_hold_those_of_others(
         if end != "silence":
             assert time.monotonic() - begin < BUSY_SECONDS
         await wait_until(lambda: not is_alive(pid))
+        if end == "SIGTERM":
+            return
+        going_on = [(other, second)]
         if end == "delete":
             assert (await client.send("GET", f"/v1/sessions/{first}"))[0] == 404
-        rest = {"delete": [], "silence": [(client, first)]}
-        for each, session in [*rest[end], (other, second)] if end in rest else []:
+        else:
+            going_on.append((client, first))
+        for each, session in going_on:
             assert (await each.finish(session))["last"]["reason"] == "GOAL"
             check_reports(await each.list_events(session))
