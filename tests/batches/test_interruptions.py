@@ -385,3 +385,19 @@ async def test_lines_run_in_both_worker_processes_and_end_as_without_them(tmp_pa
         assert process.returncode == 0
         batch.check_complete()
         assert describe_results(batch) == describe_results(local)
+
+
+async def test_a_killed_batch_with_worker_processes_is_continued(tmp_path: Path) -> None:
+    async with hold_answers(tmp_path, WORKER_LINES) as (server, batch, go_on):
+        process = await batch.start(*WORKER_FLAGS)
+        await wait_until(lambda: server.in_flight == 6)
+        pids = [worker["pid"] for worker in await list_workers(batch)]
+        process.kill()
+        await process.communicate()
+        await wait_until(lambda: not any(map(is_alive, pids)))
+        go_on.set()
+        process = await batch.start(*WORKER_FLAGS)
+        _, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        batch.check_complete()
+        assert server.request_count <= WORKER_LINES + 6

@@ -240,6 +240,29 @@ async def test_a_server_that_fails_is_reported_and_the_session_works(make_host: 
     assert any("no such server" in notice for notice in host.notices)
 
 
+async def test_calls_of_children_reach_the_tool_that_they_name(make_host: MakeHost) -> None:
+    def answer(request: Request) -> Any:
+        if "task" in request.tools:
+            tasks = [call("task", prompt=f"{n}", agent="adder") for n in range(4)]
+            return tasks if request.turn == 0 else "Done."
+        assert request.tools == ("mcp__calc__add",)
+        if request.turn == 0:
+            base = int(request.prompt) * 5
+            return [call("mcp__calc__add", a=base, b=n) for n in range(5)]
+        return " ".join(result.text for result in request.results)
+
+    calculator = Calculator()
+    host = make_host(answer)
+    host.answers["mcp_message"] = calculator.answer
+    adder = {"description": "Adds.", "prompt": "You add.", "tools": ["mcp__calc__add"]}
+    async with host.serve():
+        await host.request("initialize", sdkMcpServers=["calc"], agents={"adder": adder})
+        await host.ask("Delegate.")
+    texts = [text for text in host.list_results() if text.isdigit()]
+    assert sorted(map(int, texts)) == list(range(20))
+    assert calculator.methods.count("tools/call") == 20
+
+
 async def test_a_change_of_the_tools_counts_for_the_next_prompt(make_host: MakeHost) -> None:
     def answer(request: Request) -> str:
         return str([tool for tool in request.tools if tool.startswith("mcp__")])

@@ -6,6 +6,7 @@ A `Client` says how a protocol asks for it. A new server gets one more client he
 from __future__ import annotations
 
 import asyncio
+import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -15,11 +16,15 @@ from typing import Any
 import mcp_types
 import pytest
 from msgspec.structs import replace
+from tests.driving.line_server import LineServer
 from tests.driving.prompts import get_last_prompt
 from tests.waiting import SECONDS, wait_until
 
+from mudroom import Session
+from mudroom.driving import Questions, SessionStart
 from mudroom.errors import SessionPaused
-from mudroom.testing import Request, call
+from mudroom.permissions import Permissions
+from mudroom.testing import Request, ScriptedModel, call
 from mudroom_hosts.agent_sdk.setup import PlannedSession, SdkOptions, SdkSessionPlan, SessionParts
 from mudroom_hosts.mcp.server import McpOptions
 
@@ -289,7 +294,77 @@ class McpClient(Client):
         raise NotImplementedError("tasks of one server are not continued by the next")
 
 
-CLIENTS: list[type[Client]] = [SdkClient, EditorClient, HttpClient]
+class GuestClient(Client):
+    """A client of a server that uses nothing but public doors."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.lines: list[Any] = []
+
+    @asynccontextmanager
+    async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
+        self.lines.clear()
+        self._input: asyncio.Queue[str | None] = asyncio.Queue()
+        self.server = LineServer(self._make_session, self._receive, resumes=resumes)
+        running = asyncio.create_task(self.server.serve(self._read()))
+        yield
+        self._input.put_nowait(None)
+        await running
+
+    def _make_session(self, questions: Questions, start: SessionStart) -> Session:
+        options: dict[str, Any] = start.options
+        if start.is_recorded and start.id is None:
+            options = {"resume": self.session}
+        return Session(
+            model=ScriptedModel(self.script.answer),
+            cwd=str(self.folder),
+            home=str(self.folder / "home"),
+            sandbox="off",
+            environ={},
+            permissions=Permissions(can_ask=True),
+            approver=questions,
+            **options,
+        )
+
+    def _receive(self, line: str) -> None:
+        self.lines.append(json.loads(line))
+        self.questions = self._list("question")
+
+    async def _read(self) -> AsyncGenerator[str]:
+        while (line := await self._input.get()) is not None:
+            yield line
+
+    def _write(self, kind: str, **fields: Any) -> None:
+        self._input.put_nowait(json.dumps({"type": kind, **fields}))
+
+    def _list(self, kind: str) -> list[Any]:
+        return [line for line in self.lines if line["type"] == kind]
+
+    def send(self, prompt: str) -> asyncio.Task[str]:
+        self.count += 1
+        self._write("prompt", id=str(self.count), text=prompt)
+        return asyncio.create_task(self._wait(str(self.count)))
+
+    async def _wait(self, id: str) -> str:
+        await wait_until(lambda: any(line["id"] == id for line in self._list("end")))
+        (reason,) = [str(line["reason"]) for line in self._list("end") if line["id"] == id]
+        return {"GOAL": DONE, "CANCELLED": CANCELLED}.get(reason, reason)
+
+    async def cancel(self) -> None:
+        self._write("cancel")
+
+    async def decide(self, *, allow: bool) -> None:
+        self._write("answer", question=self.questions[-1]["question"], allow=allow)
+
+    async def count_open_questions(self) -> int:
+        return len(self.questions) - len(self._list("withdrawn"))
+
+    def stop(self) -> None:
+        self.session = self._list("open")[0]["session"]
+        self.server.pause()
+
+
+CLIENTS: list[type[Client]] = [SdkClient, EditorClient, HttpClient, GuestClient]
 conversations = pytest.mark.parametrize("client", CLIENTS, indirect=True)
 """Clients whose prompts belong to one conversation; tasks of MCP hosts have none in common."""
 

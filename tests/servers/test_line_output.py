@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import os
+import signal
+import subprocess
 import sys
 import termios
 from collections.abc import Generator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
-from tests.waiting import SECONDS, wait_until
+from tests.waiting import SECONDS, block_until, wait_until
 
 from mudroom_hosts.line_streams import LineOutput
 
 PIPE_BYTES = 4096
+SDK_FLAGS = ("-p", "--output-format", "stream-json", "--verbose", "--input-format", "stream-json")
+SDK_LINE = {"type": "control_request", "request_id": "1", "request": {"subtype": "initialize"}}
+SDK_REQUEST = {"type": "control_request", "request_id": "2", "request": {"subtype": "none"}}
+ACP_REQUEST = {"jsonrpc": "2.0", "method": "none"}
 
 Pipe = tuple[int, int]
 
@@ -96,3 +104,39 @@ async def test_a_close_waits_for_the_reader_unless_it_is_hurried(pipe: Pipe) -> 
     async with asyncio.timeout(SECONDS):
         await closing
     os.close(reads)
+
+
+@pytest.mark.parametrize(
+    ("command", "first", "request_line"),
+    [(("acp",), {}, ACP_REQUEST), (SDK_FLAGS, SDK_LINE, SDK_REQUEST)],
+    ids=["acp", "agent_sdk"],
+)
+def test_a_signal_ends_a_server_whose_client_does_not_read(
+    tmp_path: Path,
+    pipe: Pipe,
+    command: tuple[str, ...],
+    first: object,
+    request_line: dict[str, object],
+) -> None:
+    reads, writes = pipe
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mudroom", *command],
+        stdin=subprocess.PIPE,
+        stdout=writes,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "MUDROOM_MODEL": "offline"},
+    )
+    try:
+        assert process.stdin
+        lines = [first, *({**request_line, "id": number} for number in range(500))]
+        process.stdin.write("".join(json.dumps(line) + "\n" for line in lines).encode())
+        process.stdin.flush()
+        block_until(lambda: count_waiting(reads) > PIPE_BYTES // 2)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=SECONDS)
+        assert process.returncode == 128 + signal.SIGTERM
+        assert b"Traceback" not in errors
+    finally:
+        process.kill()
+        process.communicate()

@@ -241,10 +241,11 @@ async def test_a_resumed_child_that_waits_for_a_slot_can_be_cancelled_unless_it_
     home: Path, worker: str, has_ended: bool
 ) -> None:
     await interrupt(home, has_ended=has_ended)
+    answers: list[bool] = []
 
     def watch(event: object) -> None:
         if has_ended or (isinstance(event, RunResumed) and event.run == "1.1.1"):
-            session.runs.cancel("1.1.2")
+            answers.append(session.runs.cancel("1.1.2"))
 
     async with resume(home, worker=worker, children=Children(parallel=1)) as session:
         session.watch(watch)
@@ -255,6 +256,7 @@ async def test_a_resumed_child_that_waits_for_a_slot_can_be_cancelled_unless_it_
     if has_ended:
         assert end.reason is Reason.GOAL
         return
+    assert answers == [True]
     assert end.reason is Reason.CANCELLED
     assert end.turns == 1 and end.unknown_changes
     assert report.usage.total_tokens > end.usage.total_tokens > 0

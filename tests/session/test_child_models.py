@@ -15,7 +15,7 @@ from mudroom._core.events import RunStarted, StoredEvent, TurnFinished
 from mudroom._core.messages import StopReason
 from mudroom._replay import replay
 from mudroom._session.agent_catalog import parse_child_models
-from mudroom.errors import UsageError
+from mudroom.errors import UnknownName, UsageError
 from mudroom.scope import ModelConfig, PromptConfig
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
@@ -176,6 +176,7 @@ async def test_a_wrong_rule_is_refused_at_the_start(
         async with open_session(tmp_path, "http://127.0.0.1:1", children=Children(model=rules)):
             pass
     assert message in str(caught.value)
+    assert isinstance(caught.value, UnknownName) == message.startswith("unknown agent")
     assert "child_model" in caught.value.where
     assert remedy in caught.value.remedy
 

@@ -71,6 +71,21 @@ async def test_mistakes_of_the_caller_raise_usage_error_before_any_model_call(
     assert not model.requests
 
 
+async def test_unknown_names_have_their_own_error(isolated: IsolatedOptions) -> None:
+    unknown: dict[str, Call] = {
+        "Did you mean explore": lambda session: session.task("a", agent="exploer"),
+        "Did you mean anthropic": lambda session: session.task("a", model="antropic:x"),
+        "unknown model ''": lambda session: session.task("a", model=""),
+    }
+    async with Session(model="offline", journal="memory", **isolated) as session:
+        for message, make in unknown.items():
+            with pytest.raises(UnknownName, match=message):
+                await make(session)
+    with pytest.raises(UnknownName, match="Did you mean anthropic"):
+        async with Session(model="antropic:claude", journal="memory", **isolated):
+            pass
+
+
 async def test_model_failures_are_reasons_everywhere(isolated: IsolatedOptions) -> None:
     def refuse(request: Request) -> Answer:
         return ModelRefused("no such model")

@@ -193,7 +193,7 @@ async def test_a_session_without_any_key_does_not_open_and_says_what_to_set(
     for word in ("ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "OLLAMA_HOST", 'The model "offline"'):
         assert word in raised.value.remedy
     assert not os.path.exists(isolated["home"])
-    with pytest.raises(UsageError, match="not open"):
+    with pytest.raises(UsageError, match=r"not open\. Use it as `async with Session"):
         await session.run("hello")
 
 

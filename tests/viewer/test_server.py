@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import os
 import socket
 import sqlite3
 import sys
@@ -343,6 +344,18 @@ async def test_the_viewer_closes_with_an_open_stream(tmp_path: Path) -> None:
             began = asyncio.get_running_loop().time()
         assert asyncio.get_running_loop().time() - began < 50
         answer.close()
+
+
+async def test_an_idle_live_stream_reads_the_session_rarely(tmp_path: Path) -> None:
+    source = StoredSessions(SqliteStore(tmp_path))
+    writer = open_journal(tmp_path)
+    await writer.append(make_note("x"))
+    began = os.times()
+    for _ in range(4):
+        await source.read_change_stamp(SESSION)
+    ended = os.times()
+    await writer.close()
+    assert ended.user + ended.system - began.user - began.system < 0.05
 
 
 def test_an_address_family_that_the_machine_lacks_is_left_out(

@@ -353,6 +353,33 @@ async def test_a_lost_run_is_charged_with_its_children(tmp_path: Path) -> None:
     assert "the budget of 2 children is used up" in results[1]
 
 
+async def test_a_lost_run_says_why_its_last_process_ended_and_keeps_its_usage(
+    tmp_path: Path,
+) -> None:
+    async def answer(request: Request) -> Answer:
+        if request.prompt == "PARENT":
+            return request.results[0].text if request.turn else call("task", prompt="CHILD")
+        if not request.turn:
+            return call("bash", command="true")
+        kills.append(request.turn)
+        connection = get_worker(session)._pool.processes[-1]._connection
+        connection.kill(f"kill {len(kills)} of the test")
+        await asyncio.sleep(60)
+        return "never"
+
+    kills: list[int] = []
+    journal = MemoryJournal()
+    session = open_session(tmp_path, ScriptedModel(answer), journal=journal)
+    async with session:
+        report = await session.run("PARENT")
+    lost = next(event.report for event in journal.events if isinstance(event, RunFinished))
+    cause = f"the last one: kill {MAX_STARTS} of the test"
+    assert lost.reason is Reason.LOST
+    assert lost.error == f"could not be executed in {MAX_STARTS} worker processes; {cause}"
+    assert lost.error in report.text
+    assert lost.turns == 1 and lost.usage.total_tokens > 0
+
+
 async def test_a_cancel_reaches_a_run_that_has_lost_its_process(tmp_path: Path) -> None:
     async def answer(request: Request) -> Answer:
         if request.prompt == "PARENT":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -69,6 +70,28 @@ async def test_an_answer_for_always_holds_for_the_folder_and_later_sessions(
             await editor.ask(session, "Write it again.")
     assert len(editor.requests) == 1
     assert "Always allow in this folder: write" in str(editor.requests[0])
+
+
+async def test_children_ask_at_once_and_each_call_once(make_editor: MakeEditor) -> None:
+    def answer(request: Request) -> Any:
+        if request.turn:
+            return "Done."
+        if request.prompt == "Ask.":
+            return [call("task", prompt=f"Write {number}.") for number in range(5)]
+        name = request.prompt.split()[1]
+        return call("write", file_path=f"{name}txt", content=name)
+
+    editor = make_editor(answer)
+    editor.answer = lambda _: None
+    async with editor.use() as session:
+        prompt = editor.start_prompt(session, "Ask.")
+        await editor.wait_until(lambda: len(editor.requests) == 5)
+        for line in editor.requests:
+            editor.choose(line, "allow")
+        await editor.finish(prompt)
+    asked = Counter(line["params"]["sessionId"] for line in editor.requests)
+    assert sorted(asked.values()) == [1] * 5
+    assert len(list(editor.folder.glob("*.txt"))) == 5
 
 
 async def test_a_cancel_ends_questions_that_the_client_never_answers(

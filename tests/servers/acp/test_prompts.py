@@ -9,11 +9,12 @@ import pytest
 from tests.integrations.mcp_servers.servers import make_quick
 from tests.waiting import wait_until
 
-from mudroom import ModelOptions
+from mudroom import ModelOptions, Reason, Report
 from mudroom._core.budgets import Budget
 from mudroom._core.messages import AssistantMessage, StopReason, TextBlock, ThinkingBlock
 from mudroom.errors import ModelRefused
 from mudroom.testing import Request, call
+from mudroom.views import describe_end
 from mudroom_hosts.file_prompts import FilePrompt
 
 from .conftest import Line, MakeEditor
@@ -126,6 +127,11 @@ async def test_limits_and_refusals_have_their_stop_reasons(
     async with editor.use() as session:
         result = await editor.ask(session, "Work.")
     assert result["stopReason"] == expected, result
+
+
+def test_a_run_that_ended_without_an_error_says_why_in_words() -> None:
+    report = Report[Any](run_id="1", text="", reason=Reason.LOOP)
+    assert describe_end(report) == "The run repeated itself and was stopped."
 
 
 async def test_a_failed_model_is_an_error_and_the_session_goes_on(make_editor: MakeEditor) -> None:

@@ -36,9 +36,11 @@ pytestmark = pytest.mark.usefixtures("database_loop")
 
 
 @pytest.mark.timeout(600)
-async def test_sessions_of_a_killed_server_continue_in_a_new_one(tmp_path: Path) -> None:
-    flags = ["--parallel", str(SESSIONS + 1), "--parallel-owner", str(SESSIONS)]
-    flags += ["--worker", "process:2"]
+@pytest.mark.parametrize("worker", [[], ["--worker", "process:2"]])
+async def test_sessions_of_a_killed_server_continue_in_a_new_one(
+    tmp_path: Path, worker: list[str]
+) -> None:
+    flags = ["--parallel", str(SESSIONS + 1), "--parallel-owner", str(SESSIONS), *worker]
     working = 0
     all_work = asyncio.Event()
     is_dead = False

@@ -125,20 +125,22 @@ async def test_pages_have_no_gap(make_site: MakeSite) -> None:
 
 
 async def test_a_running_prompt_is_steered(make_site: MakeSite) -> None:
-    gate = Gate()
+    first = Gate(lambda _: call("read", path="x.md"))
+    second = Gate()
 
     async def answer(request: Request) -> Any:
-        await gate(request)
-        return call("read", path="x.md") if request.number == 1 else "Done."
+        return await (first if request.number == 1 else second)(request)
 
     site = make_site(answer)
     async with site.connect() as client:
         session = (await client.create(prompt="Go."))["id"]
-        await gate.asked.wait()
+        await first.asked.wait()
         item = await client.post(session, "run.steer", text="Look at y.md, too.")
         assert (item["state"], item["is_applied"]) == ("done", True)
+        first.opened.set()
+        await second.asked.wait()
         assert (await client.post(session, "run.wrap_up"))["is_applied"]
-        gate.opened.set()
+        second.opened.set()
         await client.finish(session)
         assert "y.md" in str(site.model.requests[1].messages)
 

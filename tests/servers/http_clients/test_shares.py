@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,35 @@ async def test_many_prompts_of_one_owner_do_not_delay_another(make_site: MakeSit
         gate.opened.set()
         for session in sessions:
             assert (await many.finish(session))["last"]["reason"] == "GOAL"
+
+
+@pytest.mark.skipif(not os.environ.get("MUDROOM_LONG"), reason="5,000 prompts take minutes")
+@pytest.mark.timeout(1_800)
+async def test_five_prompts_beside_5000_take_at_most_twice_their_time(make_site: MakeSite) -> None:
+    gate = Gate()
+
+    async def answer(request: Request) -> str:
+        if "Many" in request.prompt:
+            await gate(request)
+        await asyncio.sleep(0.5)
+        return "Done."
+
+    site = make_site(answer, options={"parallel": 32, "per_owner": 24, "idle_seconds": 0.0})
+    async with site.connect(owner="many") as many:
+        few = Client(many._http, many.url, site.add_token("few"))
+
+        async def measure() -> float:
+            began = time.perf_counter()
+            own = [(await few.create(prompt="Few."))["id"] for _ in range(5)]
+            for session in own:
+                await few.finish(session)
+            return time.perf_counter() - began
+
+        alone = await measure()
+        for _ in range(5_000):
+            await many.create(prompt="Many.")
+        gate.opened.set()
+        assert await measure() <= 2 * alone
 
 
 def spend(tokens: int) -> Any:

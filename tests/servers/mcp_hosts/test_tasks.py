@@ -287,7 +287,10 @@ async def test_an_answer_by_schema_is_a_value(make_host: MakeHost) -> None:
 
 
 async def test_no_byte_of_one_task_is_in_requests_of_another(make_host: MakeHost) -> None:
-    host = make_host(["Done."] * 3)
+    def answer(request: Request) -> str:
+        return f"Report of {request.prompt}"
+
+    host = make_host(answer)
     async with host.connect() as client:
         marks = [f"mark{n}x" for n in range(3)]
         calls = [client.call_tool("task", {"prompt": mark}) for mark in marks]
