@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from mudroom._cli.actions.doctor import check_servers
 from mudroom._cli.actions.load_permissions import load_permissions
 from mudroom._cli.actions.load_settings import load_settings
 from mudroom._cli.actions.programs.edit_servers import add_member, remove_member
 from mudroom._cli.actions.programs.load_programs import list_server_names, load_programs
 from mudroom._session.config import Settings
 
-from ..integrations.mcp_servers.servers import QUICK_SERVER, count_starts
+from ..integrations.mcp_servers.servers import QUICK_SERVER, count_starts, make_quick
 from .conftest import Run
 
 
@@ -196,6 +197,30 @@ def test_doctor_starts_each_trusted_server_once(project: Path, call: Run) -> Non
     assert "'/no/such/program' cannot be started: No such file" in rows["MCP server lost"]["found"]
     assert rows["MCP server lost"]["remedy"].startswith("mudroom mcp get lost shows its settings")
     assert rows["mcp serve"]["found"].startswith("hosts can start it; package mcp 2.")
+
+
+def test_doctor_shows_no_secret_of_a_server(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER", "bearer-5e6f7a8b")
+    secrets = ("licence-1a2b3c4d", "header-9f8e7d6c", "bearer-5e6f7a8b", "client-0c1d2e3f")
+    server = make_quick(
+        fault="no_start",
+        env={"LICENCE_KEY": secrets[0], "LAST_LINES": f"refused: {' '.join(secrets)}"},
+        headers={"Authorization": f"Bearer {secrets[1]}"},
+        bearer_token_variable="OTHER",
+        oauth={"client_secret": secrets[3]},
+    )
+    (check,) = check_servers([server], load_settings("."), str(project))
+    assert check.state == "fail" and "last lines: refused: [redacted: $LICENCE_KEY]" in check.result
+    assert not [secret for secret in secrets if secret in check.result]
+
+
+def test_a_list_of_tools_shows_no_secret_of_a_server(project: Path, call: Run) -> None:
+    variables = ("-e", "LICENCE_KEY=a1b2c3d4e5", "-e", "LAST_LINES=refused: a1b2c3d4e5")
+    program = (sys.executable, str(QUICK_SERVER), "no_start")
+    call("mcp", "add", "--scope", "user", *variables, "quick", *program)
+    code, out, _ = call("mcp", "tools")
+    assert code == 1 and "last lines: refused: [redacted: $LICENCE_KEY]" in out
+    assert "a1b2c3d4e5" not in out
 
 
 def test_a_server_that_cannot_start_is_reported_once(project: Path, call: Run) -> None:

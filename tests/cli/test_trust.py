@@ -62,20 +62,6 @@ def run_all(*commands: list[str]) -> None:
         run(command)
 
 
-def open_by_print(stranger: Stranger) -> None:
-    run(["-p", PROMPT, *FLAGS])
-    run(["-p", PROMPT, *FLAGS, "--continue"])
-    run(["-p", PROMPT, *FLAGS, "-o", "stream-json", "--isolate"])
-    for slash in stranger.prompts:
-        assert run(["-p", slash, *FLAGS]) == 2, slash
-        run(["-p", f" {slash}", *FLAGS])
-
-
-def open_by_commands(_: Stranger) -> None:
-    run_all(["mcp"], ["mcp", "tools"], ["hooks"], ["plugins"], ["agents"], ["trust"], ["doctor"])
-    run_all(["permissions"], ["runs"], ["mcp", "get", "remote"], ["mcp", "add", "more", "touch"])
-
-
 async def open_at_prompt(stranger: Stranger) -> None:
     settings = load_settings(".", model="offline", sandbox="off", allowed_tools="Bash(touch:*)")
     lines = ["no", PROMPT, *stranger.prompts, "/exit"]
@@ -125,8 +111,6 @@ async def open_by_editor(stranger: Stranger) -> None:
 
 
 DOORS: list[Callable[[Stranger], Any]] = [
-    open_by_print,
-    open_by_commands,
     open_at_prompt,
     open_by_session,
     open_by_editor,
@@ -137,23 +121,40 @@ DOORS: list[Callable[[Stranger], Any]] = [
 async def test_nothing_of_a_folder_runs_before_trust(
     stranger: Stranger, door: Callable[[Stranger], Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if door in (open_by_print, open_by_commands):
-        # The command line starts an event loop of its own.
-        thread = threading.Thread(target=door, args=(stranger,))
-        thread.start()
-        thread.join()
-    else:
-        await door(stranger)
+    await door(stranger)
     assert stranger.list_markers() == set()
     assert stranger.address.requests == []
-    out, err = capsys.readouterr()
-    if door is open_by_print:
-        assert re.search(r"not used: \d+ MCP servers and \d+ hooks of this folder", err)
-        assert err.count("you have not trusted the shell commands in it") == len(stranger.prompts)
-        assert f"{stranger.project}/.claude/commands/fenced.md" in err
     if door is open_at_prompt:
-        told = " ".join(out.split()).count("you have not trusted the shell commands in it")
+        out = " ".join(capsys.readouterr().out.split())
+        told = out.count("you have not trusted the shell commands in it")
         assert told == len(stranger.prompts)
+
+
+# The command line starts an event loop of its own: its doors are no coroutines.
+def test_no_command_runs_anything_of_a_folder_before_trust(stranger: Stranger) -> None:
+    listings = ("mcp", "hooks", "plugins", "agents", "trust", "doctor", "permissions", "runs")
+    of_servers = (["mcp", "tools"], ["mcp", "get", "remote"], ["mcp", "add", "more", "touch"])
+    for command in (*([listing] for listing in listings), *of_servers):
+        assert run(command) == 0, command
+    assert stranger.list_markers() == set()
+    assert stranger.address.requests == []
+
+
+def test_print_mode_runs_nothing_of_a_folder_before_trust(
+    stranger: Stranger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more in ([], ["--continue"], ["-o", "stream-json", "--isolate"]):
+        assert run(["-p", PROMPT, *FLAGS, *more]) == 0, more
+        err = capsys.readouterr().err
+        assert len(re.findall(r"not used: \d+ MCP servers and \d+ hooks of this folder", err)) == 1
+    for slash in stranger.prompts:
+        assert run(["-p", slash, *FLAGS]) == 2, slash
+        assert run(["-p", f" {slash}", *FLAGS]) == 1, slash
+    assert stranger.list_markers() == set()
+    assert stranger.address.requests == []
+    err = capsys.readouterr().err
+    assert err.count("you have not trusted the shell commands in it") == len(stranger.prompts)
+    assert f"{stranger.project}/.claude/commands/fenced.md" in err
 
 
 def test_programs_of_a_trusted_folder_run_until_they_change(stranger: Stranger) -> None:

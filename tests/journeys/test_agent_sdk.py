@@ -111,7 +111,7 @@ async def test_the_sdk_continues_and_forks_sessions(mudroom: Mudroom) -> None:
         assert await ask("Four.", **first_answer) == (fork, "Answer 1.")
 
 
-@pytest.mark.parametrize("sources", [["user"], ["project", "local"]])
+@pytest.mark.parametrize("sources", [[], ["user"], ["project", "local"]])
 async def test_only_the_files_of_the_named_sources_are_read(
     mudroom: Mudroom, sources: list[Literal["user", "project", "local"]]
 ) -> None:

@@ -55,6 +55,15 @@ async def test_a_prompt_that_a_hook_refuses_ends_with_its_reason(mudroom: Mudroo
     assert "a hook refused the prompt: no prompts on Sundays" in done.err
 
 
+async def test_a_hook_that_fails_is_a_notice_with_its_file(mudroom: Mudroom) -> None:
+    path = write_hooks(mudroom, UserPromptSubmit="echo broken >&2; exit 3")
+    done = await mudroom("-p", "how many lines?", *OFFLINE, "--trust")
+    assert done.code == 0
+    assert "A hook failed" in done.err
+    assert "it ended with exit code 3: broken" in done.err
+    assert str(path) in done.err
+
+
 async def test_hooks_are_tried_with_an_example_and_the_list_has_their_last_runs(
     mudroom: Mudroom,
 ) -> None:
@@ -128,6 +137,49 @@ async def test_a_server_of_the_folder_is_used_after_trust_and_never_before(
     assert "not used" not in done.err
     assert "mcp__quick__add" in results[-1]
     assert count_starts(log) == 1
+
+
+async def test_a_server_of_an_agent_file_is_used_after_trust_by_its_agent_alone(
+    mudroom: Mudroom,
+) -> None:
+    log = mudroom.project / "log"
+    server = {"command": sys.executable, "args": [str(QUICK)], "env": {"SERVER_LOG": str(log)}}
+    path = mudroom.project / ".claude" / "agents" / "adder.md"
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        "---\nname: adder\ndescription: Adds.\ntools: Read\n"
+        f"mcpServers:\n  - quick: {json.dumps(server)}\n  - absent\n---\nAdd.\n"
+    )
+    offered: list[str] = []
+
+    def answer(request: ServerRequest) -> ServerAnswer:
+        last = json.dumps(request.messages[-1])
+        if "task" in request.tools:
+            assert not any("mcp" in name for name in request.tools)
+            agent = "flagged" if "flagged" in json.dumps(request.messages) else "adder"
+            return "done" if "tool_result" in last else [call("task", agent=agent, prompt="Add.")]
+        names = sorted(name for name in request.tools if "mcp" in name)
+        offered.append(" ".join(names))
+        is_first = "mcp_find" in names and "tool_result" not in last
+        return [call("mcp_find", query="add")] if is_first else "added"
+
+    async with ModelServer(answer) as model:
+        refused = await mudroom("-p", "Delegate.", *MODEL, url=model.url)
+        assert "not used: 1 MCP server of this folder" in refused.err
+        assert "agent adder: its MCP server quick is not used" in refused.err
+        assert (offered, count_starts(log)) == ([""], 0)
+        listed = await mudroom("trust", "add", ".")
+        assert "MCP server quick of agent adder" in listed.out + listed.err
+        done = await mudroom("-p", "Delegate.", *MODEL, url=model.url)
+        assert (done.code, done.out.strip()) == (0, "done"), done.err
+        keys = {"description": "A.", "prompt": "A.", "mcpServers": {"quick": server}}
+        flag = json.dumps({"flagged": keys})
+        flagged = await mudroom("-p", "Use flagged.", *MODEL, "--agents", flag, url=model.url)
+    assert "not used" not in done.err + flagged.err
+    assert offered[1:] == ["mcp_call mcp_find"] * 4
+    assert count_starts(log) == 2
+    only = await mudroom("mcp")
+    assert "only for runs of agent adder" in only.out
 
 
 async def test_tools_are_listed_and_called_without_a_model(mudroom: Mudroom) -> None:

@@ -112,13 +112,18 @@ async def test_a_program_is_allowed_for_the_session_then_for_the_folder_then_no_
     assert "touch" not in (mudroom.home / "approved.json").read_text()
 
 
-async def test_a_key_answers_at_once_and_typed_text_is_a_reason(tmux: Tmux) -> None:
+async def test_a_key_answers_at_once_and_typed_text_is_a_reason(
+    tmux: Tmux, mudroom: Mudroom
+) -> None:
     async with ModelServer(run_touch) as server:
         await ask(tmux, server)
         await tmux.expect("▸ 1. yes")
-        for key, echo in (("y", "Allowed once."), ("n", "Denied.")):
-            await tmux.type(key)
-            await tmux.expect(echo, gone="▸ 1. yes")
+        yes, no = "Allowed once.", "Denied."
+        for count, (keys, echo) in enumerate([("y", yes), ("n", no), ("Yes\r", yes), ("no\r", no)]):
+            await tmux.type(keys)
+            await tmux.expect_scrolled(echo, 1 + count // 2)
+            await tmux.expect_scrolled("Done.", 1 + count)
+            assert (mudroom.project / f"made{2 * count + 1}").exists() is (echo == yes), keys
             await tmux.say("go on")
             await tmux.expect("▸ 1. yes")
         await tmux.say("/skills")
@@ -133,6 +138,7 @@ async def test_a_key_answers_at_once_and_typed_text_is_a_reason(tmux: Tmux) -> N
             await tmux.expect(f"Denied: {reason}", gone="▸ 1. yes")
             await tmux.say("go on")
             await tmux.expect("▸ 1. yes")
+        assert "Denied: go on" not in await tmux.scroll(), "a part of an answer was a prompt"
 
 
 async def test_esc_or_ctrl_c_at_a_question_stops_the_run(tmux: Tmux, mudroom: Mudroom) -> None:

@@ -302,6 +302,7 @@ async def test_a_value_that_its_type_refuses_and_another_are_one_refusal(scripte
     assert report.reason is Reason.ERROR
     assert len(model.requests) == MAX_REPAIRS + 1
     assert report.failed_outputs == ("title",)
+    assert report.outputs == {"pages": 1}
 
 
 def say(request: Request) -> Answer:

@@ -45,25 +45,27 @@ def open_in_processes(folder: Path, model: ScriptedModel, **options: Any) -> Ses
 
 
 @pytest.mark.parametrize(
-    "budget",
-    [Budget(total_tokens=13_000), Budget(output_tokens=5_000), Budget(input_tokens=8_000)],
-    ids=["total", "output", "input"],
+    ("budget", "name", "answer"),
+    [
+        (Budget(total_tokens=13_000), "total_tokens", 2_000),
+        (Budget(output_tokens=5_000), "output_tokens", 800),
+        (Budget(input_tokens=8_000), "input_tokens", 1_200),
+        (Budget(usd=0.1), "usd", (3 * 1_200 + 15 * 800) / 1_000_000),
+    ],
+    ids=["total", "output", "input", "usd"],
 )
-async def test_processes_pass_a_limit_by_one_answer_at_most(budget: Budget, tmp_path: Path) -> None:
-    model = ScriptedModel(read_on)
+async def test_processes_pass_a_limit_by_one_answer_at_most(
+    budget: Budget, name: str, answer: float, tmp_path: Path
+) -> None:
+    model = ScriptedModel(read_on, "anthropic:claude-sonnet-4-5")
     async with open_in_processes(tmp_path, model, budget=budget) as session:
         reports = await session.map(["read"] * 6)
         assert len(get_worker(session).pids) == 2
     assert {report.reason for report in reports} == {Reason.BUDGET}
-    usage = sum((report.usage for report in reports), Usage())
-    maximum = {
-        "total_tokens": (budget.total_tokens, 2_000),
-        "output_tokens": (budget.output_tokens, 800),
-        "input_tokens": (budget.input_tokens, 1_200),
-    }
-    for name, (limit, answer) in maximum.items():
-        # What was held for a summary that took less is left.
-        assert limit is None or limit - 2 * answer <= getattr(usage, name) <= limit + answer
+    amounts = reports if name == "usd" else [report.usage for report in reports]
+    spent, limit = sum(getattr(amount, name) for amount in amounts), getattr(budget, name)
+    # What was held for a summary that took less is left.
+    assert limit - 2 * answer <= spent <= limit + answer
 
 
 async def test_processes_take_no_turn_too_many(tmp_path: Path) -> None:
