@@ -135,7 +135,7 @@ class SummaryState(Struct):
         return self.usd if self.priced and self.priced == finished else None
 
     def drop_counted_runs(self) -> None:
-        """Forget the tokens of runs below a finished run: its own include them."""
+        """Forget the tokens of runs below a finished run, whose own include them."""
         for root, finished in self.open_roots.items():
             self.open_roots[root] = {
                 run: tokens

@@ -243,7 +243,7 @@ class Questions:
             self._tell(question)
             if asking:
                 asking.cancel()
-                await asyncio.wait({asking})  # tell the client before the run goes on
+                await asyncio.wait({asking})  # tell the client before the run continues
 
     async def _bring(
         self, question: Question, ask: Callable[[Question], Awaitable[ApprovalDecision]]

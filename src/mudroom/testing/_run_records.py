@@ -90,7 +90,7 @@ class RunRecord:
         self.brief: Brief = started.brief
         self.time = ActiveTime(started.at)
         self.events: list[StoredEvent] = []
-        self.processes = 1  # processes that worked on the run
+        self.processes = 1  # processes that have executed the run
         self.turn = 0
         self.turn_is_open = False  # its answer is missing
         self.in_grace = False  # in the grace turn, the last, which asks for a summary

@@ -160,18 +160,17 @@ def describe_child(brief: Brief) -> str:
 
 
 Send = Callable[[str, dict[str, Any]], None]
-"""Sends an update: id of the session in the protocol, and the update."""
+"""Sends an update: the session's id in the protocol, and the update."""
 
 
 class SessionUpdates:
-    """Fold of the events of a session, and of all its children, into updates.
+    """Folds the events of a session and all its children into updates.
 
-    The events of a record give the same updates as those of a run, but streamed text comes in one
-    piece.
+    A record's events give the same updates as a run's, but streamed text comes in one piece.
 
     Arguments:
-        read_version: returns the earlier content of a file by its hash, None if it is not kept.
-        find_window: returns the tokens that the context of a model can hold, 0 if unknown.
+        read_version: returns a file's earlier content by its hash, None if not kept.
+        find_window: returns the tokens that a model's context can hold, 0 if unknown.
     """
 
     def __init__(
@@ -185,7 +184,7 @@ class SessionUpdates:
         find_window: Callable[[str], int],
     ) -> None:
         self.is_silent = False  # nothing is sent
-        self.shows_prompts = False  # prompts of the user are sent, too
+        self.shows_prompts = False  # the user's prompts are also sent
         self._session = session
         self._cwd = cwd
         self._abilities = abilities
@@ -218,7 +217,7 @@ class SessionUpdates:
         self.usage.apply(event)
 
     def find_call(self, run_id: str, call_id: str) -> tuple[str, OpenCall] | None:
-        """Return the session and the call that an approval request is about, if it is shown."""
+        """Find the session and call that an approval request is about, if shown."""
         stream = self._streams.get(run_id)
         call = stream.calls.get(call_id) if stream else None
         return (stream.session, call) if stream and call else None

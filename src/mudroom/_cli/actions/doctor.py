@@ -440,7 +440,7 @@ async def check_request(model: str, environ: Mapping[str, str]) -> Check:
 
 
 async def check_model(name: str, environ: Mapping[str, str]) -> list[Check]:
-    """Send a model one request with a tool, and list its abilities and those of its server."""
+    """Send a model one request with a tool, and list the abilities of model and server."""
     registry = _open_registry(environ)
     try:
         await registry.ask_servers(name)

@@ -69,7 +69,7 @@ class PasteStore:
 
 
 class KeyActions:
-    """One method per key binding. `start_task` runs a command beside the conversation."""
+    """One method per key binding. `start_task` runs a command alongside the conversation."""
 
     def __init__(
         self,
