@@ -78,7 +78,7 @@ def match_writing_form(prompt: str) -> tuple[str, dict[str, str]]:
 
 
 def find_unknown_words(text: str, kind: str) -> list[str]:
-    """List words and conditions unknown to a kind of request; for "", unknown to all."""
+    """List words and conditions unknown to a kind of request; for "", to the best-matching one."""
     if not kind:
         rows = load_data("intents")["intent"]
         return min((find_unknown_words(text, row["name"]) for row in rows), key=len)

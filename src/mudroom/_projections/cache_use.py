@@ -40,7 +40,7 @@ class MissReason(StrEnum):
     NOT_REPORTED = "not reported"
     """None of the model's answers reported any cache use."""
     NOT_KEPT = "not kept"
-    """The provider no longer had the entry, though it should have."""
+    """The provider did not have the entry, though it should have."""
 
 
 class CacheUse(Struct, frozen=True, kw_only=True):

@@ -123,7 +123,7 @@ def make_written(
 
 
 def make_proposed(request: ApprovalRequest, cwd: str) -> list[dict[str, Any]]:
-    """Make the diff that a call proposes, for the permission question."""
+    """Show the change that a call would make, for the permission question."""
     tool = find_builtin_tool(request.tool)
     path = _get_path(tool, request.arguments)
     if tool and path and tool.view == "diff":

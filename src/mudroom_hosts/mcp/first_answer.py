@@ -66,7 +66,7 @@ class FirstAnswer:
             yield line
 
     def suppresses(self, message: bytes) -> bool:
-        """Return whether to withhold a message from the package: the host has the answer."""
+        """Return whether to withhold one of the package's messages: the host has the answer."""
         return self._sent is not None and self._read_answer(message) is not None
 
     def keep(self, message: bytes) -> None:

@@ -176,7 +176,7 @@ class Panel:
     def open_transcript(self, run_id: str, events: list[StoredEvent] | None = None) -> None:
         """Open a run's transcript with its unread messages.
 
-        The transcript follows a running run; for an ended one, pass its events.
+        The transcript follows an active run; for an ended one, pass its events.
         """
 
         if not self.conversation:

@@ -371,7 +371,7 @@ def _draw_budget_bar(share: float, glyphs: Glyphs) -> str:
 def format_claims(
     tree: RunTree, root: RunView, columns: int, glyphs: Glyphs
 ) -> Iterator[tuple[str, Line]]:
-    """Yield a row for each board task claimed by a running run."""
+    """Yield a row for each board task claimed by an active run."""
     claims = [
         (run, task, subject)
         for run in tree.walk(root.run_id)

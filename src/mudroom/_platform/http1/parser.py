@@ -337,7 +337,7 @@ class MalformedResponse(HttpError):
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 # Leading bytes that identify a body's format.
 _HEADER = 2
-# Bytes returned by one step; the rest waits until requested.
+# Most bytes returned by one step; the rest waits until requested.
 _MAX_PIECE = 256 * 1024
 # Bytes allowed per compressed byte. JSON and HTML come to 5 to 30, zeros to 1,000.
 _MAX_RATIO = 200

@@ -88,7 +88,7 @@ async def inbox(conversation: Conversation, which: str) -> None:
 
 
 def _list_unread(conversation: Conversation) -> Iterator[UnreadMessage]:
-    """Yield the messages to named children, then those waiting for a running run."""
+    """Yield the messages to named children, then those waiting for an active run."""
     named: dict[str, Teammate] = {}
     seen: set[str] = set()
     for mate in list_teammates(conversation.tree):
