@@ -1,1 +1,1 @@
-"""Other programs drive sessions: editors, agent SDKs, and MCP hosts."""
+"""Lets other programs drive sessions: editors, agent SDKs, and MCP hosts."""

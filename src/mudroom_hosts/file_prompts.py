@@ -1,4 +1,4 @@
-"""Prompts of files, which a line with a slash and their name calls."""
+"""Prompts from files, called by a line with a slash and their name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mudroom.errors import UsageError
 
 
 class FilePrompt(Struct, frozen=True, kw_only=True):
-    """A command or a skill of a file. `name` has no slash; `hint` shows its arguments, if any."""
+    """A command or skill from a file. `name` has no slash; `hint` shows its arguments, if any."""
 
     name: str
     description: str
@@ -20,7 +20,7 @@ class FilePrompt(Struct, frozen=True, kw_only=True):
 
 
 def fill_file_prompt(line: str, prompts: Mapping[str, FilePrompt]) -> str:
-    """Return the text of the prompt that a line calls, else the line."""
+    """Fill in the prompt that a line calls; return the line if it calls none."""
     prompt = find_file_prompt(line, prompts)
     if prompt is None:
         return line

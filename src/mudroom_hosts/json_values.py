@@ -1,4 +1,4 @@
-"""Values of a client's JSON that may have the wrong type: they count as empty ones."""
+"""Values from a client's JSON, where those of the wrong type count as empty."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Lines between a client and a server: read and written in threads, whatever the descriptor is.
+"""Lines between a client and a server, read and written in threads on any descriptor.
 
-A pipe, a socket, a terminal and a file are served alike, and a slow client does not stop the event
+Pipes, sockets, terminals and files are served alike, and a slow client does not block the event
 loop.
 """
 
@@ -18,11 +18,11 @@ from typing import Any
 MAX_LINE = 16 << 20  # bytes of the longest line; longer ones are skipped
 
 _CHUNK = 1 << 16
-_MAX_UNREAD = 1_000  # lines that wait for the reader; the thread reads on when there are fewer
+_MAX_UNREAD = 1_000  # unread lines; the thread reads on when there are fewer
 
-MAX_WAITING = 64 << 20  # bytes that may wait for a reader. With more of them the output is closed.
+MAX_WAITING = 64 << 20  # bytes that may wait for a reader; beyond that, the output closes
 
-_END_SECONDS = 1.0  # seconds that a reader has for the last lines after `hurry`
+_END_SECONDS = 1.0  # time for a reader to take the last lines after `hurry`
 
 
 class LineInput:
@@ -78,11 +78,11 @@ class LineInput:
 
 
 class LineOutput:
-    """Writer of whole lines, in their order, which never blocks the event loop.
+    """Writes whole lines in order, without ever blocking the event loop.
 
     Arguments:
         descriptor: stays open.
-        on_closed: called once, in the event loop, when no more lines are written; it gets the
+        on_closed: called once in the event loop, when no more lines will be written, with the
             reason, "" if the reader has closed its end.
     """
 
@@ -108,7 +108,7 @@ class LineOutput:
         threading.Thread(target=self._write_all, name="line output", daemon=True).start()
 
     def write(self, line: bytes) -> None:
-        """Add a line; it is dropped if the output is closed."""
+        """Add a line; dropped if the output is closed."""
         if self._is_closed:
             return
         self._waiting_bytes += len(line)
@@ -127,7 +127,7 @@ class LineOutput:
         self._hurried.set()
 
     async def close(self) -> None:
-        """Wait until all lines are written, and end the thread."""
+        """Wait until all lines are written, then end the thread."""
         drained = asyncio.create_task(self.drain())
         hurried = asyncio.create_task(self._hurried.wait())
         try:
@@ -140,7 +140,7 @@ class LineOutput:
             self.end()
 
     def end(self) -> None:
-        """Take no more lines; the thread ends after those that it has."""
+        """Take no more lines; the thread ends after those it has."""
         self._is_closed = True
         self._lines.put(None)
 
@@ -155,7 +155,7 @@ class LineOutput:
                 return
 
     def _write(self, line: bytes) -> str | None:
-        """Return why the line cannot be written, None if it is."""
+        """Write a line; return why it cannot be written, None on success."""
         rest = memoryview(line)
         while rest:
             try:
@@ -186,6 +186,6 @@ class LineOutput:
 
 
 def encode_json_line(message: Mapping[str, Any]) -> bytes:
-    """Return a message as JSON with a line feed. Lone surrogates become question marks."""
+    """Encode a message as JSON with a line feed. Lone surrogates become question marks."""
     text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "replace") + b"\n"

@@ -1,4 +1,4 @@
-"""The offline model: answers a few kinds of request by rules, without a key or a network."""
+"""The offline model: answers a few kinds of request by rules, without a key or network."""
 
 from .model import OfflineModel
 

@@ -30,7 +30,7 @@ class Technology(Struct, frozen=True):
 
 
 class OutlineRules(Struct, frozen=True):
-    """How to read the purpose and the names that a source file defines."""
+    """How to read a source file's purpose and the names it defines."""
 
     suffixes: tuple[str, ...] = ()
     purpose: str = NEVER
@@ -63,7 +63,7 @@ def load_rows(file: str, table: str, row: type[Row]) -> tuple[Row, ...]:
 
 @cache
 def find_outline_rules(path: str) -> OutlineRules:
-    """Return the rules for reading a file, by its suffix."""
+    """Find the rules for reading a file, by its suffix."""
     suffix = path.rpartition(".")[2].lower()
     rows = load_rows("languages", "outline", OutlineRules)
     return next((row for row in rows if suffix in row.suffixes), OutlineRules())

@@ -1,4 +1,4 @@
-"""Files as the tools return them, what their first lines say, tables, and reports of children."""
+"""Files as tools return them, the gist of their first lines, tables, and children's reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LINE_LENGTH = 60
 
 
 class FileText(Struct):
-    """The text of a file as far as it was read; `problem` says why some is missing."""
+    """A file's text as far as it was read; `problem` explains why some is missing."""
 
     path: str
     text: str
@@ -34,11 +34,11 @@ class FileText(Struct):
 
 
 class Listing(Struct):
-    """The rows of a result of `glob` or `grep`."""
+    """The rows in a result of `glob` or `grep`."""
 
     rows: list[str]
-    total: int = 0  # more than `rows` when the list is cut
-    problem: str = ""  # why the list is not complete
+    total: int = 0  # more than the rows if the list was cut
+    problem: str = ""  # why the list is incomplete
 
 
 def read_files(paths: Iterable[str]) -> Steps[dict[str, FileText]]:
@@ -60,7 +60,7 @@ def read_files(paths: Iterable[str]) -> Steps[dict[str, FileText]]:
 
 
 def parse_listing(output: ToolResultBlock) -> Listing:
-    """Read the rows of a list without the note in parentheses that may stand at its end."""
+    """Parse the rows of a list, without the note in parentheses that may end it."""
     rows = [row.removeprefix("./") for row in output.text.split("\n") if row.strip()]
     has_note = rows and rows[-1][0] + rows[-1][-1] == "()"
     note = rows.pop()[1:-1] if has_note else ""
@@ -74,7 +74,7 @@ def parse_listing(output: ToolResultBlock) -> Listing:
 
 
 def find_files(request: Request, say: Translator) -> Steps[tuple[Request, dict[str, str], Listing]]:
-    """List the files that a request is about, and describe them. A path may be a folder."""
+    """List the files a request is about, and describe them. A path may be a folder."""
     names = find_names(request.text)
     calls = [plan_call("glob", pattern=f"{x}/**/*", path=request.folder) for x in names]
     outputs = (yield calls) if calls else []
@@ -111,7 +111,7 @@ def list_files(request: Request, patterns: list[str]) -> Steps[Listing]:
 
 
 def join_globs(patterns: list[str]) -> str:
-    """Join globs into one for the files of all. With a slash, names match at the top only."""
+    """Join globs into one for the files of all. With a slash, names only match at the top."""
     is_path = len(patterns) == 1 and "/" in patterns[0]
     return patterns[0] if is_path else f"{{{','.join([*patterns, '-/-'])}}}"
 
@@ -119,7 +119,7 @@ def join_globs(patterns: list[str]) -> str:
 def grep_all(
     request: Request, searches: Iterable[tuple[str, str]], mode: str | None = None
 ) -> Steps[list[Listing]]:
-    """Search for each pattern in the files that match its glob, in one turn."""
+    """Search for each pattern in the files matching its glob, in one turn."""
     outputs = yield [
         plan_call("grep", pattern=x, glob=y, path=request.folder, output_mode=mode, head_limit=0)
         for x, y in searches
@@ -128,7 +128,7 @@ def grep_all(
 
 
 def format_block(rows: list[str], say: Translator, most: int = 60) -> str:
-    """Put rows unchanged between two fences, up to a limit, and the number of the others."""
+    """Put rows unchanged between two fences, up to a limit, with the number of the others."""
     if not rows:
         return ""
     text = "\n".join(rows[:most])
@@ -160,7 +160,7 @@ def describe_file(file: FileText, say: Translator) -> str:
 def blank_code(text: str) -> str:
     """Blank out code, comments and HTML in Markdown."""
     blocks = load_data("outline")["not_prose"]
-    # With as many line feeds, so that the numbers of the other lines stay right.
+    # Keep the line feeds, so that the other lines keep their numbers.
     return re.sub(blocks, lambda match: "\n" * match[0].count("\n"), text)
 
 
@@ -181,7 +181,7 @@ def _quote_first_words(path: str, text: str, say: Translator) -> list[str]:
 
 
 def _find_head_comment(text: str) -> tuple[int, int]:
-    """Find the first comment that is not a licence or a setting, and has only such before it."""
+    """Find the first comment other than a licence or setting, with only such before it."""
     outline = load_data("outline")
     head = "\n".join(text.split("\n")[:HEAD_LINES])
     for match in re.finditer(outline["block"], head):

@@ -1,4 +1,4 @@
-"""The port Model, answered by rules. It sees what a model sees and touches nothing itself."""
+"""A Model that answers by rules. It sees what a model sees and touches nothing itself."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .next_step import FinalAnswer, find_next_step
 from .plans import CannotAnswer, Translator
 from .requests import is_chinese
 
-# Characters of one piece of a streamed answer; smaller ones look like typing.
+# Characters per piece of a streamed answer; smaller pieces look like typing.
 _CHUNK = 400
 _PACED_CHUNK = 24
 Sleep = Callable[[float], Awaitable[None]]
 
 
 class OfflineModel(Struct, kw_only=True):
-    """A model without key and network, for a few kinds of question in English and Chinese."""
+    """A model without key or network, for a few kinds of question in English and Chinese."""
 
     name = "offline:rules"
     pace: float = 0.0  # tokens per second at which it writes texts; 0 for as fast as possible
@@ -47,7 +47,7 @@ class RuleConversation(Struct):
     async def request_answer(
         self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        """Stream the next answer, whole. Raises ModelRefused for a request that no rule covers."""
+        """Stream the next answer, whole. Raises ModelRefused for a request no rule covers."""
         try:
             step = find_next_step(self.config, self.messages, allow_calls=tools)
         except CannotAnswer as error:
@@ -67,7 +67,7 @@ class RuleConversation(Struct):
             reason = StopReason.CALLS
             content = step
             length = sum(len(call.name) + len(str(call.arguments)) for call in step)
-        # About four characters a token, as budgets and screens need some figure.
+        # About four characters per token, because budgets and screens need some figure.
         asked = len(self.config.system) + sum(len(str(x.content)) for x in self.messages)
         usage = Usage(input_tokens=-(-asked // 4), output_tokens=-(-length // 4))
         yield AssistantMessage(

@@ -35,7 +35,7 @@ def split_batches(paths: list[str]) -> list[list[str]]:
 
 
 def find_symbol(request: Request, context: Context) -> Plan:
-    """List the lines that contain a name, those that look like a definition first."""
+    """List the lines that contain a name, likely definitions first."""
     context.require("grep")
     say = context.say
     name = names[0] if len(names := requests.find_symbols(request.text)) == 1 else ""
@@ -44,7 +44,7 @@ def find_symbol(request: Request, context: Context) -> Plan:
     plain = re.sub(r"\\([- ])", r"\1", re.escape(name))  # ripgrep and Python both understand it
     word = re.sub(r"^(?=\w)|(?<=\w)$", r"\\b", plain)
     listing = (yield from grep_all(request, [(word, "**/*")], "content"))[0]
-    # The list was cut: search for definitions once more, so that they are not what is missing.
+    # The list was cut: search again for definitions, so that those are not missing.
     if listing.problem and listing.rows:
         definition = load_data("languages")["keyword_definition"].replace("NAME", plain)
         first = (yield from grep_all(request, [(definition, "**/*")], "content"))[0]
@@ -100,7 +100,7 @@ def list_or_count(request: Request, context: Context) -> Plan:
 
 
 def run_command(request: Request, context: Context) -> Plan:
-    """Run the command of a kind of request, with the files it names, and quote the output."""
+    """Run the command for a kind of request, with the files it names, and quote the output."""
     context.require("bash")
     command = _COMMANDS[request.kind]
     if "NAME" in command:
@@ -134,7 +134,7 @@ def _looks_like_definition(name: str, line: re.Match[str]) -> bool:
 
 
 def quote_lines(request: Request, context: Context) -> Plan:
-    """Quote lines of files at the top that look like the wanted ones, found ones first."""
+    """Quote lines of top-level files that look like the wanted ones, found ones first."""
     context.require("read", "glob", "grep")
     say = context.say
     most, pattern, *globs = load_data("outline")["quotations"][request.kind]
@@ -240,7 +240,7 @@ _SEARCHES = {x["name"] for x in load_data("intents")["intent"]} - {*_COMMANDS, "
 
 
 class FinalAnswer(Struct, frozen=True):
-    """The text at the end of a run; `is_whole` is False if a part of the prompt is not done."""
+    """The text at the end of a run; `is_whole` is False if part of the prompt is not done."""
 
     text: str
     is_whole: bool = True
@@ -249,7 +249,7 @@ class FinalAnswer(Struct, frozen=True):
 def find_next_step(
     config: RequestConfig, messages: list[Message], *, allow_calls: bool = True
 ) -> FinalAnswer | tuple[ToolCallBlock, ...]:
-    """Return the final answer or the next calls. Raises CannotAnswer; ModelRefused for outputs."""
+    """Find the final answer or the next calls. Raises CannotAnswer; ModelRefused for outputs."""
     if _text_of(messages[-1]).startswith(_SUMMARY_HEAD):
         texts = [
             f"{'Answered' if isinstance(x, AssistantMessage) else 'Asked'}: {text}"
@@ -284,7 +284,7 @@ def _describe_refusal(unsupported: list[str], say: Translator) -> str:
     unknown: list[str] = []
     for part in unsupported:
         words = requests.find_unknown_words(part, "")
-        # Of Chinese, which has no spaces, half a word may be left over: name the whole phrase.
+        # Chinese has no spaces, so half a word may be left over: name the whole phrase.
         english = [word for word in words if not requests.is_chinese(word)]
         unknown += english or [part.strip(" ?？!！。.")[:60]] * bool(words)
     words = say.join(f"“{word}”" for word in dict.fromkeys(unknown[:8]))
@@ -311,7 +311,7 @@ def _run_in_order(asked: list[Request], left: list[str], context: Context) -> St
 
 
 def _run_plan(request: Request, context: Context) -> Plan:
-    """Run the plan of a request. A child does work that reads much, if `task` is offered."""
+    """Run a request's plan. If `task` is offered, a child does work that reads a lot."""
     if request.kind == "help":
         return f"{context.say('introduction')}\n{context.say('abilities')}"
     wants_child = request.delegate or request.kind in ("tests", "stack")
@@ -327,7 +327,7 @@ def _run_plan(request: Request, context: Context) -> Plan:
 
 
 def _replay(plan: Steps[FinalAnswer], outputs: Turns) -> list[ToolCallBlock] | FinalAnswer:
-    """Run the plan from its start over the outputs so far. Return its next calls or its answer."""
+    """Replay the plan from its start over the outputs so far. Return its next calls or answer."""
     # A conversation keeps no state: the same messages lead to the same step, also after a resume.
     try:
         step = next(plan)
@@ -340,7 +340,7 @@ def _replay(plan: Steps[FinalAnswer], outputs: Turns) -> list[ToolCallBlock] | F
 
 
 def _split(messages: list[Message]) -> tuple[str, Turns]:
-    """Return the newest prompt and the tool results of each turn since; skip notes beside them."""
+    """Split off the newest prompt, and the tool results of each turn since, without notes."""
     ends = [
         n for n, x in enumerate(messages) if isinstance(x, AssistantMessage) if not x.tool_calls
     ]

@@ -17,12 +17,12 @@ Plan = Steps[str]
 
 
 class Translator(Struct, frozen=True):
-    """The language of the request, and so of the answer."""
+    """The language of the request, and thus of the answer."""
 
     is_chinese: bool = False
 
     def __call__(self, key: str, **values: object) -> str:
-        """Return a text of `texts.toml` in the language of the request, its {names} replaced."""
+        """Return a text from `texts.toml` in the request's language, with its {names} replaced."""
         return load_data("texts")[key][self.is_chinese].format(**values)
 
     def count(self, number: int, unit: str) -> str:
@@ -40,17 +40,17 @@ class Translator(Struct, frozen=True):
 
 
 class Context(Struct, frozen=True):
-    """Everything that a plan may use."""
+    """Everything a plan may use."""
 
     tools: frozenset[str]
     say: Translator
     reader: str = ""  # read-only agent that `task` offers
-    repository: str = ""  # root of the repository when it is above the folder of the session
-    problems: list[str] = field(default_factory=list[str])  # why the answer is not complete
+    repository: str = ""  # the repository's root, if above the session's folder
+    problems: list[str] = field(default_factory=list[str])  # why the answer is incomplete
     parts: list[str] = field(default_factory=list[str])  # answers to the requests so far
 
     def require(self, *names: str) -> None:
-        """Raise CannotAnswer if one of the tools is not offered."""
+        """Raise CannotAnswer if any of these tools is not offered."""
         missing = self.say.join(f"`{name}`" for name in names if name not in self.tools)
         if missing:
             raise CannotAnswer(self.say("no_tool", listed=missing))
@@ -63,11 +63,11 @@ class Context(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """One thing that the prompt asks for."""
+    """One thing the prompt asks for."""
 
     kind: str  # name of an intent in `intents.toml`
     text: str  # the part of the prompt that asks for it
-    delegate: bool = False  # True when the user wants child runs to do it
+    delegate: bool = False  # True if the user wants child runs to do it
     folder: str | None = None  # the folder to look in; None for everything
 
     def name_place(self, say: Translator) -> str:
@@ -75,11 +75,11 @@ class Request(Struct, frozen=True):
 
 
 class CannotAnswer(Exception):
-    """A plan cannot do the request. The message says why, in the user's language."""
+    """A plan cannot do the request. The message explains why, in the user's language."""
 
 
 def plan_call(tool: str, **arguments: Any) -> ToolCallBlock:
-    """Make a call of a tool, still without an id. Arguments that are None are left out."""
+    """Make a tool call, still without an id. Arguments that are None are left out."""
     return ToolCallBlock("", tool, {k: v for k, v in arguments.items() if v is not None})
 
 

@@ -1,4 +1,4 @@
-"""Prompts: the requests in them, and the folders, files and patterns that a request names."""
+"""Prompts: the requests in them, and the folders, files and patterns each names."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def is_chinese(text: str) -> bool:
 
 
 def parse_prompt(prompt: str) -> tuple[list[Request], list[str]]:
-    """Return requests, and parts without a rule. Only the end of a prompt may save an answer."""
+    """Parse requests, and parts without a rule. Only the end of a prompt may save an answer."""
     asked, stdin_blocks = _STDIN.subn("", prompt)
     if len(asked) > _LONGEST_PROMPT or re.search(r"\S{1000}", asked):
         return [], [f"{asked[:60]}…"]
@@ -63,7 +63,7 @@ def parse_prompt(prompt: str) -> tuple[list[Request], list[str]]:
 
 
 def match_writing_form(prompt: str) -> tuple[str, dict[str, str]]:
-    """Return the kind of a prompt that is an instruction to write as a whole, and what it names."""
+    """Find the kind of a prompt that is one instruction to write, and what it names."""
     text = _normalize(prompt).strip(" ")
     parts = load_data("intents")["form_parts"]
     for kind, forms in load_data("intents")["writing_forms"].items():
@@ -71,14 +71,14 @@ def match_writing_form(prompt: str) -> tuple[str, dict[str, str]]:
             filled = re.sub("|".join(parts), lambda part: parts[part[0]], form)
             match = join_patterns((filled,)).fullmatch(text)
             found = {x.rstrip("2"): y for x, y in match.groupdict().items() if y} if match else {}
-            # A quoted text is written as it stands in the prompt, or not at all.
+            # Quoted text is written as it stands in the prompt, or not at all.
             if match and all(y in prompt for x, y in found.items() if x != "rest"):
                 return kind, found
     return "", {}
 
 
 def find_unknown_words(text: str, kind: str) -> list[str]:
-    """List the words and conditions that a kind of request does not know; for "", any kind."""
+    """List words and conditions unknown to a kind of request; for "", to the best-matching one."""
     if not kind:
         rows = load_data("intents")["intent"]
         return min((find_unknown_words(text, row["name"]) for row in rows), key=len)
@@ -113,7 +113,7 @@ def find_folders(text: str) -> list[str]:
 
 
 def find_patterns(text: str) -> list[str]:
-    """List the globs, file names and kinds of file that a request names."""
+    """List the globs, file names and kinds of file named in a request."""
     text = _remove_folder(text)
     names = [glob for glob in _GLOB.findall(text) if glob.strip("*")]
     if not names and load_pattern("test_files").search(text):
@@ -125,7 +125,7 @@ def find_patterns(text: str) -> list[str]:
         names = [f"*.{suffix}" for suffix in suffixes]
     bare = load_pattern("bare_file")
     names = list(dict.fromkeys([*names, *_FILE.findall(text), *bare.findall(text)]))
-    # A name without a suffix, such as README, is that of a file at the top with any suffix.
+    # A name without a suffix, such as README, means a top-level file with any suffix.
     return [x if "/" in x else f"{x}*" if bare.fullmatch(x) else f"**/{x}" for x in names]
 
 
@@ -135,14 +135,14 @@ def find_names(text: str) -> list[str]:
 
 
 def _normalize(prompt: str) -> str:
-    """Write a prompt as the rules spell it; names of files and quoted code stay."""
+    """Spell a prompt as the rules do; keep file names and quoted code."""
     for place in _SPELLING["spaces"]:
         prompt = re.sub(place, r"\1 ", prompt)
     return _KEPT_OR_SPELLED.sub(lambda x: x[1] or _USUAL.get(x[0].lower(), x[0]), prompt)
 
 
 def _add_places(parts: list[tuple[str, str]]) -> Iterator[tuple[str, str, str | None]]:
-    """Yield kind, text and folder. The kind is "" if the place of a request is not sure."""
+    """Yield kind, text and folder. The kind is "" if a request's place is unclear."""
     folders: list[str] = []
     patterns: list[str] = []
     last = "help"
@@ -165,7 +165,7 @@ def _add_places(parts: list[tuple[str, str]]) -> Iterator[tuple[str, str, str | 
 
 
 def _split_requests(prompt: str) -> list[tuple[str, str]]:
-    """List kind and text of each request; a clause without one belongs to the one before it."""
+    """List each request's kind and text; a clause without a kind belongs to the one before it."""
     whole = _classify(prompt)
     clauses = [x for x in load_pattern("clause_end").split(prompt) if re.search(r"\w", x)]
     kinds = {*map(_classify, clauses)} - {""}
@@ -187,7 +187,7 @@ def _split_requests(prompt: str) -> list[tuple[str, str]]:
 
 
 def _classify(clause: str) -> str:
-    """Return the first kind that matches the clause and knows all of its words, else ""."""
+    """Find the first kind that matches the clause and knows all its words, else ""."""
     clause = _LIST_ITEM.sub("", clause)
     for kind, form in _load_forms():
         if form.search(clause) and not find_unknown_words(clause, kind):
@@ -212,7 +212,7 @@ def _load_vocabulary(kind: str) -> tuple[frozenset[str], re.Pattern[str]]:
     concepts, common = (load_data("intents")[name] for name in ("concepts", "common_words"))
     named = [concepts[name] for topic in intent.get("topics", ()) for name in topic.split()]
     words = re.split(r"[\s|]+", " ".join([intent["words"], common, *named]))
-    # The longest first, because a short word may be the beginning of a longer one.
+    # Longest first, because a short word may be the beginning of a longer one.
     chinese = sorted((word for word in words if _CJK.match(word)), key=len, reverse=True)
     return frozenset(words), re.compile("|".join(map(re.escape, chinese)))
 
@@ -221,7 +221,7 @@ def _remove_names(text: str, kind: str) -> str:
     paths = {*_FILE.findall(text), *_GLOB.findall(text), *load_pattern("bare_file").findall(text)}
     text = _remove_folder(text)
     if kind in _TAKES_FILES:
-        # The longest first, because one path may be the end of another.
+        # Longest first, because one path may be the end of another.
         for path in sorted(paths, key=len, reverse=True):
             text = re.sub(rf"`?{re.escape(path)}`?", " ", text)
         text = load_pattern("language_name").sub(" ", _SUFFIX.sub(" ", text))

@@ -1,4 +1,4 @@
-"""Requests "tests", "stack" and "packages": files and lines that belong to technologies."""
+"""Requests "tests", "stack" and "packages": files and lines belonging to technologies."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Manifest(Struct):
     path: str
     rules: ManifestFormat
     dependencies: list[Entry] = field(default_factory=list[Entry])
-    sections: list[str] = field(default_factory=list[str])  # the sections that were read
+    sections: list[str] = field(default_factory=list[str])  # the sections read
     tools: str = ""  # names of configured tools, and test commands
 
 
 def find_format(path: str) -> ManifestFormat | None:
-    """Return the rules for a manifest, None for any other file."""
+    """Find the rules for a manifest, None for any other file."""
     rows = load_rows("manifests", "manifest", ManifestFormat)
     return next((rules for rules in rows if matches_any(path, rules.files)), None)
 
@@ -43,7 +43,7 @@ def parse_manifest(path: str, text: str) -> Manifest:
     rules = find_format(path) or ManifestFormat((), "program")
     manifest = Manifest(path, rules)
     if rules.format in ("text", "program"):
-        # Comments become empty lines, so that the numbers of the other lines stay right.
+        # Turn comments into empty lines, so that the other lines keep their numbers.
         manifest.tools = re.sub(rules.comment, lambda found: "\n" * found[0].count("\n"), text)
         lines = text.split("\n")
         for match in re.finditer(rules.dependency, manifest.tools):
@@ -92,17 +92,17 @@ def _read_dependencies(value: object, section: str) -> Iterator[Entry]:
 
 
 class Project(Struct):
-    """The files of a project, without those in folders that `left_out` names."""
+    """A project's files, without those in the folders of `left_out`."""
 
     left_out: list[str]
     files: list[str]  # manifests and configuration files
     manifests: list[Manifest]
-    unread: list[str]  # manifests from which no packages were read, or not to their end
-    problems: list[str]  # reasons why not all was searched
+    unread: list[str]  # manifests whose packages were not read, or not to the end
+    problems: list[str]  # reasons why the search is incomplete
 
 
 def find_technologies(request: Request, context: Context) -> Plan:
-    """List technologies with the files that belong to them; for a stack also packages."""
+    """List technologies with their files; for a stack, also packages."""
     context.require("read", "grep", "glob")
     say = context.say
     wants_tests = request.kind == "tests"
@@ -181,9 +181,9 @@ def _make_glob(language: str) -> str:
 def count_languages(
     request: Request, left_out: list[str], problems: list[str]
 ) -> Steps[dict[str, int]]:
-    """Count the files of each language outside of some folders."""
+    """Count each language's files outside some folders."""
     counts = dict.fromkeys(cast("dict[str, list[str]]", load_data("languages")["suffixes"]), 0)
-    # A glob cannot leave folders out: count all files, then take off those in these folders.
+    # A glob cannot leave folders out: count all files, then subtract those in these folders.
     for sign, start in ((1, "**/"), (-1, f"**/{{{','.join(left_out)}}}/**/")):
         if not (names := [name for name in counts if sign > 0 or counts[name]]):
             break

@@ -1,4 +1,4 @@
-"""Plans that write: modules in the language of the project, quoted texts, and answers in files."""
+"""Plans that write: modules in the project's language, quoted texts, and answers in files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = dict[str, Any]  # of `demo.toml`
 
 
 def create_module(request: Request, context: Context) -> Plan:
-    """Write the module, by a child where `task` is offered, then check it in this run."""
+    """Write the module, through a child if `task` is offered, then check it in this run."""
     say = context.say
     asked = match_writing_form(request.text)[1]
     path, name = asked.get("path", ""), asked.get("language", "")
@@ -36,7 +36,7 @@ def create_module(request: Request, context: Context) -> Plan:
 
 
 def _write_module(request: Request, functions: list[Row], context: Context) -> Plan:
-    """Write the module in the language asked for, or else in that of most source files."""
+    """Write the module in the requested language, else in that of most source files."""
     context.require("write", "glob", "read")
     asked = match_writing_form(request.text)[1]
     path, name = asked.get("path", ""), asked.get("language", "")
@@ -90,7 +90,7 @@ def _check_module(path: str, functions: list[Row], context: Context) -> Plan:
 
 
 def change_file(request: Request, context: Context) -> Plan:
-    """Write a new file, add a line to one, or replace a text in one, as the prompt quotes them."""
+    """Write a new file, or add a line or replace text in one, as quoted in the prompt."""
     asked = match_writing_form(request.text)[1]
     path = asked["file"]
     if request.kind == "write":
@@ -105,7 +105,7 @@ def change_file(request: Request, context: Context) -> Plan:
 
 
 def save_answer(request: Request, context: Context) -> Plan:
-    """Add the answer so far, or its tables, to a file under a heading, and read it there."""
+    """Add the answer so far, or its tables, to a file under a heading, and read it back."""
     say = context.say
     if context.problems or not context.parts:
         raise CannotAnswer(say("not_saved"))
@@ -139,7 +139,7 @@ def _call(tool: str, context: Context, **arguments: object) -> Steps[None]:
 
 
 def _write_new(path: str, text: str, context: Context, taken: str = "") -> Steps[None]:
-    """Write a file, unless there is such a file, even one that git ignores."""
+    """Write a file unless it already exists, even if git ignores it."""
     calls = [plan_call("glob", pattern=taken or path), plan_call("read", file_path=path)]
     listed, read = yield calls
     if listed.error or parse_listing(listed).rows or not read.error:
@@ -148,7 +148,7 @@ def _write_new(path: str, text: str, context: Context, taken: str = "") -> Steps
 
 
 def _append(path: str, text: str, context: Context) -> Steps[str]:
-    """Add a text to the end of a file, which may be new, and return its path."""
+    """Add text to the end of a file, which may be new, and return its path."""
     pattern = "[Rr][Ee][Aa][Dd][Mm][Ee]*" if path.lower() == "readme" else path
     rows = (yield from list_files(Request("list", path), [pattern])).rows
     path = rows[0] if rows else path
@@ -160,7 +160,7 @@ def _append(path: str, text: str, context: Context) -> Steps[str]:
     lines = file.text.rstrip("\n").split("\n")
     if file.problem or not file.text.strip() or (heading[:1] == "#" and heading in lines):
         raise CannotAnswer(file.problem or context.say("has_section", path=path, heading=heading))
-    # An edit replaces a text that is there once: the last lines, as many as that takes.
+    # An edit replaces text that occurs once: as many of the last lines as that takes.
     ends = ("\n".join(lines[-most:]) for most in range(1, len(lines) + 1))
     end = next(end for end in ends if end.strip() and file.text.count(end) == 1)
     yield from _call("edit", context, file_path=path, old_string=end, new_string=f"{end}\n{text}")

@@ -1,4 +1,4 @@
-"""The HTTP service `mudroom serve`: sessions for many users, events in and a stream of events out.
+"""The HTTP service `mudroom serve`: sessions for many users, with events in and streams out.
 
-The journals stay the only truth about runs. See README.md for the parts.
+The journals remain the only truth about runs. See README.md for the parts.
 """

@@ -1,4 +1,4 @@
-"""SessionCharges: what the runs of a session spent, from its journal, charged to its owner."""
+"""SessionCharges: charges what a session's runs spent, from its journal, to its owner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .state.sessions import Amounts, SessionRecord, SpendingRecords
 
 
 class SessionCharges:
-    """The charges of one session. Each event is charged once, also after a crash."""
+    """One session's charges. Each event is charged once, even after a crash."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class SessionCharges:
 
     @property
     def has_limits(self) -> bool:
-        """True if the owner may spend only a limited amount each day."""
+        """True if the owner has a daily spending limit."""
         choices = self._record.choices
         return choices.usd_per_day is not None or choices.tokens_per_day is not None
 
@@ -58,12 +58,12 @@ class SessionCharges:
                 self._add_model(event)
                 total += self._compute_amounts(event)
         except UnknownName:
-            return  # nothing is recorded yet
+            return  # nothing recorded yet
         if position > after:
             await self._spending.charge(session, self._record.owner, after, position, total)
 
     async def make_budget(self) -> Budget:
-        """Return the limits of the session, all its runs counted, for the rest of the day."""
+        """Make the session's limits, across all its runs, for the rest of the day."""
         choices = self._record.choices
         today = await self._spending.read_today(self._record.owner)
         _, spent = await self._spending.read_session(self._record.id)
@@ -95,7 +95,7 @@ class SessionCharges:
 async def explain_used_up(
     spending: SpendingRecords, owner: str, usd: float | None, tokens: int | None
 ) -> str:
-    """Return which daily limit an owner has used up, "" for none."""
+    """Explain which daily limit an owner has used up, "" for none."""
     if usd is None and tokens is None:
         return ""
     today = await spending.read_today(owner)

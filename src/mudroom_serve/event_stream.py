@@ -1,4 +1,4 @@
-"""Recorded events of a session: pages of them, and streams that continue with new ones."""
+"""A session's recorded events, in pages and in streams that continue with new ones."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from .state.sessions import SessionRecord
 from .state.tokens import TokenRecords
 
 _MAX_PAGE = 1_000
-_PAGE_BYTES = 2 << 20  # bytes of events after which a page ends
+_PAGE_BYTES = 2 << 20  # bytes; a page ends with the event that reaches them
 KINDS: frozenset[str] = frozenset(str(kind.__struct_config__.tag) for kind in StoredEvent.__args__)
 
 
 class EventFilter(Struct, frozen=True):
     kinds: frozenset[str]  # empty for all
     run: str  # with those below it, "" for all
-    deltas: bool  # streamed text, too
+    deltas: bool  # include streamed text
 
     def accepts(self, kind: str, run: str) -> bool:
         if kind == "delta":
@@ -89,7 +89,7 @@ class EventRoutes:
         return respond(EventPage(data=tuple(data), next=cursor, has_more=has_more))
 
     async def stream(self, call: Call) -> web.StreamResponse:
-        """Stream events, those after a cursor first, until the client closes the connection."""
+        """Stream events, starting after a cursor, until the client closes the connection."""
         record = await self._sessions.find(call)
         last_id = call.request.headers.get("Last-Event-ID", "")
         after = parse_cursor(record.id, last_id or call.get("after"))
@@ -101,7 +101,7 @@ class EventRoutes:
                 await self._follow(call, record, feed, writer, wanted, after)
         except (TimeoutError, ConnectionError):
             self._metrics.add("mudroom_streams_cut_total")
-        except MudroomError as error:  # the client continues with its last cursor
+        except MudroomError as error:  # the client continues from its last cursor
             self._metrics.add("mudroom_streams_cut_total")
             if self._faults.add(record.id, str(error)):
                 self._parts.notify(f"session {record.id}: a stream has ended: {error}")
@@ -160,7 +160,7 @@ class EventRoutes:
         return b"event: status\ndata: %b\n\n" % body
 
     async def _read_frames(self, record: SessionRecord, after: int) -> list[Frame]:
-        """Return the next events of the journal, at most a page."""
+        """Read the journal's next events, at most a page."""
         frames: list[Frame] = []
         size = 0
         async with aclosing(self._read(record, after)) as events:
@@ -179,7 +179,7 @@ class EventRoutes:
                 yield redact_event(event, redact)
         except UnknownName:
             if await self._sessions.exists(record.id):
-                return  # nothing is recorded yet
+                return  # nothing recorded yet
             raise make_not_found("session", record.id) from None
 
 
@@ -196,7 +196,7 @@ def parse_filter(call: Call) -> EventFilter:
 
 
 async def wait_for_change(change: asyncio.Event, keepalive_seconds: float) -> bool:
-    """Wait for a change; return False when the stream must show that it is alive."""
+    """Wait for a change; return False when the stream must send a keepalive."""
     try:
         async with time_limit(keepalive_seconds):
             await change.wait()
@@ -206,9 +206,9 @@ async def wait_for_change(change: asyncio.Event, keepalive_seconds: float) -> bo
 
 
 class TimedWriter:
-    """Writer to a client that may read slowly.
+    """Writes to a client that may read slowly.
 
-    After `seconds` for one write the connection is cut; the client continues with its last cursor.
+    A write longer than `seconds` cuts the connection; the client continues from its last cursor.
     """
 
     def __init__(self, request: web.Request, response: web.StreamResponse, seconds: float) -> None:

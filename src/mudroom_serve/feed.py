@@ -1,6 +1,6 @@
-"""SessionFeed: the newest events of a session, encoded once for all streams that show them.
+"""SessionFeed: a session's newest events, encoded once for all streams that show them.
 
-A cursor is an opaque text for a position in the record of a session, or in a list.
+A cursor is opaque text for a position in a session's record, or in a list.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from mudroom.events import Delta, StoredEvent, encode_event
 from .request_errors import make_wrong_request
 
 MAX_BYTES = 4 << 20
-"""Bytes of events that a feed keeps. A stream that is further behind reads the journal."""
+"""Bytes of events kept by a feed. Streams further behind read the journal."""
 
 
 class Frame(Struct, frozen=True, gc=False):
-    number: int  # its place in the feed; 0 if it was read from the journal
-    position: int  # of the event in the journal; of a Delta, that of the event before it
+    number: int  # its place in the feed; 0 if read from the journal
+    position: int  # the event's in the journal; for a Delta, that of the event before it
     run: str
     kind: str
-    data: bytes  # as streams send it
+    data: bytes  # as sent by streams
 
 
 class SessionFeed:
-    """The newest events of one session."""
+    """One session's newest events."""
 
     def __init__(self, session: str) -> None:
         self.session = session
-        self.streams = 0  # without one, nothing is kept
-        self.status_number = 0  # grows when the state of the session may have changed
-        # Position of the last event that is not kept, None before the first event is shown. A
-        # stream that has all events up to it can join.
+        self.streams = 0  # without any, nothing is kept
+        self.status_number = 0  # grows when the session's state may have changed
+        # Position of the last event not kept, None before the first event is shown. A stream that
+        # has all events up to it can join.
         self.tail: int | None = None
         # Set by the next change. Take it before looking at the frames.
         self.change = asyncio.Event()
@@ -57,7 +57,7 @@ class SessionFeed:
         self.change = asyncio.Event()
 
     def observe(self, first: int, events: Sequence[StoredEvent]) -> None:
-        """Add durable events; `first` is the position of the first one."""
+        """Add durable events; `first` is the position of the first."""
         last = self._last
         if last is None or first > last + 1:
             self.forget()
@@ -77,23 +77,23 @@ class SessionFeed:
     def show_delta(self, event: Delta) -> None:
         if self.streams and self._last is not None:
             data = b"event: delta\ndata: %b\n\n" % msgspec.json.encode(event)
-            # It has no cursor: it is never sent again.
+            # Without a cursor, because it is never sent again.
             self._add(Frame(self._count + 1, self._last, event.run, "delta", data))
             self.wake()
 
     def forget(self) -> None:
-        """Drop all frames: events may be missing. Streams read the journal."""
-        self._count += 1  # so that no stream takes the next frame for the one after its last
+        """Drop all frames, because events may be missing. Streams then read the journal."""
+        self._count += 1  # so that no stream takes the next frame for its next
         self._frames.clear()
         self._bytes = 0
         self._last = None
         self.tail = None
 
     def find_start(self, position: int) -> int | None:
-        """Return the number of the last frame that a stream has, None if it cannot join.
+        """Find the number of a stream's last frame, None if the stream cannot join.
 
-        A stream has all events up to `position`. It cannot join with an event that it has read from
-        the journal and that is shown later: it would get that event twice.
+        The stream has all events up to `position`. It cannot join if it has read an event from the
+        journal that is yet to be shown: it would receive that event twice.
         """
         if self.tail is None or self._last is None or not self.tail <= position <= self._last:
             return None
@@ -104,7 +104,7 @@ class SessionFeed:
         return self._count
 
     def list_after(self, number: int) -> list[Frame] | None:
-        """Return the frames after a number, None if some of them are not kept."""
+        """List the frames after a number, None if some are no longer kept."""
         oldest = self._frames[0].number if self._frames else self._count + 1
         if number + 1 < oldest or self.tail is None:
             return None
@@ -131,21 +131,21 @@ def make_frame(session: str, position: int, event: StoredEvent, number: int = 0)
 
 
 def get_kind(event: StoredEvent) -> str:
-    """Return the type of an event as its JSON has it."""
+    """Return an event's type, as in its JSON."""
     return str(type(event).__struct_config__.tag)
 
 
-_CHECKED = 8  # characters of a session's id that a cursor has
+_CHECKED = 8  # characters of a session's id in a cursor
 
 
 def make_cursor(session: str, position: int) -> str:
-    """Return the cursor of an event. `session`: id, or "" for a place in a list."""
+    """Make an event's cursor. `session`: id, or "" for a place in a list."""
     text = f"{session[:_CHECKED]}.{position}"
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def parse_cursor(session: str, cursor: str) -> int:
-    """Return the position of a cursor; "" is 0. Raises RequestError for a wrong one."""
+    """Parse a cursor's position; "" is 0. Raises RequestError for a wrong cursor."""
     if not cursor:
         return 0
     try:

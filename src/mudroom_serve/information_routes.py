@@ -1,4 +1,4 @@
-"""The paths about the server: agents, models, health, metrics, its description."""
+"""Paths about the server: agents, models, health, metrics, its description."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from .session_registry import SessionRegistry
 from .session_routes import make_choice_error, respond
 from .state.tokens import Token
 
-_FRESH_SECONDS = 2.0  # seconds that a list of agents is used before the files are read again
+_FRESH_SECONDS = 2.0  # seconds that a list of agents is used before rereading the files
 
-_READY_SECONDS = 1.0  # seconds that the answer to `/ready` is used, which anyone can ask for
-_CHECK_SECONDS = 2.0  # seconds in which the store and the state of the server must answer
+_READY_SECONDS = 1.0  # seconds that an answer to `/ready`, which is public, is reused
+_CHECK_SECONDS = 2.0  # seconds for the store and the server's state to answer
 _NO_SESSION = str(UUID(int=0))
 
 
 class InformationRoutes:
-    """What clients may know about the server."""
+    """What clients may learn about the server."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class InformationRoutes:
         self._agents: dict[str, tuple[float, Sequence[Agent]]] = {}
 
     async def find_agents(self, token: Token, workspace: str) -> list[str]:
-        """Return the names of the agents that a token may use, the default one first."""
+        """Find the names of agents that a token may use, the default one first."""
         known = [DEFAULT_AGENT, *(agent.name for agent in await self._list_agents(workspace))]
         return [name for name in known if self._may_use(token.agents, name)]
 
     async def list_agents(self, call: Call) -> web.Response:
-        """Return the agents, workspaces and modes that the token can choose."""
+        """List the agents, workspaces and modes that the token can choose."""
         token = call.token
         options = self._parts.options
         names = [each for each in options.workspaces if self._may_use(token.workspaces, each)]
@@ -84,16 +84,16 @@ class InformationRoutes:
         return respond(ModelView(id=name))
 
     async def send_health(self, _: Call) -> web.Response:
-        """Return the state of the server; while it stops, with status 503."""
+        """Send the server's state; while it is stopping, with status 503."""
         is_draining = self._is_draining()
         status = "draining" if is_draining else "ok"
         return respond(Health(status=status, version=__version__), 503 if is_draining else 200)
 
     async def send_readiness(self, _: Call) -> web.Response:
-        """Return whether the store and the server's state can be used; with status 503 if not."""
+        """Send whether the store and the server's state can be used; with status 503 if not."""
         if self._is_draining():
             return respond(Health(status="draining", version=__version__), 503)
-        async with self._checking:  # requests that come together share one check
+        async with self._checking:  # concurrent requests share one check
             if time.monotonic() - self._checked_at >= _READY_SECONDS:
                 self._is_ready = await self._check_store()
                 self._checked_at = time.monotonic()
@@ -110,7 +110,7 @@ class InformationRoutes:
         return True
 
     async def send_metrics(self, _: Call) -> web.Response:
-        """Return the metrics in the text format of Prometheus."""
+        """Send the metrics in Prometheus's text format."""
         slots = self._parts.slots
         gauges = {
             "mudroom_prompts_open": await self._parts.inputs.count_open(),

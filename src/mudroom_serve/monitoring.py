@@ -1,4 +1,4 @@
-"""What a server tells its operator: counts for Prometheus, and notices of faults that last."""
+"""What a server tells its operator: counts for Prometheus, and notices of lasting faults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Labels = tuple[tuple[str, str], ...]
 
 
 class Metrics:
-    """Counts since the start of the server, in the text format of Prometheus."""
+    """Counts since the server started, in Prometheus's text format."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, _Labels], float] = {}
@@ -22,7 +22,7 @@ class Metrics:
         self._counts[key] = self._counts.get(key, 0.0) + amount
 
     def render(self, gauges: Mapping[str, float]) -> str:
-        """Return all counts, and `gauges`: present numbers by name."""
+        """Render all counts, and `gauges`: current numbers by name."""
         lines: list[str] = []
         for name in sorted({name for name, _ in self._counts}):
             lines.append(f"# TYPE {name} counter")
@@ -43,10 +43,10 @@ def _escape(value: str) -> str:
 
 
 class Faults:
-    """Faults that are told, so that each one is told once while it lasts.
+    """Faults already reported, so that each is reported once while it lasts.
 
-    Clients open their streams again every second, and the server repeats failed work. If
-    there are more than `limit`, the oldest is forgotten; after `seconds`, one is told again.
+    Clients reopen their streams every second, and the server repeats failed work. Beyond `limit`
+    faults, the oldest is forgotten; after `seconds`, a fault is reported again.
     """
 
     def __init__(self, limit: int = 1_000, seconds: float = 600.0) -> None:
@@ -55,7 +55,7 @@ class Faults:
         self._told: dict[str, tuple[str, float]] = {}
 
     def add(self, subject: str, message: str) -> bool:
-        """Return whether a fault must be told. A subject has one at a time."""
+        """Return whether to report a fault. A subject has one at a time."""
         now = time.monotonic()
         known, when = self._told.get(subject, ("", 0.0))
         if known == message and now < when + self._seconds:
@@ -71,7 +71,7 @@ class Faults:
 
 
 class _NoticeHandler(logging.Handler):
-    """Handler without tracebacks: clients that send anything must not fill stderr."""
+    """Handler without tracebacks: clients sending garbage must not fill stderr."""
 
     def __init__(self, metrics: Metrics, notify: Callable[[str], object]) -> None:
         super().__init__(logging.ERROR)
@@ -89,7 +89,7 @@ class _NoticeHandler(logging.Handler):
 
 
 def make_request_log(metrics: Metrics, notify: Callable[[str], object]) -> logging.Logger:
-    """Return the log for the web framework. It belongs to one server."""
+    """Make the web framework's log. It belongs to one server."""
     log = logging.Logger("mudroom.http", logging.ERROR)
     log.addHandler(_NoticeHandler(metrics, notify))
     return log

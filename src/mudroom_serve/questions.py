@@ -1,4 +1,4 @@
-"""Questions to the clients of a session, who decide by an event `question.answer`."""
+"""Questions to a session's clients, who decide by sending `question.answer`."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class Question(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Asking(Struct, frozen=True):
-    """The open questions of a session, for other processes."""
+    """A session's open questions, for other processes."""
 
-    run: str  # root run that works
+    run: str  # the running root run
     questions: tuple[Question, ...]
 
 
@@ -61,16 +61,16 @@ class QuestionAnswer(
 
     question: str
     allow: bool
-    always: bool = False  # similar calls may run, too, until the session is closed
+    always: bool = False  # also allow similar calls until the session is closed
     why: str = ""  # for the model if the call is denied
-    arguments: dict[str, Any] | None = None  # to use in place of those of the model
+    arguments: dict[str, Any] | None = None  # replace the model's
     values: dict[str, Any] | None = None  # answers to a form
 
 
 def make_questions(seconds: float, on_change: Callable[[], object]) -> Questions:
-    """Return the approver of a session, whose clients read its questions and answer by id.
+    """Make a session's approver, whose clients read the questions and answer by id.
 
-    Without an answer within `seconds`, the call is denied.
+    A call not answered within `seconds` is denied.
     """
     return Questions(
         seconds=seconds,
@@ -87,7 +87,7 @@ def _refuse_address(request: ApprovalRequest) -> str | None:
 
 
 def use_answer(questions: Questions, body: dict[str, Any]) -> bool:
-    """Take an answer. Return False if there is no such question. Raises RequestError."""
+    """Use an answer. Return False if there is no such question. Raises RequestError."""
     answer = convert(body, QuestionAnswer)
     question = questions.find(answer.question)
     if question is None:
@@ -105,7 +105,7 @@ def use_answer(questions: Questions, body: dict[str, Any]) -> bool:
 
 
 class QuestionNotes:
-    """Notes of the open questions of a session, which other processes read."""
+    """Notes of a session's open questions, for other processes to read."""
 
     def __init__(
         self,
@@ -127,8 +127,8 @@ class QuestionNotes:
         task.add_done_callback(self._tasks.discard)
 
     async def write(self) -> None:
-        """Write a note unless it is the last one again. Raises StateError."""
-        async with self._lock:  # so the last note has the questions that are open then
+        """Write a note unless it repeats the last one. Raises StateError."""
+        async with self._lock:  # so that the last note has the latest questions
             text = self._describe()
             record = await self._records.read(self._session)
             if record and record.asking != text:
@@ -168,6 +168,6 @@ def _describe(question: driving.Question) -> Question:
 
 
 def _make_id(request: ApprovalRequest) -> str:
-    """Make an id that is the same again after a restart of the server."""
+    """Make an id that stays the same when the server restarts."""
     place = f"{request.run_id}\n{request.call_id}\n{request.tool}\n{request.command_part}"
     return "q_" + blake2b(place.encode("utf-8", "replace"), digest_size=8).hexdigest()

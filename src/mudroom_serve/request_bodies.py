@@ -1,4 +1,4 @@
-"""Bodies of requests, checked, and the digests that tell repeated requests from other ones."""
+"""Checked request bodies, and the digests that identify repeated requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .request_errors import make_wrong_request
 
 _T = TypeVar("_T")
 _MAX_INTEGER = 2**62
-DEFAULT_AGENT = "mudroom"  # name of the default agent for clients that must name one
+DEFAULT_AGENT = "mudroom"  # the default agent, for clients that must name one
 
 Text = Annotated[str, Meta(min_length=1)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -39,7 +39,7 @@ class ImagePart(Struct, frozen=True, forbid_unknown_fields=True, tag="image"):
 
 
 PromptBody = Text | Annotated[list[TextPart | ImagePart], Meta(min_length=1)]
-"""A prompt as clients send it: a text, or texts and images in their order."""
+"""A prompt as clients send it: text, or texts and images in order."""
 
 
 class BudgetFields(Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,7 +130,7 @@ def parse_event(data: bytes) -> ClientEvent:
 
 
 def get_type(event: ClientEvent) -> str:
-    """Return the type of an event, such as "user.message"."""
+    """Return an event's type, such as "user.message"."""
     return str(type(event).__struct_config__.tag)
 
 
@@ -158,12 +158,12 @@ def check_message(prompt: PromptBody, outputs: dict[str, Any] | None) -> None:
 
 
 def compute_digest(*values: object) -> bytes:
-    """Return a digest of a request: another body or path changes it."""
+    """Compute a request's digest, which another body or path changes."""
     return blake2b(msgspec.json.encode(values), digest_size=16).digest()
 
 
 def limit_budget(requested: BudgetFields, limits: Budget) -> Budget:
-    """Return a budget whose limits are the smaller ones of the request and of the server."""
+    """Limit a requested budget to the server's limits: the smaller of each applies."""
     wanted = Budget(
         turns=requested.turns,
         total_tokens=requested.tokens,

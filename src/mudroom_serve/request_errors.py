@@ -1,4 +1,4 @@
-"""Errors that clients get: one JSON form for all paths, which clients of OpenAI read, too."""
+"""Errors sent to clients: one JSON form for all paths, which OpenAI clients can also read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mudroom.errors import (
 from .state.server_state import StateError
 
 _RETRY_SECONDS = 5
-"""Seconds after which a client may send a request again that the store could not answer."""
+"""Seconds after which a client may repeat a request that the store could not answer."""
 
 
 class ErrorFields(Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class ErrorBody(Struct, frozen=True):
 class RequestError(Exception):
     """A request that cannot be answered as the client wants.
 
-    The code is a short name, the message has the fault and its remedy, `param` is the wrong field.
+    `code` is a short name, the message gives fault and remedy, `param` is the wrong field.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RequestError(Exception):
 
 
 def make_not_found(kind: str, name: str) -> RequestError:
-    """Return the error for a thing that does not exist, or belongs to another owner."""
+    """Make the error for something that does not exist or belongs to another owner."""
     return RequestError(404, "not_found", f"there is no {kind} {name!r}")
 
 
@@ -72,9 +72,9 @@ def make_wrong_request(message: str, param: str = "") -> RequestError:
 
 
 def convert_error(error: MudroomError) -> RequestError:
-    """Return the error that a client gets for an error of mudroom.
+    """Convert a mudroom error to the one sent to the client.
 
-    Where the server has failed, and what to do, is for its operator.
+    Where the server failed, and what to do about it, is for its operator.
     """
     match error:
         case JournalBusy():
@@ -92,7 +92,7 @@ def convert_error(error: MudroomError) -> RequestError:
 
 
 def may_work_later(error: Exception) -> bool:
-    """Return whether the same work may work later, such as when a disk is not full any more."""
+    """Return whether the same work may succeed later, such as once a disk has room again."""
     is_permanent = isinstance(error, JournalDamaged | JournalNewer)
     return isinstance(error, JournalError | StateError) and not is_permanent
 

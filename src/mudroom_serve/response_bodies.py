@@ -1,4 +1,4 @@
-"""What clients read: sessions, events that they sent, pages of recorded events."""
+"""What clients read: sessions, events they sent, pages of recorded events."""
 
 from __future__ import annotations
 

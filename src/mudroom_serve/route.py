@@ -1,4 +1,4 @@
-"""Route: one path of the server, with what its description and its access checks need."""
+"""Route: one of the server's paths, with what its description and access checks need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .state.tokens import Scope, Token
 
 
 class Call(Struct, frozen=True):
-    """One request that is allowed."""
+    """One permitted request."""
 
     request: web.Request
     token: Token  # empty for a path without access checks
@@ -39,12 +39,12 @@ class Route(Struct, frozen=True, kw_only=True):
     path: str
     summary: str
     action: Callable[[Call], Awaitable[web.StreamResponse]]
-    scope: Scope | None = "read"  # that a token must have; None for a path without a token
+    scope: Scope | None = "read"  # required of the token; None for a path without tokens
     # The docstrings of these types are descriptions in `/openapi.json`. None for no JSON.
     body: Any = None
     answer: Any = None
-    status: int = 200  # of a response that is no error
-    # Others with the same type of response, and what they mean.
+    status: int = 200  # of a successful response
+    # Other statuses with the same type of response, and what they mean.
     more_statuses: Mapping[int, str] = field(default_factory=dict[int, str])
-    media: str = ""  # type of a response that is no JSON, or that may be a stream, too
+    media: str = ""  # type of a response that is not JSON, or may also be a stream
     parameters: tuple[Parameter, ...] = ()

@@ -1,4 +1,4 @@
-"""ServedSession: one session at work: it takes the prompts of its clients, one after the other."""
+"""ServedSession: one active session, which runs its clients' prompts one after another."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Status = Literal["idle", "waiting", "working", "asking"]
 
 
 class ServerParts(Struct, frozen=True):
-    """Parts of the server that all sessions use."""
+    """The server's parts used by all sessions."""
 
     options: ServiceOptions
     command_line: CommandLine
@@ -46,7 +46,7 @@ class ServerParts(Struct, frozen=True):
     sessions: SessionRecords
     inputs: InputRecords
     spending: SpendingRecords
-    slots: FairSlots  # places of prompts
+    slots: FairSlots  # for prompts
     notify: Callable[[str], object]
 
 
@@ -63,7 +63,7 @@ class ServedSession:
         self.record = record
         self.feed = feed
         self.driver: SessionDriver[ServedSessionPlan] | None = None  # while the session is open
-        self.watchers: list[Callable[[AnyEvent], None]] = []  # they get streamed text, too
+        self.watchers: list[Callable[[AnyEvent], None]] = []  # also called with streamed text
         self.woken = asyncio.Event()  # there may be a new prompt
         self.questions = make_questions(parts.options.answer_seconds, self._show_questions)
         self.charges = SessionCharges(record, parts.store, parts.spending, on_spent)
@@ -88,16 +88,16 @@ class ServedSession:
 
     @property
     def run(self) -> str:
-        """Root run of the prompt that works, "" if none."""
+        """Root run of the running prompt, "" if none."""
         return self._get_run(self.driver.current if self.driver else None)
 
     @property
     def current(self) -> int:
-        """Number of the prompt that works or waits for a place, 0 for none."""
+        """Number of the prompt that is running or waiting for a slot, 0 for none."""
         return self._current.number if self._current else 0
 
     async def serve(self) -> None:
-        """Run the prompts until none comes for some time. Raises JournalError, StateError."""
+        """Run prompts until none arrives for some time. Raises JournalError, StateError."""
         item = await self._find_prompt()
         async with AsyncExitStack() as stack:
             while item:
@@ -110,7 +110,7 @@ class ServedSession:
                 item = await self._wait_for_prompt()
 
     async def _try(self, item: Input, stack: AsyncExitStack) -> None:
-        """Run a prompt in the session, which is opened for the first one; note its result."""
+        """Run a prompt in the session, opening it for the first one; note the result."""
         turn: Turn[Any] | None = None
         try:
             if self.driver is None:
@@ -120,7 +120,7 @@ class ServedSession:
             await turn.wait()
         except MudroomError as error:
             if may_work_later(error):
-                raise  # the prompt is not done: a process continues it
+                raise  # the prompt is not done: a later process continues it
             is_wrong = _is_wrong(error, is_open=self.driver is not None)
             result = InputResult(run=self._get_run(turn), error=str(error), is_wrong=is_wrong)
             await self._finish(item, result)
@@ -134,7 +134,7 @@ class ServedSession:
         return (turn.run_id or "") if turn else ""
 
     async def apply(self, item: Input) -> InputResult:
-        """Act as an event that is no prompt says, and note the result."""
+        """Carry out an event other than a prompt, and note the result."""
         try:
             is_applied = await self._act(item.type, item.body)
             result = InputResult(is_applied=is_applied)
@@ -145,7 +145,7 @@ class ServedSession:
         return result
 
     def seal(self) -> None:
-        """Stop all work at once; a later process continues it."""
+        """Stop all work immediately; a later process continues it."""
         self._is_sealed = True
         if self.driver:
             self.driver.pause()
@@ -182,7 +182,7 @@ class ServedSession:
         folder = options.workspaces.get(choices.workspace, "")
         if not folder:
             raise UnknownName("workspace", choices.workspace, options.workspaces)
-        await self._notes.write()  # those of a process that has ended
+        await self._notes.write()  # replaces those of a process that has ended
         self._prompt_count = await count_prompts(self._parts.store, self.record.id)
         plan = ServedSessionPlan(
             id=self.record.id,
@@ -210,7 +210,7 @@ class ServedSession:
         return self._parts.command_line.prepare(plan, self.questions, self._store)
 
     async def _use(self, turn: Turn[Any], item: Input) -> None:
-        """Run a prompt, or its rest if a process ended while it worked."""
+        """Run a prompt, or its rest if a process ended while running it."""
         current = await self._parts.inputs.find(item.number)
         if current is None or current.state == "done":
             return
@@ -263,17 +263,17 @@ class ServedSession:
                 return False
 
     async def _cancel_all(self) -> bool:
-        """Cancel the prompt that works, and all that wait."""
+        """Cancel the running prompt and all waiting ones."""
         is_applied = bool(self.driver and self.driver.cancel())
         return await self._parts.inputs.cancel_waiting(self.record.id) or is_applied
 
     def _show_questions(self) -> None:
-        # Clients of other processes see the questions, too.
+        # Clients of other processes also see the questions.
         self.feed.notify()
         self._notes.start()
 
     def _describe_questions(self) -> str:
-        """Return the open questions for other processes, "" for none."""
+        """Describe the open questions for other processes, "" for none."""
         questions = list_questions(self.questions)
         return msgspec.json.encode(Asking(self.run, questions)).decode() if questions else ""
 
@@ -304,9 +304,9 @@ class ServedSession:
 
 
 def _is_wrong(error: MudroomError, *, is_open: bool) -> bool:
-    """Tell whether the prompt is wrong, or the agent that its client chose.
+    """Return whether the prompt is wrong, or the agent its client chose.
 
-    A session that could not be opened, such as without a key for the model, proves neither.
+    A session that could not be opened, for example without a key for the model, proves neither.
     """
     if isinstance(error, UnknownName) and error.kind == "agent":
         return True
@@ -347,9 +347,9 @@ Observe = Callable[[int, Sequence[StoredEvent]], None]
 
 
 class ObservedJournal:
-    """The journal of a session that this process writes.
+    """The journal of a session written by this process.
 
-    After each append `observe` is called, and `on_gap` if events are durable that were not shown.
+    Calls `observe` after each append, and `on_gap` if events are durable but were not shown.
     """
 
     def __init__(self, journal: Journal, observe: Observe, on_gap: Callable[[], None]) -> None:
@@ -359,7 +359,7 @@ class ObservedJournal:
         self.read = journal.read
         self.follow = journal.follow
         self.close = journal.close
-        self.last_end = ("", 0)  # last root run that has ended, and the position of its report
+        self.last_end = ("", 0)  # last root run that ended, and the position of its report
 
     async def append(self, *events: StoredEvent) -> int:
         try:
@@ -377,7 +377,7 @@ class ObservedJournal:
 
 
 class ObservedStore:
-    """A store that opens an observed journal for the one session that is written with it."""
+    """A store that opens an observed journal for the one session written with it."""
 
     def __init__(self, store: SessionStore, observe: Observe, on_gap: Callable[[], None]) -> None:
         self._store = store
@@ -401,7 +401,7 @@ class ObservedStore:
         return journal if read_only else self._watch(journal)
 
     def find_end(self, run: str) -> int:
-        """Return the position of the report of the last root run that has ended, 0 for others."""
+        """Find the position of a run's report if it was the last root run to end, else 0."""
         last, position = self._written.last_end if self._written else ("", 0)
         return position if last == run else 0
 

@@ -1,4 +1,4 @@
-"""HttpServer: sessions over HTTP, until it is told to stop."""
+"""HttpServer: serves sessions over HTTP until told to stop."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class HttpServer:
         information.description = make_openapi(self.routes)
 
     def stop(self) -> bool:
-        """Start no more prompts, let those that work end, and end. Return False if it does."""
+        """Start no more prompts, let running ones finish, and end. Return False if ending."""
         if self._stopping.is_set():
             return False
         self._stopping.set()
@@ -110,7 +110,7 @@ class HttpServer:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[ServerAddress]:
-        """Serve in the `async with` block. What works at its end, a later process continues."""
+        """Serve in the `async with` block. A later process continues what is running at its end."""
         app = web.Application(
             middlewares=[make_access_middleware(self._listener, self._metrics, self._notify)],
             client_max_size=self._options.max_body,
@@ -209,7 +209,7 @@ def _describe(route: Route, known: dict[int, Any]) -> dict[str, Any]:
 
 
 def _accepts_nothing(kind: Any) -> bool:  # noqa: ANN401  (a type, or a union of types)
-    """Tell whether a request without a body is accepted."""
+    """Return whether a request without a body is accepted."""
     try:
         parse_body(kind, b"")
     except RequestError:
@@ -247,7 +247,7 @@ _NOBODY = Token(id="", owner="", scopes=())
 def make_access_middleware(
     listener: Listener, metrics: Metrics, notify: Callable[[str], object]
 ) -> Middleware:
-    """Return the middleware that checks hosts and origins, and makes JSON of all errors."""
+    """Make the middleware that checks hosts and origins, and turns all errors into JSON."""
 
     faults = Faults()
 
@@ -268,7 +268,7 @@ def make_access_middleware(
             response = make_error_response(convert_http_error(request, error))
         except (asyncio.CancelledError, ConnectionError):
             raise
-        except Exception as error:  # noqa: BLE001  (the client gets an error, not a traceback)
+        except Exception as error:  # noqa: BLE001  (clients get an error, not a traceback)
             notify(f"{request.method} {request.path}: {type(error).__name__}: {error}")
             response = make_error_response(
                 RequestError(500, "failed", "the server has failed; its messages say more")
@@ -284,7 +284,7 @@ async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
 
 
 def check_host(request: web.Request, listener: Listener) -> None:
-    """Raise RequestError if a request is for another host, or comes from a page of another."""
+    """Raise RequestError if a request is for another host, or from another host's page."""
     headers = request.headers
     refusal = listener.find_refusal(host=headers.get("Host", ""), origin=headers.get("Origin"))
     if refusal:
@@ -308,9 +308,9 @@ def convert_http_error(request: web.Request, error: web.HTTPException) -> Reques
 def make_endpoint(
     route: Route, tokens: TokenRecords, options: ServiceOptions, login: ProxyLogin | None
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """Return the function for the web framework that checks a token and calls the route.
+    """Make the web framework's function that checks a token and calls the route.
 
-    Logins of a proxy count for requests without a token.
+    A proxy's logins apply to requests without a token.
     """
 
     async def respond(request: web.Request) -> web.StreamResponse:
@@ -357,7 +357,7 @@ Network = IPv4Network | IPv6Network
 
 
 class ProxyLogin:
-    """Logins of one proxy, which names the owner in a header, from its addresses or ranges."""
+    """A proxy's logins: it names the owner in a header, from its addresses or ranges."""
 
     def __init__(
         self,
@@ -381,9 +381,9 @@ class ProxyLogin:
         return any(found in network for network in self._networks)
 
     def find(self, request: web.Request) -> Token | None:
-        """Return the rights of the owner that a request names, None if it names none.
+        """Find the rights of the owner a request names, None if it names none.
 
-        A header that stands twice, or has a list, names none: one of them may be a client's.
+        A header given twice, or with a list, names none: one of the values may be a client's.
         """
         names = request.headers.getall(self._header, [])
         peer = request.transport.get_extra_info("peername") if request.transport else None
@@ -401,7 +401,7 @@ class ProxyLogin:
 
 
 def make_proxy_login(options: ServiceOptions) -> ProxyLogin | None:
-    """Return the logins that options allow, None for none. Raises UsageError."""
+    """Make the logins that the options allow, None for none. Raises UsageError."""
     if not options.login_header and not options.login_networks:
         return None
     if not options.login_networks:

@@ -1,4 +1,4 @@
-"""SessionRegistry: the sessions at work in this process, and the streams of all sessions."""
+"""SessionRegistry: the sessions active in this process, and the streams of all sessions."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ from .state.sessions import SessionRecord, SessionRecords
 _T = TypeVar("_T")
 
 _LOOK = "looking for prompts of other processes"
-_BUSY_SECONDS = 1.0  # seconds until a session is opened again that another process had open
+_BUSY_SECONDS = 1.0  # seconds before retrying a session that another process had open
 _CLOSED_PER_COLLECTION = 20
-"""Fewest closed sessions after which garbage is collected. The objects of a session refer to each
-other, and the thresholds of a command (`own_process`) are not reached for thousands of
-sessions."""
+"""Fewest closed sessions after which garbage is collected. A session's objects refer to each other,
+and a command's thresholds (`own_process`) are not reached for thousands of sessions."""
 _OPEN_PER_CLOSED = 50
-"""Sessions with work for each closed session that a collection waits for: it looks at all."""
+"""Active sessions per closed session that a collection waits for, as it visits them all."""
 
 
 class SessionRegistry:
     """The sessions of one server process."""
 
     def __init__(self, parts: ServerParts, state: ServerState, records: SessionRecords) -> None:
-        self.elsewhere: set[str] = set()  # ids of sessions at which another process works
+        self.elsewhere: set[str] = set()  # ids of sessions run by another process
         self._parts = parts
         self._state = state
         self._records = records
@@ -54,7 +53,7 @@ class SessionRegistry:
         return sum(served.driver is not None for served in self._served.values())
 
     def start(self, record: SessionRecord) -> ServedSession | None:
-        """Let a session take its prompts; return it, None while the server stops."""
+        """Let a session run its prompts; return it, None while the server is stopping."""
         served = self._served.get(record.id)
         if served:
             served.woken.set()
@@ -68,7 +67,7 @@ class SessionRegistry:
         return served
 
     async def apply(self, record: SessionRecord, item: Input) -> InputResult | None:
-        """Act as an event says that is no prompt; None if another process must."""
+        """Carry out an event other than a prompt; return None if another process must."""
         if served := self._served.get(record.id):
             return await served.apply(item)
         if await self._parts.store.find_writer(record.id):
@@ -93,7 +92,7 @@ class SessionRegistry:
         return sum(feed.streams for feed in self._feeds.values())
 
     async def watch_others(self) -> None:
-        """Take over sessions whose process has ended, and notice what others do, for ever."""
+        """Forever take over sessions whose process has ended, and notice what others do."""
         while True:
             try:
                 await self._look()
@@ -101,13 +100,13 @@ class SessionRegistry:
             except MudroomError as error:
                 self._tell(_LOOK, str(error))
                 await asyncio.sleep(self._parts.options.retry_seconds)
-            except Exception as error:  # noqa: BLE001  (such as no free descriptor; it may pass)
+            except Exception as error:  # noqa: BLE001  (for example no free descriptor; may pass)
                 self._tell(_LOOK, f"{type(error).__name__}: {error}")
                 await asyncio.sleep(self._parts.options.retry_seconds)
             await asyncio.sleep(self._parts.options.poll_seconds)
 
     def _tell(self, subject: str, text: str) -> None:
-        """Tell of a fault, once while it lasts."""
+        """Report a fault, once while it lasts."""
         if self._faults.add(subject, text):
             self._parts.notify(f"{subject}: {text}")
 
@@ -135,10 +134,10 @@ class SessionRegistry:
         for session in retries.difference(sessions):  # such as deleted ones
             self._retries.pop(session, None)
         self.elsewhere = still_elsewhere
-        self._change_number = number  # only now: after an error all is looked at again
+        self._change_number = number  # only now: after an error, everything is examined again
 
     async def _pass_on(self, served: ServedSession) -> None:
-        """Use the events that other processes received for a session at work here."""
+        """Use events that other processes received for a session active here."""
         for item in await self._parts.inputs.list_open(served.record.id):
             if item.type != PROMPT:
                 await served.apply(item)
@@ -157,7 +156,7 @@ class SessionRegistry:
                 if not served.woken.is_set():
                     break
             self._faults.remove(f"session {session}")
-        except JournalBusy:  # another process works at it
+        except JournalBusy:  # another process is running it
             self._retries[session] = asyncio.get_running_loop().time() + _BUSY_SECONDS
         except MudroomError as error:
             seconds = self._parts.options.retry_seconds
@@ -180,7 +179,7 @@ class SessionRegistry:
             self._feeds.pop(feed.session, None)
 
     def cancel_prompt(self, record: SessionRecord, number: int) -> None:
-        """Stop a prompt that no client waits for."""
+        """Stop a prompt that no client is waiting for."""
         served = self._served.get(record.id)
         if served and served.driver and served.current == number and served.run:
             served.driver.cancel()
@@ -188,7 +187,7 @@ class SessionRegistry:
         self._start_aside(self._parts.inputs.finish(number, CANCELLED_BEFORE))
 
     async def complete(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Return the result of work that continues to its end if its client disconnects."""
+        """Return the result of work, which continues to its end even if its client disconnects."""
         task = asyncio.create_task(work)
         self._aside.add(task)
         task.add_done_callback(self._aside.discard)
@@ -210,13 +209,13 @@ class SessionRegistry:
             self._parts.notify(str(error))
 
     def _limit_owner(self, owner: str) -> None:
-        """Limit the sessions of an owner to the rest of the day's budget."""
+        """Limit an owner's sessions to the rest of the day's budget."""
         for served in self._served.values():
             if served.record.owner == owner and served.charges.has_limits:
                 self._start_aside(served.update_budget())
 
     async def stop(self, session: str) -> bool:
-        """Stop the work of a session and close it. Return whether it was at work here."""
+        """Stop a session's work and close it. Return whether it was active here."""
         served = self._served.get(session)
         task = self._tasks.get(session)
         if served is None or task is None:
@@ -228,7 +227,7 @@ class SessionRegistry:
         return True
 
     async def close(self) -> None:
-        """Stop all work so that a later process continues it."""
+        """Stop all work so that a later process can continue it."""
         self._is_closed = True
         for served in list(self._served.values()):
             served.seal()

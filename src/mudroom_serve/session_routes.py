@@ -1,4 +1,4 @@
-"""The paths of sessions: create, list, read, delete, and events in."""
+"""Paths of sessions: create, list, read, delete, and send events."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ _DEFAULT_PAGE = 50
 _MAX_PAGE = 500
 _ANSWER_EVENT = "question.answer"
 _KEY_PREFIX = "key:"
-"""Begin of the keys that clients choose, so that they differ from those of the server."""
+"""Prefix of keys chosen by clients, so that they differ from the server's."""
 
 
 class SessionRoutes:
-    """The sessions of all owners; each request sees those of its own."""
+    """The sessions of all owners; each request sees only its owner's."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class SessionRoutes:
     ) -> tuple[SessionRecord, Input | None, bool]:
         """Store a session and its first prompt; return them, and whether the session is new.
 
-        The keys of requests of one kind differ from those of another.
+        Keys of different kinds of requests never collide.
         """
         self.check_ready()
         choices = self.make_choices(call.token, body)
@@ -113,7 +113,7 @@ class SessionRoutes:
         choices: SessionChoices,
         message: UserMessage | None,
     ) -> tuple[SessionRecord, Input | None, bool]:
-        """Store a session and its first prompt in one step, and start it."""
+        """Store a session with its first prompt in one step, and start it."""
         first = None if message is None else msgspec.to_builtins(message)
         record, is_new = await self._records.add(session, owner, digest, choices, first)
         if message is None or record.digest != digest:
@@ -145,13 +145,13 @@ class SessionRoutes:
         try:
             await self._delete_stopped(record)
         except MudroomError:
-            self._registry.start(record)  # its prompts go on, unless they are cancelled already
+            self._registry.start(record)  # its prompts continue, unless already cancelled
             raise
 
     async def _delete_stopped(self, record: SessionRecord) -> None:
         for item in await self._parts.inputs.list_open(record.id):
             result = InputResult(reason=Reason.CANCELLED.value, error="the session is deleted")
-            await self._parts.inputs.finish(item.number, result)  # it does not run again
+            await self._parts.inputs.finish(item.number, result)  # so that it does not run again
         if await is_recorded(self._parts.store, record.id):
             await delete_session(self._parts.store, self._parts.options.home, record.id)
         await self._records.delete(record.id)
@@ -256,7 +256,7 @@ class SessionRoutes:
     async def _check_amounts_unless_known(
         self, token: Token, record: SessionRecord, key: str
     ) -> None:
-        """Raise RequestError if the owner may not start a prompt now; not for a repeated one.
+        """Raise RequestError if the owner may not start a prompt now, unless it is a repeat.
 
         The same request may be stored meanwhile, and be the one that leaves no room.
         """
@@ -267,7 +267,7 @@ class SessionRoutes:
                 raise
 
     def make_choices(self, token: Token, body: NewSession) -> SessionChoices:
-        """Return the choices of a client, its agent unchecked. Raises RequestError."""
+        """Make a client's choices, leaving its agent unchecked. Raises RequestError."""
         options = self._parts.options
         workspace = body.workspace or self._choose_workspace(token)
         allowed = token.workspaces or tuple(options.workspaces)
@@ -311,14 +311,14 @@ def make_conflict(key: str) -> RequestError:
 
 
 def make_session_id(owner: str, kind: str, key: str) -> str:
-    """Return the id of a new session; the same again for the same key of an owner."""
+    """Make a new session's id, which is the same for the same owner's key."""
     if not key:
         return str(uuid.uuid4())
     return str(uuid.uuid5(_NAMESPACE, f"{owner}\n{kind}\n{key}"))
 
 
 def read_idempotency_key(call: Call) -> str:
-    """Return the idempotency key of a request, "" without one."""
+    """Read a request's idempotency key, "" without one."""
     key = call.request.headers.get("Idempotency-Key", "")
     if len(key) > 255 or not key.isprintable():
         raise make_wrong_request("Idempotency-Key must have at most 255 printable characters")

@@ -32,8 +32,8 @@ def main(arguments: list[str] | None = None) -> None:
         code = run(arguments)
     except KeyboardInterrupt:
         code = 130
-    except ModuleNotFoundError as error:  # raised by the imports that all commands need
-        # The original stream: the safe one imports the package, too.
+    except ModuleNotFoundError as error:  # from the imports that all commands need
+        # The original stream, because the safe one also imports the package.
         stream = sys.__stderr__ or sys.stderr
         print(f"mudroom: {_describe_missing_package(error)}", file=stream, flush=True)
         code = 1
@@ -56,11 +56,11 @@ def _print_version() -> int:
 
 
 def _replace_closed_streams() -> None:
-    # What the parent process closed is opened again, so that no other file gets its number.
+    # Reopen what the parent process closed, so that no other file gets its number.
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:
-        # A write must fail, so that an answer is not lost without a word.
+        # Writes must fail, so that no answer is silently lost.
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
@@ -70,8 +70,8 @@ def _replace_closed_streams() -> None:
 
 
 def _exit_after_signal(code: int) -> None:
-    # The clean-up of the interpreter would restore the default signal handlers, with which a second
-    # signal would replace the exit code.
+    # The interpreter's clean-up would restore the default signal handlers, and a second signal
+    # would then replace the exit code.
     from contextlib import suppress
 
     for stream in (sys.stdout, sys.stderr):
@@ -145,7 +145,7 @@ def _describe_error(error: Exception) -> tuple[str, int]:
         case ModuleNotFoundError():
             return _describe_missing_package(error), 1
         case BrokenPipeError():
-            # The reader, such as head, has what it wants.
+            # The reader, such as head, has seen enough.
             return "", 0
         case FileNotFoundError() if not _has_current_folder():
             text = "the current folder does not exist any more"

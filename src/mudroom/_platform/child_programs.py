@@ -1,7 +1,7 @@
-"""Programs that a thread runs to their end, and that die with this process.
+"""Programs that a thread runs to completion, and that die with this process.
 
 They share a process group whose leader, a small shell, kills the group when its pipe to this
-process closes. So not even `kill -9` of this process leaves a program behind.
+process closes. Even `kill -9` of this process therefore leaves no program behind.
 
 `start_program` and `end_program` are for asyncio, which waits for each program in a thread.
 `Process.kill`, and a cancel while a program is starting, poll the program in another thread.
@@ -25,10 +25,10 @@ from .processes import kill_process
 
 _LEADER = "trap '' HUP INT TERM; read -r _; kill -s KILL 0"
 
-# Between two looks at a running program.
+# Seconds between checks of a running program.
 _LOOK_SECONDS = 0.25
 
-# For a killed program to end; only the kernel can keep it longer.
+# Time for a killed program to end; only the kernel can keep it longer.
 _END_SECONDS = 2.0
 
 _STOP: ContextVar[threading.Event | None] = ContextVar("stop_programs", default=None)
@@ -114,7 +114,7 @@ def run_program(
     """
     stop = _STOP.get()
     with ExitStack() as stack:
-        if data:  # a file, because a pipe would have to be fed while the output is read
+        if data:  # a file, because a pipe would need feeding while the output is read
             read_from = stack.enter_context(tempfile.TemporaryFile())
             read_from.write(data)
             read_from.seek(0)
@@ -147,7 +147,7 @@ def run_program(
 def find_program(name: str, path: str, ignored: str = "") -> str:
     """Find a program in the absolute folders of a PATH; "" if there is none.
 
-    Programs below the folder `ignored` are skipped: in a workspace, a command could have put one.
+    Skips programs below the folder `ignored`: in a workspace, a command could have put one.
     """
     prefix = f"{ignored.rstrip('/')}/" if ignored else ""
     for folder in path.split(os.pathsep):

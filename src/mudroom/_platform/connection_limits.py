@@ -36,7 +36,7 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
         idle_seconds: how long a connection may stay open between requests, and how long a client
             may pause while reading a response. Longer than the 60 s reverse proxies keep theirs, so
             that they do not send a request into a closing connection.
-        total: connections at the same time; None for a quarter of the files the process may have
+        total: concurrent connections; None for a quarter of the files the process may have
             open, at most 1,000.
         per_address: connections from one client address; None for half of `total`.
 
@@ -51,7 +51,7 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
 
 
 class LimitedConnections:
-    """The connections to one server. One that is working on a request is never cut.
+    """The connections to one server. A connection working on a request is never cut.
 
     At the limit, a new connection replaces the one that has waited longest without a request, so
     that half-open connections cannot lock others out. If all are working, the new one gets HTTP
@@ -133,7 +133,7 @@ class LimitedConnections:
 class _Connection(asyncio.Protocol):
     """A connection that passes everything on to the framework's protocol.
 
-    `requests` counts those whose heads have arrived but whose responses are not made.
+    `requests` counts requests whose heads have arrived but whose responses are not yet made.
     """
 
     def __init__(self, connections: LimitedConnections, protocol: asyncio.Protocol) -> None:

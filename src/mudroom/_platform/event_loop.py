@@ -1,4 +1,4 @@
-"""The event loop of mudroom's own processes: uvloop, where it is installed."""
+"""The event loop of mudroom's own processes: uvloop, if installed."""
 
 from __future__ import annotations
 

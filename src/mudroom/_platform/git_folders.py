@@ -1,4 +1,4 @@
-"""Git folders of strangers, read as data: git itself never looks at them here.
+"""Strangers' git folders, read as data: git itself never looks at them here.
 
 Whoever can write a folder decides what its `.git` says, and mudroom shows git folders to sandboxed
 commands. So a folder outside is believed only if it also names the folder inside.
@@ -135,7 +135,7 @@ def parse_git_config(text: str) -> dict[str, str]:
 
 def _unquote(value: str) -> str:
     parts: list[str] = []
-    end = 0  # after it are only blanks
+    end = 0  # only blanks follow
     for quoted, letter in _PARTS.findall(value):
         text = quoted[1:-1] if quoted else letter
         parts.append(_ESCAPE.sub(lambda match: _ESCAPES[match[1]], text))

@@ -1,4 +1,4 @@
-"""Imports objects by name: those of a caller, and those of a door when they are first used.
+"""Imports objects by name: a caller's, and those of a public module on first use.
 
 Standard library only: `mudroom` itself imports it.
 """
@@ -25,7 +25,7 @@ def extend_import_path(folders: Iterable[str]) -> None:
 def load_later(module: str, names: Mapping[str, str]) -> Callable[[str], object]:
     """Make a module's `__getattr__`, which imports each of its names on first use.
 
-    `names` maps modules, relative to the package, to the names that they define, separated by
+    `names` maps modules, relative to the package, to the names they define, separated by
     spaces.
     """
     owner = sys.modules[module]

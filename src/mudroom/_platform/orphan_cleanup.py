@@ -103,7 +103,7 @@ def _kill_processes_of(folders: list[str]) -> bool:
 def _kill_marked(pid: int, marks: list[bytes]) -> bool | None:
     """Kill a process if its environment contains a mark, and return whether it was killed.
 
-    Returns None while the process starts a program, as its environment is not known yet.
+    Returns None while the process starts a program, as its environment is not yet known.
     """
     try:
         # The descriptor names this very process, even if its id is reused before the kill.

@@ -1,4 +1,4 @@
-"""Host names of a local web server, to refuse pages whose name another site points here."""
+"""A local web server's host names, to refuse pages whose name another site points here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def is_own_host(
 ) -> bool:
     """Return whether a Host header names this server, which is bound to `host` and `port`.
 
-    It may also have one of `names`, with any port. `default_port` is that of a header without one.
+    It may also name one of `names`, with any port. `default_port` applies to a header without one.
     """
     name, port_text = split_host(header, default_port)
     if name in names:

@@ -3,7 +3,7 @@
 A file tool is not a shell. Taken literally, `~/notes.txt` creates a folder named `~`, and tidying
 up with `rm -rf ~` then loses everything. So what has only one meaning is expanded, and the rest is
 refused. A name that exists is always taken literally: `$HOME` and `~` may be file names.
-White space around a path is a slip of the model: it is dropped, and no new name gets it.
+White space around a path is a model's slip: it is dropped, and never becomes part of a new name.
 
 As text, a byte of a file name that is not UTF-8 is written as \\xNN. Python represents such a byte
 by half of a surrogate pair, which fits in no JSON and no request.
@@ -138,7 +138,7 @@ def _refuse_foreign(text: str, exists: Callable[[str], bool]) -> None:
 
 
 def _refuse_unseen(text: str, exists: Callable[[str], bool]) -> None:
-    """Raise ValueError for a new name with something that nobody sees in a list of files."""
+    """Raise ValueError for a new name with something invisible in a list of files."""
     new = _split_new(text, exists)[1]
     names = [name.strip() for name in new.split("/")]
     meant = f"{text[: len(text) - len(new)]}{'/'.join(names)}"

@@ -9,7 +9,7 @@ import stat
 
 from .open_beneath import open_real_path
 
-# Size of the largest file that is read.
+# Size of the largest file to read.
 MAX_BYTES = 1 << 20
 
 # O_NONBLOCK, because a pipe may have replaced the file a moment ago: opening it must not block.
@@ -84,7 +84,7 @@ def is_missing(path: str | os.PathLike[str], error: Exception) -> bool:
     return is_absent and not os.path.islink(path)
 
 
-# Git looks for a NUL in as many bytes at the start.
+# Leading bytes in which git also looks for a NUL.
 _HEAD_BYTES = 8_000
 
 

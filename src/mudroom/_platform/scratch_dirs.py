@@ -58,7 +58,7 @@ class ScratchDir:
     def remove(self) -> None:
         """Remove the folder and its content, as far as possible.
 
-        Does nothing the second time, or in a process that has not created it, such as a fork.
+        Does nothing the second time, or in a process that did not create it, such as a fork.
         """
         if self._lock >= 0 and self._owner == os.getpid():
             remove_dir(self.path, self._lock)

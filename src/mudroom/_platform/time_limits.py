@@ -63,7 +63,7 @@ def time_limit_at(when: float | None) -> asyncio.Timeout:
 
 
 _MAX_BEHIND = 60.0
-"""Seconds that the time may lag behind the machine's, as after a suspend, before it follows."""
+"""Seconds the time may lag behind the machine's, as after a suspend, before it catches up."""
 
 
 class SystemClock:
@@ -73,8 +73,8 @@ class SystemClock:
     service, would otherwise make the times between two events longer or shorter than what passed,
     and durations are computed from them: the age of a resumed run, what screens and traces show.
 
-    `start` is `now` minus `monotonic` as another process of this machine counts them, so that the
-    events of both have the same time; None takes it from the machine's clock.
+    `start` is `now` minus `monotonic` in another process on this machine, so that both processes'
+    events share the same time; None takes it from the machine's clock.
     """
 
     def __init__(self, start: float | None = None) -> None:
@@ -88,7 +88,7 @@ class SystemClock:
         return self._start
 
     def now(self) -> float:
-        # Called for every event: so the two parts are read here, without a call for each.
+        # Called for every event, so read the two parts here without a call for each.
         start = self.start if self._start is None else self._start
         now = start + (self._time() if self._time else self.monotonic())
         real = time.time()

@@ -13,7 +13,7 @@ MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 _SUBJECT_LENGTH = 200
 _OWNER_LENGTH = 60
 _METADATA_LENGTH = 2_000
-# The most characters of a completed task's report in the prompt of a task that depends on it.
+# Characters of a completed task's report in the prompt of a task that depends on it.
 _REPORT_LENGTH = 20_000
 
 
@@ -42,7 +42,7 @@ def format_details(task: BoardTask) -> str:
 
 
 def format_prompt(task: BoardTask, blockers: Iterable[BoardTask]) -> str:
-    """Write the prompt of a task: its texts, its last report, and those that it depends on."""
+    """Write a task's prompt: its texts, its last report, and the tasks it depends on."""
     parts = [task.subject]
     if task.description:
         parts.append(task.description)

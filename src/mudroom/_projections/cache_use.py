@@ -1,7 +1,7 @@
 """How much of the prompts came from the providers' caches, and why the rest did not.
 
 Each request repeats the one before it, so the provider could have read all of that from its cache.
-The part that it did not read is a miss; new text is none.
+The part it did not read is a miss; new text is not.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ class MissReason(StrEnum):
     SHORTENED = "shortened"
     """The conversation was compacted, or old results were cleared."""
     OTHER_MODEL = "other model"
-    """Another model answered than before."""
+    """A different model answered than before."""
     NO_TOOLS = "no tools"
     """The last turn forbids tool calls, which Anthropic does not read past."""
     TOO_SHORT = "too short"
-    """The prompt was below the smallest size that the provider keeps."""
+    """The prompt was smaller than the provider's minimum for caching."""
     NOT_REPORTED = "not reported"
-    """No answer of the model reported any use of a cache."""
+    """None of the model's answers reported any cache use."""
     NOT_KEPT = "not kept"
-    """The provider did not have the entry, though it should."""
+    """The provider did not have the entry, though it should have."""
 
 
 class CacheUse(Struct, frozen=True, kw_only=True):
-    """The use of prompt caches by one run, or by all runs of a session.
+    """Prompt cache use by one run, or by all of a session's runs.
 
     Arguments:
-        share: the part of the prompts read from a cache, 0 to 1; None if there was no prompt.
+        share: the fraction of prompts read from a cache, 0 to 1; None if there was no prompt.
         input_tokens: all prompts, as the providers counted them.
         read_tokens: the part read from a cache.
         written_tokens: the part written to one at an extra price.
-        misses: tokens that an earlier request had sent and that were not read, by reason.
+        misses: tokens sent by an earlier request but not read, by reason.
 
     Example:
         Ledger.from_events(events).cache.share
@@ -101,7 +101,7 @@ class CacheUseFold:
             run.repeat(earlier)
 
     def find_use(self, run_id: str) -> CacheUse:
-        """Return the use of caches by one run, without that of its children."""
+        """Find one run's cache use, without its children's."""
         run = self._runs.get(run_id)
         return self._sum([run] if run else [])
 
@@ -115,7 +115,7 @@ class CacheUseFold:
         for run in runs:
             total += run.usage
             for (model, reason), tokens in run.misses.items():
-                # The first report of a model may come after its first miss.
+                # A model's first report may come after its first miss.
                 if model not in self._reporting and reason is MissReason.NOT_KEPT:
                     reason = MissReason.NOT_REPORTED
                 misses[reason.value] = misses.get(reason.value, 0) + tokens
@@ -129,19 +129,19 @@ class CacheUseFold:
         )
 
 
-# Seconds that a provider keeps an unused entry; OpenAI's is a minimum. A wire whose name has a host
-# is another server with OpenAI's protocol.
+# Seconds that a provider keeps an unused entry; OpenAI's is a minimum. A wire whose name includes a
+# host is another server with OpenAI's protocol.
 _LIFETIMES = {"openai": 1800.0, "openai-responses": 1800.0}
 _SHORT_LIFE = 300.0
 _HOUR = 3600.0
-# Tokens of the smallest prompt that is kept, by patterns of model names.
+# Tokens in the smallest cached prompt, by model name pattern.
 _SMALLEST = 1_024
 _SMALLEST_PROMPTS = (
     (r"claude-(opus-4[-.][56]|haiku-(4[-.][5-9]|[5-9]))(?!\d)", 4_096),
     (r"claude-(opus-4[-.]7|3[-.]5-haiku|3-haiku|haiku-3)(?!\d)", 2_048),
     (r"claude-(opus|fable|mythos)-([5-9]|\d\d)(?!\d)", 512),
 )
-# A request that misses less than this part of what it repeats has hit the cache: providers count
+# A request that misses less than this fraction of what it repeats counts as a hit: providers count
 # in blocks.
 _TOLERANCE = 0.05
 
@@ -156,7 +156,7 @@ def _find_model(answer: AssistantMessage) -> str:
 
 
 class _Run:
-    """The requests of one run, and what its next one could read from the cache."""
+    """One run's requests, and what its next request could read from the cache."""
 
     def __init__(self) -> None:
         self.usage = Usage()
@@ -169,7 +169,7 @@ class _Run:
         self._lifetime = _SHORT_LIFE
 
     def repeat(self, earlier: _Run) -> None:
-        """Begin where an earlier run ended, whose conversation this one continues."""
+        """Begin where an earlier run, whose conversation this one continues, ended."""
         self.is_shortened = earlier.is_shortened
         self._sent = earlier._sent
         self._model = earlier._model

@@ -50,7 +50,7 @@ class _Run(Struct):
 
 
 class ContextReceipts:
-    """The receipts of all runs, updated with each event. Keeps no messages of the model."""
+    """The receipts of all runs, updated with each event. Keeps no model messages."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
@@ -73,7 +73,7 @@ class ContextReceipts:
         self._latest = self._runs[run_id].continues
 
     def list_rules(self, *more: str) -> list[str]:
-        """List the user's rules that hold. `more`: texts of the next prompt."""
+        """List the user's rules in force. `more`: texts of the next prompt."""
         texts = [text for run in self._walk(self._latest) for text in run.texts]
         return list_rules([*texts, *more])
 

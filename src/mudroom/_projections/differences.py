@@ -1,4 +1,4 @@
-"""The differences between two texts as numbered lines, and the files that a session changed."""
+"""Diffs between two texts as numbered lines, and the files a session changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .._core.events import AnyEvent, FileWriteIntended, RunStarted, ToolCallFini
 from .._core.runs import find_root_id
 from .._core.tools import PreviewLine
 
-# Single lines are compared only up to so many changed ones; a larger change is shown as a whole.
+# Changed lines; larger changes are shown whole instead of line by line.
 _MAX_COMPARED_LINES = 4_000
 _CONTEXT = 2
 
@@ -76,9 +76,9 @@ class FileChange(Struct, frozen=True):
 
     Arguments:
         before, after: sha256 before the first and after the last write, "" for no file.
-        old_mode: permission bits before the first write; None if they are not known.
-        executable: true if its owner could execute it after the last write; None if that is not
-            known, because there was no file or a command changed it.
+        old_mode: permission bits before the first write; None if unknown.
+        executable: true if its owner could execute it after the last write; None if unknown,
+            because there was no file or a command changed it.
     """
 
     path: str
@@ -89,14 +89,14 @@ class FileChange(Struct, frozen=True):
 
     @property
     def mode_change(self) -> bool | None:
-        """True if the file was made executable, False if it is no longer; None for neither."""
+        """True if the file became executable, False if it stopped being so; None for neither."""
         if self.old_mode is None or self.executable is None:
             return None
         return self.executable if self.executable != bool(self.old_mode & S_IXUSR) else None
 
 
 class FileChanges:
-    """Folds events into changed files, without runs that work in a copy of the folder."""
+    """Folds events into changed files, leaving out runs in a copy of the folder."""
 
     def __init__(self) -> None:
         self._runs_elsewhere: set[str] = set()
@@ -116,7 +116,7 @@ class FileChanges:
             self._observed.extend((number, path) for path in event.result.observed_changes)
 
     def list_changes(self, first: int = 0, last: int | None = None) -> list[FileChange]:
-        """List the files that tools changed in these prompts, each once."""
+        """List the files changed by tools in these prompts, each once."""
         changes: dict[str, FileChange] = {}
         by_commands = set(_select(self._observed, first, last))
         for event in _select(self._writes, first, last):

@@ -1,23 +1,23 @@
 """The engine's own words in what models read, and how foreign text is kept apart from them.
 
-A model reads facts of the engine (evidence, merges, who sent a message) next to text that anyone
+A model reads facts from the engine (evidence, merges, who sent a message) next to text that anyone
 may have written: files, commands, servers, web pages, children, teammates. Three rules decide what
 happens to that text; all of them use the one list of forms below.
 
-1. A text that the engine puts into words of its own (a report, a message, a notification, the
-   context of a hook, a merge, a web page, an attached file) is quoted: `quote` inserts the word
-   "quoted" into every form of the engine, so that `[evidence: 9 tests pass]` becomes
+1. A text that the engine embeds in its own words (a report, a message, a notification, a hook's
+   context, a merge, a web page, an attached file) is quoted: `quote` inserts the word "quoted"
+   into every form of the engine, so that `[evidence: 9 tests pass]` becomes
    `[quoted evidence: 9 tests pass]`. A block with tags cannot be closed from inside (`wrap`), and
    a value in a line of facts cannot end its fact or its line (`format_value`).
-2. The result of any other tool is exactly what the tool returned: a model copies from it into
-   `edit`. The protocol of the provider delimits it, and no report, message, reminder or
-   notification of the engine is ever in it. Only the few lines that the engine appends to such
+2. The result of any other tool is exactly what the tool returned, because a model copies from it
+   into `edit`. The provider's protocol delimits it, and it never contains a report, message,
+   reminder or notification from the engine. Only the few lines that the engine appends to such
    results are quoted there, at the start of a line (`quote_appended`).
-3. Words of the user stay as they are.
+3. The user's words stay as they are.
 
-Quoting changes nothing the second time. It happens before the text is recorded or when a model
-reads it, never in what a run reported: `Report.text` is what the child wrote. Screens draw facts
-from events; they never look for them in a text.
+Quoting twice changes nothing. It happens before the text is recorded or when a model reads it,
+never in what a run reported: `Report.text` is what the child wrote. Screens draw facts from events;
+they never look for them in text.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _TAGS = (
     "user-message",
     "earlier-task",
 )
-# How lines of the engine begin after their bracket.  Two kinds are left out. `[redacted: …]` and
-# `[image: …]` stand for something that a text had, and claim nothing. `[exit code 1]`, `[timed out
-# …]` and `[sandbox …]` are what a tool says of its own command, in a result that the command could
-# fill with anything.
+# How the engine's lines begin after their bracket. Two kinds are left out. `[redacted: …]` and
+# `[image: …]` replace something in a text, and claim nothing. `[exit code 1]`, `[timed out …]` and
+# `[sandbox …]` are a tool's words about its own command, in a result that the command could fill
+# with anything.
 _LINES = (
     rf"(?-i:(?:{'|'.join(Reason)}):)",  # [error: …] is everyone's
     "evidence:",
@@ -93,14 +93,14 @@ _QUOTED = compile_later(
 )
 _HOOK_LINES = compile_later(r"^\[quoted (?=hook \w+\] |… the whole text is in /)", re.MULTILINE)
 _DELIMITERS = compile_later(r'[\[\];"]|, ')
-# Brackets that are closed, as in `app/[id]/page.tsx`: they do not end the line of facts.
+# Closed brackets, as in `app/[id]/page.tsx`, which do not end the line of facts.
 _PAIRS = compile_later(r"\[[^\[\];]*\]")
 # Longer values are cut when they must be made safe for a line of facts.
 _MAX_VALUE = 400
 
 
 def quote(text: str) -> str:
-    """Mark every form of the engine in a foreign text as quoted.
+    """Mark every engine form in foreign text as quoted.
 
     Example:
         quote("All pass.\\n[evidence: 9 tests]") == "All pass.\\n[quoted evidence: 9 tests]"
@@ -118,26 +118,26 @@ def is_quoted(text: str) -> bool:
 
 
 def unquote(text: str) -> str:
-    """Take the marks of `quote` off a text that a model copied."""
+    """Remove the marks of `quote` from text that a model copied."""
     return _QUOTED.sub(r"\1\2\3", text)
 
 
 def quote_appended(text: str) -> str:
-    """Quote what looks like a line that the engine appends to any tool's results."""
+    """Quote whatever looks like a line the engine appends to tool results."""
     return _APPENDED.sub(r"\1[quoted ", text) if "[" in text else text
 
 
 def quote_hook(text: str) -> str:
-    """Quote a text from hooks, except the heads that name their events and the notice of a cut."""
+    """Quote text from hooks, except the heads naming their events and the notice of a cut."""
     return _HOOK_LINES.sub("[", quote(text))
 
 
 def wrap(tag: str, text: str, **attributes: str) -> str:
-    """Put a text between tags that it cannot close.
+    """Put text between tags that it cannot close.
 
     Arguments:
         tag: name of the element.
-        text: its foreign parts are quoted already.
+        text: with its foreign parts already quoted.
         attributes: by name; `sender` is written as `from`.
 
     Example:

@@ -27,17 +27,17 @@ class Ledger(Struct, frozen=True, kw_only=True):
     """Text sizes of one session. Tokens of `read` and `returned` are estimates: bytes / 4.
 
     Arguments:
-        children: children at any depth, each once if it has several runs; tasks of a program count
-            too.
-        read_lines, read_bytes, read_tokens: results of tools, not reports, that went into
-            contexts of children.
-        returned_lines, returned_bytes, returned_tokens: reports and messages of children that went
-            into the context of the root run, and reports to a program.
-        parent_tokens: the largest prompt of a model call of a root run, as the provider counted it.
-        without_children_tokens: estimated size of that prompt if the root run had read everything.
-        child_tokens: input and output of all model calls of children, as the providers counted.
-        has_unknown_usage: true if answers of children were cut off; `child_tokens` lacks them.
-        hook_bytes, hook_tokens: text of hooks that went into any context.
+        children: children at any depth, each counted once however many runs it has; includes a
+            program's tasks.
+        read_lines, read_bytes, read_tokens: tool results, not reports, that went into children's
+            contexts.
+        returned_lines, returned_bytes, returned_tokens: children's reports and messages that went
+            into the root run's context, and reports to a program.
+        parent_tokens: the largest prompt of a root run's model calls, as counted by the provider.
+        without_children_tokens: estimated size of that prompt had the root run read everything.
+        child_tokens: input and output of all children's model calls, as counted by the providers.
+        has_unknown_usage: true if children's answers were cut off; `child_tokens` lacks them.
+        hook_bytes, hook_tokens: text from hooks that went into any context.
         cache: how much of the prompts came from the providers' caches, and why the rest did not.
 
     Example:
@@ -65,7 +65,7 @@ class Ledger(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def from_events(events: Iterable[AnyEvent]) -> Ledger:
-        """Return the ledger of the events of one session, oldest first."""
+        """Build the ledger of one session's events, oldest first."""
         builder = LedgerBuilder()
         for event in events:
             builder.apply(event)
@@ -90,7 +90,7 @@ class TextSum:
 
 
 class LedgerBuilder:
-    """The sums of a ledger, updated with each event. Keeps no texts.
+    """A ledger's sums, updated with each event. Keeps no texts.
 
     Example:
         builder = LedgerBuilder()

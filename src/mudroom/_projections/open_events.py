@@ -1,4 +1,4 @@
-"""What a session needs when it continues: events, and the amounts that its runs have spent."""
+"""What a session needs in order to continue: events, and what its runs have spent."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class PastAmounts:
     """What recorded runs have spent.
 
     Attributes:
-        is_price_known: false if the price of an answer is not known.
-        estimate: tokens and price of answers that were cut off.
+        is_price_known: false if the price of any answer is unknown.
+        estimate: tokens and price of cut-off answers.
         turns: turns of root runs. children: runs below them.
     """
 
@@ -77,7 +77,7 @@ class PastAmounts:
 
 
 class WorkedTime:
-    """The seconds during which a recorded run worked."""
+    """The seconds that a recorded run spent working."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -90,7 +90,7 @@ class WorkedTime:
         if self._working and kind is not SessionOpened and kind is not RunResumed:
             self.seconds += event.at - self._last_at
         self._last_at = event.at
-        # The process before has ended; what it left unfinished works again only after a resume.
+        # The earlier process has ended; what it left unfinished continues only after a resume.
         if kind is SessionOpened:
             self._working.clear()
         elif kind is RunStarted or kind is RunResumed:
@@ -100,16 +100,16 @@ class WorkedTime:
 
 
 class OpenEvents:
-    """The events of a recorded session; if it drops tasks, without those of tasks that have ended.
+    """A recorded session's events; if it drops tasks, without those of finished tasks.
 
-    A task that later runs may need is kept: one with named children, or isolated work.
+    Keeps tasks that later runs may need: those with named children or isolated work.
 
     Attributes:
         count: events read so far.
-        task_count: highest number of a root run that was left out.
+        task_count: highest number of a root run left out.
         heads: events left out with a system prompt, which later runs refer to.
         starts: of the starts left out, one for each selection of tools.
-        amounts: what the runs left out have spent. time: during which any run worked.
+        amounts: what the runs left out have spent. time: while any run worked.
     """
 
     def __init__(self, compute_price: ComputePrice, *, drops_tasks: bool) -> None:
@@ -176,15 +176,15 @@ def _count_no_price(model: str, usage: Usage) -> float:
 def _find_reported_costs(end: StoredEvent) -> float | None:
     """Find the US dollars in a task's report; None if they are too inexact.
 
-    Looking up the price of each answer takes most of the time of a resume with many tasks. Reports
-    have six digits after the point, so the error is below half a percent for each task.
+    Looking up the price of each answer takes most of the time when resuming many tasks. Reports
+    have six decimals, so the error is below half a percent per task.
     """
     usd = end.report.usd if isinstance(end, RunFinished) else None
     return usd if usd is not None and usd >= _MIN_REPORTED_USD else None
 
 
 def _may_be_continued(event: StoredEvent) -> bool:
-    """Tell if a run starts runs that others may continue, or if its work may be open."""
+    """Return whether a run starts runs that others may continue, or its work may be open."""
     if type(event) is not RunStarted:
         return False
     brief = event.brief

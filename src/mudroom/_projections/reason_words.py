@@ -1,4 +1,4 @@
-"""Words for why runs ended. All screens use them; machine formats have the names."""
+"""Words for why runs ended, used by all screens; machine formats have the names."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def describe_reason(reason: str) -> str:
 
 
 def describe_end(report: Report) -> str:
-    """Say in one sentence why a run ended: its error, or its reason in words.
+    """Describe in one sentence why a run ended: its error, or its reason in words.
 
     Arguments:
-        report: of the run.
+        report: the run's report.
     """
     return report.error or f"The run {REASON_WORDS[report.reason].predicate}."

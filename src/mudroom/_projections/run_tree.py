@@ -1,4 +1,4 @@
-"""Tree of runs, built from events; its named children, and the runs and commands that work.
+"""Tree of runs, built from events; its named children, and its open runs and commands.
 
 for work in list_open_work(RunTree.from_events(events), now=time.time()):
     print(work.id, work.title, work.state)
@@ -40,14 +40,14 @@ from .run_view import CommandView, RunState, RunView
 from .safe_text import describe_call, make_call_title, sanitize_line
 from .team import Roster, Teammate
 
-# So many characters at the end of a streaming answer are kept.
+# Characters kept from the end of a streaming answer.
 TAIL_LENGTH = 400
 
 _STOPPED = {Reason.TIMEOUT, Reason.MAX_TURNS, Reason.CANCELLED, Reason.BUDGET, Reason.LOOP}
 
 
 class RunTree:
-    """All runs of a session. Events of a run without a start are ignored.
+    """All runs of a session. Ignores events of runs without a start.
 
     Attributes:
         roster: the named children.
@@ -63,7 +63,7 @@ class RunTree:
 
     @staticmethod
     def from_events(events: Iterable[AnyEvent]) -> RunTree:
-        """Return the tree of the events of one session, oldest first."""
+        """Build the tree from one session's events, oldest first."""
         tree = RunTree()
         for event in events:
             tree.apply(event)
@@ -95,7 +95,7 @@ class RunTree:
                     self.runs[child].is_checking = isinstance(event, CheckStarted)
 
     def rewind(self, run_id: str) -> None:
-        """Go back to the state before a root run; the runs stay in the tree."""
+        """Return to the state before a root run; the runs stay in the tree."""
         self.latest_root = self.runs[run_id].continues
 
     def list_conversation(self) -> list[RunView]:
@@ -118,7 +118,7 @@ class RunTree:
         return [child for child in children if child.call_id in calls and not child.report]
 
     def find_command(self, work_id: str) -> CommandView | None:
-        """Find a background command that works; None if it has ended.
+        """Find a running background command; None if it has ended.
 
         Arguments:
             work_id: its id, "1.4.b2" for the second one in turn 4 of run "1".
@@ -129,7 +129,7 @@ class RunTree:
     def list_background_commands(self, run_id: str) -> list[CommandView]:
         """List the background commands of a run and of all runs below it."""
         runs = self.walk(run_id)
-        # Copied: another thread may change the commands while they are read.
+        # Copy: another thread may change the commands meanwhile.
         commands = [command for run in runs for command in list(run.commands.values())]
         return [command for command in commands if command.is_background]
 
@@ -302,7 +302,7 @@ _HANDLERS: dict[type[Any], Callable[[RunView, Any], object]] = {
 def list_teammates(tree: RunTree) -> list[Teammate]:
     """List the named children, oldest first.
 
-    Those of root runs that are no prompts, such as tasks of a board, are among them.
+    Includes those of root runs other than prompts, such as a board's tasks.
     """
     if not tree.roster.teammates:
         return []
@@ -316,7 +316,7 @@ def list_names(tree: RunTree) -> list[str]:
 
 
 def list_idle(tree: RunTree) -> list[Teammate]:
-    """List the named children that a message starts again."""
+    """List the named children that a message would restart."""
     return [teammate for teammate in list_teammates(tree) if teammate.is_idle]
 
 
@@ -345,7 +345,7 @@ class OpenWork(Struct, frozen=True, kw_only=True):
     """A run or a background command that has not ended.
 
     Arguments:
-        id: run id; of a command, the place of its call: run, turn and position.
+        id: run id; for a command, the place of its call: run, turn and position.
         kind: "run" or "command".
         parent: id of the run that started it; "" for a root run.
         title: the task of a run, or the command.
@@ -353,7 +353,7 @@ class OpenWork(Struct, frozen=True, kw_only=True):
         state: "running", or "waiting" while the run waits for children.
         is_background: true if no call of the parent waits for it.
         seconds: since its start.
-        tokens: of the run and of all runs below it.
+        tokens: of the run and all runs below it.
 
     Example:
         commands: list[OpenWork] = [

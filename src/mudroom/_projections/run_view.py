@@ -1,4 +1,4 @@
-"""Values of the tree of runs: a run, its state, its merge in words, a command that works."""
+"""Values in the tree of runs: a run, its state, its merge in words, a running command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .safe_text import sanitize_line
 
 
 class RunState(StrEnum):
-    """What a run does. WAITING: it waits for child runs, in tool calls or to end."""
+    """What a run is doing. WAITING: for child runs, in tool calls or before ending."""
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -26,9 +26,9 @@ class RunState(StrEnum):
 
 
 class CommandView(Struct, frozen=True):
-    """A command that works. The id of one in the background is the place of its call.
+    """A running command. The id of a background command is the place of its call.
 
-    `output` is the path of the file with its output, "" while a call waits for it.
+    `output` is the path of its output file, "" while a call waits for it.
     """
 
     id: str
@@ -45,28 +45,28 @@ class RunView(Struct, kw_only=True, eq=False):
 
     Arguments:
         depth: 0 for a root run, 1 for its children.
-        continues: id of the run before it in the same conversation, "" if there is none.
-        name: of a named child, else "".
+        continues: id of the previous run in the same conversation, "" if there is none.
+        name: a named child's name, else "".
         number: of the run among those of its named child, from 1.
         started_at, last_event_at, finished_at: seconds since 1970; finished_at is 0 while it runs.
         turn: number of the current model call.
         tool_call_count: finished calls, without refused ones.
-        failed_calls: calls that gave an error; refused ones count too.
-        open_calls: views of the tool calls that have not finished, by call id.
+        failed_calls: calls that returned an error, including refused ones.
+        open_calls: views of unfinished tool calls, by call id.
         commands: the run's running commands, by id, in order of start.
-        claims: subjects of the tasks of the board that the run has claimed, by id.
-        unread: messages to the run that it has not read, by id.
+        claims: subjects of board tasks claimed by the run, by id.
+        unread: messages the run has not read, by id.
         last_action: the last tool call or its progress, or the last web search, as one line,
             safe to print.
-        usage: tokens of the run itself.
+        usage: the run's own tokens.
         descendant_usage: tokens of all runs below it.
-        output_tail: last lines that an open call has printed, not safe to print.
-        streamed_tail: end of the answer that is streaming.
-        streamed_length: characters of the answer that is streaming, thinking and calls included.
-        pending_retry: set while a failed model call waits to be repeated.
-        report: set when the run has ended.
-        merge: outcome of the merge of its work, once the parent has it.
-        is_checking: true while a check runs with its merged work.
+        output_tail: last lines printed by an open call, not safe to print.
+        streamed_tail: end of the streaming answer.
+        streamed_length: characters of the streaming answer, including thinking and calls.
+        pending_retry: set while a failed model call waits for its retry.
+        report: set once the run has ended.
+        merge: outcome of merging its work, once the parent has it.
+        is_checking: true while a check runs on its merged work.
         error: the last error, safe to print.
         is_interrupted: true while the run waits for the next prompt, after an interrupt.
     """
@@ -109,7 +109,7 @@ class RunView(Struct, kw_only=True, eq=False):
 
     @property
     def total_usage(self) -> Usage:
-        """Tokens of the run and of all runs below it."""
+        """Tokens of the run and all runs below it."""
         return self.usage + self.descendant_usage
 
     @property
@@ -128,7 +128,7 @@ class RunView(Struct, kw_only=True, eq=False):
         return format_name(self.name, self.number) or sanitize_line(self.agent)
 
     def count_seconds(self, now: float) -> float:
-        """Count the seconds that the run took, until `now` if it has not finished."""
+        """Count the run's seconds, until `now` if it has not finished."""
         return max(0.0, (self.finished_at or now) - self.started_at)
 
 
@@ -139,9 +139,9 @@ def format_name(name: str, number: int = 1) -> str:
 
 
 def describe_merge(run: RunView) -> str:
-    """Say what became of a run's work: "merged 2 files", "conflict in 1 file", "checking".
+    """Describe what became of a run's work: "merged 2 files", "conflict in 1 file", "checking".
 
-    "" for a run that shared its parent's files, or whose merge has not ended.
+    "" for a run that shared its parent's files, or whose merge is unfinished.
     """
     if run.is_checking:
         return "checking"

@@ -36,10 +36,10 @@ _HIDDEN_IN_JSON = compile_later(
     r"|[\U000e0000-\U000e007f]"
 )
 _LONE_SURROGATE = compile_later("[\ud800-\udfff]")
-# Characters that would not be seen, or that look like the marks of `escape_hidden`.
+# Characters that would be invisible, or look like the marks of `escape_hidden`.
 _VISIBLE_TWICE = compile_later(
     r"\\(?=u\{)|\[(?=[0-9]+ (?:blanks|empty lines)\])| (?=\n|\Z)"
-    # Blank or without width, although they count as printable.
+    # Blank or zero-width, although they count as printable.
     r"|[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0]"
     r"|[\U000e0100-\U000e01ef]"
 )
@@ -78,7 +78,7 @@ def escape_hidden(text: str) -> str:
 
     Characters that are not printed, the last blank before a line end, and whatever looks like an
     escape already become code points; long runs of blanks or empty lines become a count. Only a
-    tab looks like the four blanks that stand for it.
+    tab looks like the four blanks that replace it.
     """
 
     def count_gap(match: re.Match[str]) -> str:
@@ -101,7 +101,7 @@ def escape_line(text: str) -> str:
 def format_arguments(arguments: Mapping[str, Any]) -> str:
     """List all arguments of a call as lines without hidden text.
 
-    Further lines of a text are indented, and a text that looks like another value has quotes, so
+    Further lines of a text are indented, and text that looks like another value is quoted, so
     that no value looks like another argument.
     """
     return "\n".join(
@@ -143,9 +143,9 @@ def redact_answer(
     redact: Callable[[str], str],
     keeps: Callable[[AssistantBlock], bool] = lambda block: False,
 ) -> AssistantMessage:
-    """Remove secrets from an answer; one without any comes back as the same object.
+    """Remove secrets from an answer; without any, return the same object.
 
-    `keeps` tells which blocks must stay as they are.
+    `keeps` selects the blocks that must stay as they are.
     """
     blocks = answer.content
     if not _has_secret(blocks, redact):
@@ -156,7 +156,7 @@ def redact_answer(
 
 
 def _has_secret(blocks: Iterable[AssistantBlock], redact: Callable[[str], str]) -> bool:
-    """Tell if any text in the blocks has a secret, in most cases with one search."""
+    """Return whether any text in the blocks has a secret, usually with a single search."""
     texts: list[str] = []
     for block in blocks:
         if isinstance(block, ToolCallBlock):
@@ -185,7 +185,7 @@ def _add_texts(value: object, texts: list[str]) -> None:
 def _join_split_secrets(
     blocks: Sequence[AssistantBlock], redact: Callable[[str], str]
 ) -> Iterator[AssistantBlock]:
-    """Yield the blocks, with those of one text joined if a secret may be spread over several."""
+    """Yield the blocks, joining those of one text if a secret may span several."""
     for _, group in groupby(blocks, key=lambda block: isinstance(block, TextBlock)):
         texts = list(group)
         joined = "".join([block.text for block in texts if isinstance(block, TextBlock)])

@@ -20,7 +20,7 @@ from .._core.events import (
 from .._core.json_values import clean_text, get_decoder
 from .._core.runs import Report, find_root_id, list_above
 
-# All that a summary needs; a reader may leave out other events.
+# All a summary needs; readers may leave out other events.
 SUMMARY_TYPES = (SessionOpened, RunStarted, RunFinished)
 
 
@@ -35,7 +35,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
         prompts: number of root runs.
         children: number of child runs.
         tokens: input and output tokens of all finished runs.
-        usd: their costs in US dollars; None if the price of one is not known.
+        usd: their costs in US dollars; None if any price is unknown.
         seconds: sum of the durations of finished root runs.
         state: "live" while a process writes it, "interrupted" if a run has no end, else "finished";
             "" if it cannot be read.
@@ -65,7 +65,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
 
 
 class SummaryState(Struct):
-    """Everything that a summary needs from the events up to a position.
+    """Everything a summary needs from the events up to a position.
 
     A store can save it, so that a list reads only the events after it.
 
@@ -74,7 +74,7 @@ class SummaryState(Struct):
         open_roots: root runs without an end, each with the tokens of its finished runs by run id;
             a run's tokens include those of the runs below it.
         tokens, seconds: sums of the finished root runs.
-        usd: sum of the known costs of finished root runs. priced: how many costs that are.
+        usd: sum of the known costs of finished root runs. priced: how many costs are known.
         size: number of runs in `open_roots`.
     """
 
@@ -105,7 +105,7 @@ class SummaryState(Struct):
 
     def _finish(self, run: str, report: Report) -> None:
         if run in self.open_roots:
-            # This report includes the tokens of the runs below, so theirs are forgotten.
+            # This report includes the tokens of the runs below, so forget theirs.
             self.size -= 1 + len(self.open_roots.pop(run))
             self.tokens += report.usage.total_tokens
             self.seconds += report.seconds
@@ -130,12 +130,12 @@ class SummaryState(Struct):
 
     @property
     def costs(self) -> float | None:
-        """What the finished root runs cost; None if the price of one is not known."""
+        """Costs of the finished root runs; None if any price is unknown."""
         finished = self.prompts - len(self.open_roots)
         return self.usd if self.priced and self.priced == finished else None
 
     def drop_counted_runs(self) -> None:
-        """Forget the tokens of runs below a finished run: its own include them."""
+        """Forget the tokens of runs below a finished run, whose own include them."""
         for root, finished in self.open_roots.items():
             self.open_roots[root] = {
                 run: tokens
@@ -162,7 +162,7 @@ class SummaryState(Struct):
 
 
 class _SavedState(Struct):
-    """A state as a store has it. Earlier versions saved states without `sums`."""
+    """A state as saved in a store. Earlier versions saved states without `sums`."""
 
     sums: SummaryState
 
@@ -173,7 +173,7 @@ def encode_state(state: SummaryState) -> str:
 
 
 def decode_state(text: str) -> SummaryState:
-    """Decode a state. A text that is none gives an empty state, which needs all events."""
+    """Decode a state. Any other text gives an empty state, which needs all events."""
     try:
         return get_decoder(_SavedState).decode(text).sums
     except msgspec.DecodeError:
@@ -200,7 +200,7 @@ def summarize_session(
 ) -> SessionSummary:
     """Complete a summary, which has id, time, size and name, from the session's events.
 
-    `events` leaves out those that are in `state`.
+    `events` leaves out those already in `state`.
     """
     state = state or SummaryState()
     for event in events:
@@ -208,19 +208,18 @@ def summarize_session(
     return state.complete(summary, is_live=is_live)
 
 
-# So many events must lie between two saved states. A list of sessions reads about as many of each
-# session.
+# Minimum events between two saved states. A list of sessions reads about as many per session.
 SAVE_INTERVAL = 256
 
 
 class SummarySaver:
-    """The summary of one session, for the store that keeps it beside the events.
+    """One session's summary, for the store that keeps it next to the events.
 
-    A list of sessions needs their summaries, not their events. So the store of a session saves a
-    text now and then, and a list reads only the events after it. Each open journal has a saver.
+    A list of sessions needs their summaries, not their events. So a session's store saves a text
+    from time to time, and a list reads only the events after it. Each open journal has a saver.
 
     Arguments:
-        saved: the text that the store has, "" for a new session.
+        saved: the text in the store, "" for a new session.
 
     Example:
         from mudroom.events import SessionClosed
@@ -245,14 +244,14 @@ class SummarySaver:
         return self._state.position
 
     def catch_up(self, event: StoredEvent) -> None:
-        """Add an event that was recorded after the saved text."""
+        """Add an event recorded after the saved text."""
         self._state.apply(event)
 
     def apply(self, events: Iterable[StoredEvent], position: int) -> str:
         """Add new events, the last of them at `position`; return the text to save, "" for none.
 
-        The last event of a session is a reason to save: a list then reads no events of it. So is an
-        opening in another folder: the session belongs to that folder at once.
+        A session's last event is a reason to save, because a list then reads no events of it. So is
+        an opening in another folder, because the session belongs to that folder at once.
         """
         state = self._state
         former = state.folder
@@ -270,7 +269,7 @@ class SummarySaver:
         return encode_state(state)
 
     def encode_unsaved(self) -> str:
-        """Encode what to save when the journal closes; "" if the store has it already."""
+        """Encode what to save when the journal closes; "" if the store already has it."""
         if self._state.position == self._saved_position:
             return ""
         self._saved_position = self._state.position

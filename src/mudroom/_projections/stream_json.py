@@ -1,6 +1,6 @@
 """Events as stream-json lines, in the shapes that clients of other terminal agents read.
 
-Additional fields of mudroom never replace a field of these shapes.
+mudroom's additional fields never replace a field of these shapes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Run:
         self.calls: tuple[ToolCallBlock, ...] = ()
         self.is_in_background = False
         self.has_ended = False
-        # The calls of background commands that work, by the command's id.
+        # The calls of running background commands, by command id.
         self.commands: dict[str, str] = {}
 
 
@@ -80,7 +80,7 @@ class ListedServers(Protocol):
 
 
 class OpenSession(Protocol):
-    """What the first line shows of a session."""
+    """The parts of a session shown in the first line."""
 
     @property
     def id(self) -> str: ...
@@ -198,7 +198,7 @@ class StreamJson:
         )
 
     def start_prompt(self) -> None:
-        """Begin the conversation's next prompt: its last line has only its own children."""
+        """Begin the conversation's next prompt, whose last line has only its own children."""
         self._reports.clear()
         self._denials.clear()
         self._api_seconds = 0.0
@@ -277,12 +277,12 @@ class StreamJson:
                 one.
         """
         root = self._runs.get(report.run_id)
-        # The outputs of a run that failed need not match the requested schema.
+        # A failed run's outputs need not match the requested schema.
         has_value = report.ok and bool(has_value or report.outputs)
         error = [] if report.ok else [report.error or f"The run ended with {report.reason.value}."]
         outcome: dict[str, Any] = {"errors": error} if error else {}
         if report.ok or report.text:
-            outcome["result"] = report.text  # beside errors: the part that was done
+            outcome["result"] = report.text  # besides errors: the part that was done
         return self._make_line(
             "result",
             subtype=_find_subtype(report),
@@ -390,7 +390,7 @@ class StreamJson:
             )
 
     def _finish_run(self, run: _Run, event: RunFinished) -> Iterator[dict[str, Any]]:
-        """Yield the ends of a run's commands, which do not outlive it, and the end of a child."""
+        """Yield the ends of a run's commands, which do not outlive it, and of a child."""
         run.has_ended = True
         for command, call_id in run.commands.items():
             yield self._make_line(
@@ -474,7 +474,7 @@ def _encode_model_usage(
     use: _ModelUse, cost: Callable[[str, Usage], float | None]
 ) -> dict[str, Any]:
     usage = sum(use.requests, Usage())
-    # One by one: prices may depend on the length of a request.
+    # One by one, because prices may depend on the length of a request.
     prices = [cost(use.priced_as, each) for each in use.requests]
     known = [price for price in prices if price is not None]
     usd = sum(known) if len(known) == len(prices) else None

@@ -31,14 +31,14 @@ from .._core.events import (
 from .._core.messages import Usage
 from .._core.runs import Brief, InboxMessage, Report, find_root_id
 
-# Calls of this tool are no work: messages without any other call may go back and forth for ever.
+# Calls of this tool are no work: messages alone could go back and forth forever.
 MESSAGE_TOOL = "send_message"
 
 
 def normalize_name(text: str) -> str:
     """Normalise a name to the form that children have: lower case, without "@" and spaces.
 
-    Letters that have several forms, such as full-width ones, get one form.
+    Letters with several forms, such as full-width ones, get a single form.
     """
     words = unicodedata.normalize("NFKC", text).strip().lower().removeprefix("@").split()
     return unicodedata.normalize("NFKC", "-".join(words))
@@ -48,9 +48,9 @@ class TeammateState(StrEnum):
     WORKING = "working"
     # Its last run has ended. A message starts the next one.
     IDLE = "idle"
-    # Its last run ended with a plan, which its parent approves or refuses.
+    # Its last run ended with a plan for its parent to approve or refuse.
     WAITS_FOR_APPROVAL = "waits for approval"
-    # It was stopped. No message starts it again, and another child may have its name.
+    # It was stopped. No message restarts it, and another child may take its name.
     STOPPED = "stopped"
 
 
@@ -60,11 +60,11 @@ class Teammate(Struct, kw_only=True, eq=False):
     Arguments:
         briefs: of its runs, oldest first.
         started_at, last_event_at: seconds since 1970.
-        reports: of its runs that have ended, by run id.
-        unread: messages that none of its runs has read, by id.
-        shutdown: the request to stop that is open.
-        turns_after_shutdown: answers after it read that request.
-        has_refused: true if it has refused a request to stop; it may do so once.
+        reports: of its finished runs, by run id.
+        unread: messages none of its runs has read, by id.
+        shutdown: the open request to stop.
+        turns_after_shutdown: answers since it read that request.
+        has_refused: true if it has refused a request to stop, which it may do once.
         stopped_in: the parent's runs that stopped it.
         replaced_in: the parent's runs in which a newer child took its name.
         is_merged: false if the files of the last run could not be merged.
@@ -87,7 +87,7 @@ class Teammate(Struct, kw_only=True, eq=False):
 
     @property
     def report(self) -> Report | None:
-        """The report of its last run; None while it works."""
+        """Its last run's report; None while it is running."""
         return self.reports.get(self.run_id)
 
     @property
@@ -100,7 +100,7 @@ class Teammate(Struct, kw_only=True, eq=False):
 
     @property
     def is_idle(self) -> bool:
-        """True if a message would start its next run, because it does not work."""
+        """True if it is not running, so that a message would start its next run."""
         return bool(self.report) and not self.is_stopped and not self.is_replaced
 
     @property
@@ -158,12 +158,12 @@ class Roster:
         return message_id in self._parents
 
     def get_last_brief(self, parent: str, teammate: Teammate) -> Brief:
-        """Find the brief of a named child's last run, among the runs that no rewind removed."""
+        """Find the brief of a named child's last run, ignoring runs removed by a rewind."""
         parents = self.list_conversation(parent)
         return next(each for each in reversed(teammate.briefs) if each.parent in parents)
 
     def get_number(self, run_id: str) -> int:
-        """Count which run of its named child this is, from 1."""
+        """Return the number of this run among its named child's, from 1."""
         return self._numbers.get(run_id, 1)
 
     def list_unread(self, parent: str, teammate: Teammate) -> list[InboxMessage]:
@@ -174,7 +174,7 @@ class Roster:
         return not self.list_conversation(parent).isdisjoint(teammate.stopped_in)
 
     def has_due_message(self, parent: str, teammate: Teammate) -> bool:
-        """Tell if an unread message of this run, or from between two prompts, starts the child."""
+        """Return whether an unread message, from this run or between prompts, starts the child."""
         return any(
             self._parents[message.id] == parent or message.id in self._between_prompts
             for message in self.list_unread(parent, teammate)
@@ -184,7 +184,7 @@ class Roster:
         return self._by_run.get(run_id)
 
     def find(self, parent: str, name: str) -> Teammate | None:
-        """Find the newest named child of a run, or of the runs that it continues.
+        """Find the newest named child of a run, or of the runs it continues.
 
         The name may be spelt as `normalize_name` allows, or be the id of one of the child's runs.
         """
@@ -198,7 +198,7 @@ class Roster:
         return None
 
     def list_teammates(self, parent: str) -> list[Teammate]:
-        """List the named children of a run and of the runs that it continues, oldest first."""
+        """List the named children of a run and the runs it continues, oldest first."""
         parents = self.list_conversation(parent)
         return [
             teammate
@@ -207,7 +207,7 @@ class Roster:
         ]
 
     def list_current(self, parent: str) -> list[Teammate]:
-        """List the same children, without the runs, messages and stops that a rewind removed."""
+        """List the same children, without runs, messages and stops removed by a rewind."""
         parents = self.list_conversation(parent)
         return list(self._select(lambda run_id: run_id in parents))
 
@@ -216,7 +216,7 @@ class Roster:
         return list(self._select(lambda run_id: find_root_id(run_id) in kept))
 
     def _select(self, is_kept: Callable[[str], bool]) -> Iterator[Teammate]:
-        """Yield the named children with only what belongs to some of their parents' runs."""
+        """Yield the named children, with only what belongs to the kept runs of their parents."""
         for teammate in list(self.teammates):
             briefs = [brief for brief in teammate.briefs if is_kept(brief.parent)]
             if briefs:
@@ -233,7 +233,7 @@ class Roster:
                 )
 
     def count_exchanges(self, first: Teammate, second: Teammate) -> int:
-        """Count the messages in a row between two that do nothing else."""
+        """Count the consecutive messages between two that do nothing else."""
         return self._exchanges.get(frozenset((first.first_run, second.first_run)), 0)
 
     def count_unread(self, parent: str) -> dict[str, int]:
@@ -251,7 +251,7 @@ class Roster:
         return counts
 
     def list_conversation(self, run_id: str) -> set[str]:
-        """List the ids of a run and of the runs that it continues."""
+        """List the ids of a run and the runs it continues."""
         runs: set[str] = set()
         while run_id and run_id not in runs:
             runs.add(run_id)

@@ -1,4 +1,4 @@
-"""Ids of traces and spans, computed from the session, so that each reader finds the same ones."""
+"""Ids of traces and spans, computed from the session so that every reader gets the same."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def parse_traceparent(text: str) -> SpanContext | None:
 class TraceIds(Struct, frozen=True, omit_defaults=True):
     """Ids of the spans of a session.
 
-    There is one trace for each root run. If another program started the session inside a span of
-    its own (`traceparent`), the root runs are children of that span, in its trace.
+    There is one trace for each root run. If another program started the session inside one of its
+    own spans (`traceparent`), the root runs are children of that span, in its trace.
     """
 
     session: str
@@ -58,7 +58,7 @@ class TraceIds(Struct, frozen=True, omit_defaults=True):
         return self._hash(8, "run", run_id, str(part))
 
     def make_turn_span_id(self, run_id: str, turn: int, attempt: int) -> int:
-        """Make the id of a model call's span. `attempt`: of this turn, from 1."""
+        """Make the id of a model call's span. `attempt`: number within this turn, from 1."""
         return self._hash(8, "turn", run_id, str(turn), str(attempt))
 
     def make_call_span_id(self, run_id: str, call_id: str) -> int:

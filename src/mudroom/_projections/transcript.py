@@ -44,9 +44,9 @@ from .._platform.patterns import compile_later
 
 
 def build_transcript(events: Iterable[StoredEvent], run_id: str) -> tuple[Message, ...]:
-    """Return the messages of one run as its model sees them; empty if the run never started.
+    """Build the messages of one run as its model sees them; empty if the run never started.
 
-    `TranscriptBuilder` says in which order they come.
+    `TranscriptBuilder` explains their order.
     """
     builder = TranscriptBuilder()
     for event in events:
@@ -58,8 +58,8 @@ def build_transcript(events: Iterable[StoredEvent], run_id: str) -> tuple[Messag
 class TranscriptBuilder:
     """Messages of one run, rebuilt while its events arrive.
 
-    The transcript is whole: results that the engine cleared and messages before a compaction are in
-    it. `ContextBuilder` has the messages that the model sees.
+    The transcript is complete: it includes results cleared by the engine and messages before a
+    compaction. `ContextBuilder` has the messages that the model sees.
 
     First comes the history recorded with the brief, then the prompt as a user message. Messages of
     the run that this one `continues` are in the transcript of that run. Each answer is followed by
@@ -149,7 +149,7 @@ def _name_like_call(result: ToolResultBlock, call: ToolCallBlock) -> ToolResultB
 
 
 def _repeats_request(event: StoredEvent) -> bool:
-    """Tell if the run repeats a request that got no answer."""
+    """Return whether the run repeats a request that got no answer."""
     if type(event) is TurnFailed:
         return event.overflow > 0
     return type(event) is RunResumed or (type(event) is RunWaiting and event.is_interrupted)
@@ -198,7 +198,7 @@ class Cleared(Struct, frozen=True):
 class ContextBuilder(TranscriptBuilder):
     """The messages of one run as its model sees them, rebuilt while its events arrive.
 
-    If it is compacted, they replace those of the runs that this one continues.
+    If compacted, they replace those of the runs that this one continues.
     """
 
     def __init__(self) -> None:
@@ -222,7 +222,7 @@ class ContextBuilder(TranscriptBuilder):
 
 
 def is_left_out(brief: Brief, report: Report | None, messages: Sequence[Message]) -> bool:
-    """Tell if the last run of a conversation, which may be at work, adds nothing to it.
+    """Return whether a conversation's last run, which may be running, adds nothing to it.
 
     Such a run is a compaction that wrote no summary, or a prompt that no model has read, such as
     one that a hook refused.
@@ -233,7 +233,7 @@ def is_left_out(brief: Brief, report: Report | None, messages: Sequence[Message]
 
 
 class ConversationContext:
-    """The messages of a conversation, a prompt at work included, as its model sees them."""
+    """A conversation's messages as its model sees them, including a running prompt."""
 
     def __init__(self) -> None:
         self.latest_run = ""
@@ -241,7 +241,7 @@ class ConversationContext:
         self._builders: dict[str, ContextBuilder] = {}
 
     def apply(self, event: AnyEvent) -> None:
-        # `type(event) is ...` takes a fifth of the time of `isinstance`; long sessions are read.
+        # `type(event) is ...` takes a fifth of the time of `isinstance`; sessions may be long.
         if type(event) is RunStarted and not event.brief.depth:
             self.latest_run = event.run
             self._briefs[event.run] = event.brief
@@ -273,9 +273,9 @@ class ConversationContext:
         return cleared.clear_messages(chain.from_iterable(reversed(known)))
 
 
-# A line that begins so is a rule.
+# Begins a line that is a rule.
 ADDED_RULE = "Rule: "
-# A line that begins so ends a rule.
+# Begins a line that ends a rule.
 REMOVED_RULE = "Rule removed: "
 
 _LINE = compile_later(
@@ -289,7 +289,7 @@ _MAX_RULE_LENGTH = 500
 def find_rules(texts: Iterable[str]) -> dict[str, str]:
     """Find the rules in the user's messages, oldest first: the text of each, and its line.
 
-    A line that begins with `REMOVED_RULE` takes the place of the rule that it ends.
+    A line that begins with `REMOVED_RULE` takes the place of the rule it ends.
     """
     lines: dict[str, str] = {}
     for text in texts:
@@ -301,12 +301,12 @@ def find_rules(texts: Iterable[str]) -> dict[str, str]:
 
 
 def is_marked(line: str) -> bool:
-    """Tell if the user wrote a line as a rule, or to end one."""
+    """Return whether the user wrote a line as a rule, or to end one."""
     marks = (ADDED_RULE.casefold(), REMOVED_RULE.casefold())
     return line.casefold().startswith(marks)
 
 
 def list_rules(texts: Iterable[str]) -> list[str]:
-    """List the texts of the rules that hold after the user's messages."""
+    """List the texts of the rules in force after the user's messages."""
     lines = find_rules(texts)
     return [rule for rule, line in lines.items() if not line.startswith(REMOVED_RULE)]

@@ -1,4 +1,4 @@
-"""Web searches by providers: their blocks in the record, with the text that users read."""
+"""Web searches by providers: their blocks in the record, with the text users read."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import msgspec
 from .._core.json_values import clean_json, clean_text
 from .._core.messages import ProviderBlock
 
-# This line comes before the pages that a search found.
+# The line before the pages found by a search.
 FOUND = "found:"
 
 
 def make_provider_block(kind: str, data: object, text: str) -> ProviderBlock:
-    """Make a provider's block; `text` is what users read."""
+    """Make a provider's block; `text` is for users."""
     encoded = msgspec.json.encode(clean_json(data)).decode()
     return ProviderBlock(kind, encoded, clean_text(text).replace("\0", ""))
 
 
 def describe_sources(sources: Iterable[tuple[str, str]]) -> str:
-    """Describe the pages that a search found by their titles and addresses, one line each."""
+    """Describe the pages a search found by title and address, one line each."""
     return "\n".join([FOUND, *(f"{title} {url}".strip() for title, url in sources)])
 
 
@@ -46,7 +46,7 @@ def read_anthropic_step(raw: Mapping[str, Any]) -> ProviderBlock:
 
 
 def get_search_action(value: object) -> dict[str, Any]:
-    """Return what a search of the Responses API did; {} if it is told in no known form."""
+    """Find what a search of the Responses API did; {} if its form is unknown."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 

@@ -32,7 +32,7 @@ async def render_single_file(source: SessionSource, session: str) -> AsyncIterat
     head, foot = texts["index.html"].split("</body>")
     script = "\n".join(texts[name] for name in _SCRIPT_LINK.findall(head))
     style = "\n".join(texts[name] for name in _STYLE_LINK.findall(head))
-    # The file is opened from disk and holds text of strangers: only these two blocks, by digest,
+    # The file is opened from disk and holds strangers' text: only these two blocks, by digest,
     # may run.
     policy = (
         f"default-src 'none'; script-src '{_compute_digest(script)}'; "

@@ -25,7 +25,7 @@ from .work import WorkQuery
 
 T = TypeVar("T")
 
-# Between two checks of a session that is being written.
+# Seconds between checks of a session being written.
 POLL_SECONDS = 0.25
 
 # Without changes for this long, a live stream sends a comment and reads the session anyway,
@@ -197,8 +197,8 @@ def _parse_number(text: str | None, error: str) -> int:
     return int(text or 0)
 
 
-# Nothing from other sites, nothing inline, no text parsed as markup: transcripts contain text of
-# strangers.
+# Nothing from other sites, nothing inline, no text parsed as markup: transcripts contain strangers'
+# text.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "

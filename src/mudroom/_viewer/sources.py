@@ -25,13 +25,13 @@ from .work import WorkPage, WorkQuery, read_work
 # Sessions in the list, newest first, unless the reader asks for more.
 MAX_LISTED = 200
 
-# A page of events ends after this much JSON.
+# Bytes of JSON after which a page of events ends.
 PAGE_BYTES = 2 << 20
 
-# For this long after a write, a session always counts as changed.
+# Seconds after a write during which a session always counts as changed.
 FRESH_SECONDS = 2.0
 
-# Characters of an id in an address, few enough for an address to fit in 80 columns.
+# Characters of an id in an address, few enough for the address to fit in 80 columns.
 LINK_CHARACTERS = 8
 
 # Characters of a prompt in the list.
@@ -41,7 +41,7 @@ MAX_PROMPT = 400
 class EventPage(Struct, frozen=True):
     """Consecutive events of a session, as (position, JSON).
 
-    `has_more` events exist already; an error keeps further ones from being read.
+    `has_more` events already exist; an error keeps further ones from being read.
     """
 
     events: list[tuple[int, bytes]]
@@ -58,26 +58,26 @@ class SessionList(Struct, frozen=True):
 
 class SessionSource(Protocol):
     async def list_sessions(self, limit: int = MAX_LISTED, start: str = "") -> SessionList:
-        """Return the newest sessions whose ids begin with `start`. Raises JournalError."""
+        """List the newest sessions whose ids begin with `start`. Raises JournalError."""
         ...
 
     async def list_ids(self) -> list[str]:
-        """Return the ids of all sessions, without reading them."""
+        """List the ids of all sessions, without reading them."""
         ...
 
     async def read_page(self, session: str, after: int) -> EventPage:
-        """Return at most PAGE_BYTES of events after a position.
+        """Read at most PAGE_BYTES of events after a position.
 
         Raises UnknownName, JournalError.
         """
         ...
 
     async def read_change_stamp(self, session: str) -> object:
-        """Return a value that changes if events may have been added; cheaper than reading."""
+        """Read a value that changes if events may have been added; cheaper than reading them."""
         ...
 
     async def read_work(self, session: str, query: WorkQuery) -> WorkPage:
-        """Return what a run changed in its isolated workspace. Raises UsageError."""
+        """Read what a run changed in its isolated workspace. Raises UsageError."""
         ...
 
 
@@ -90,7 +90,7 @@ class StoredSessions:
         self._summaries: dict[str, tuple[object, SessionSummary]] = {}
 
     async def list_sessions(self, limit: int = MAX_LISTED, start: str = "") -> SessionList:
-        """Return the newest sessions, rereading only those that have changed."""
+        """List the newest sessions, rereading only those that have changed."""
         infos = [info for info in await self._store.list() if info.id.startswith(start)]
         sessions = [await self._summarize(info) for info in infos[:limit]]
         return SessionList(sessions, len(infos))
@@ -106,7 +106,7 @@ class StoredSessions:
             await journal.close()
 
     async def read_change_stamp(self, session: str) -> object:
-        """Return the session's time and size, or a new value after a recent write.
+        """Read the session's time and size, or a new value after a recent write.
 
         A commit changes the files before readers can see it.
         """

@@ -1,4 +1,4 @@
-"""Work done in isolated workspaces, for the viewer: differences, and the sides of conflicts."""
+"""Work done in isolated workspaces, for the viewer: diffs, and the sides of conflicts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from .._adapters.workspaces.isolated.git_store import GitStore
     from .._adapters.workspaces.isolated.store import FileChange
 
-# Changed files that are compared; the rest is only counted.
+# Changed files to compare; the rest is only counted.
 MAX_FILES = 500
 
-# Larger contents are neither compared nor shown.
+# Bytes; larger contents are neither compared nor shown.
 MAX_BYTES = 1 << 20
 
 
@@ -66,7 +66,7 @@ class WorkQueries:
 class ChangedFile(Struct, frozen=True):
     """A file changed by a run: "added", "modified", "deleted" or "type".
 
-    The difference is empty if the content is binary or too large.
+    The diff is empty if the content is binary or too large.
     """
 
     path: str
@@ -76,7 +76,7 @@ class ChangedFile(Struct, frozen=True):
 
 
 class ConflictSides(Struct, frozen=True):
-    """The contents of a file in conflict; None for no file or a binary one."""
+    """The contents of a conflicting file; None for no file or a binary one."""
 
     path: str
     base: str | None
@@ -137,7 +137,7 @@ def _read_files(store: GitStore, tree: str, paths: Sequence[str]) -> dict[str, s
 
 
 def _read_text(store: GitStore, content: str) -> str | None:
-    """Read a content as text, "" for no file, None if it is binary or too large."""
+    """Read content as text, "" for no file, None if it is binary or too large."""
     data = store.read(content) if content else b""
     if len(data) > MAX_BYTES or is_binary(data):
         return None

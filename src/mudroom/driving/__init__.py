@@ -1,15 +1,16 @@
 """Driving a session: what a screen or a server needs between its client and a `Session`.
 
-`SessionDriver` queues the client's prompts, stops them, and opens the session again when its
-options change. `Questions` holds the tool calls that the client must decide on. A server is then
-a mapping of messages: each message of its protocol becomes one call, each event one message.
+`SessionDriver` queues the client's prompts, stops them, and reopens the session when its options
+change. `Questions` holds the tool calls awaiting the client's decision. All that remains for a
+server is to map messages: each message of its protocol becomes one call, each event one message.
 
-For what such a server needs besides: `check_prompt`, `check_outputs` and `explain_mismatch` check
-what clients send, `Peer` keeps the requests that are open between a server and its client, in both
-directions, `FairSlots` shares places for work between clients, `Listener` takes the connections of
-an HTTP server, `make_private_file` and `replace_private_file` write what no other user may read,
-and `delete_session` deletes a session with its files. `RunControls`, `McpControls` and `Notice` are
-the types of `session.runs`, `session.mcp` and of each of `session.notices`.
+Servers also find here: `check_prompt`, `check_outputs` and `explain_mismatch`, which check what
+clients send; `Peer`, which tracks the open requests between a server and its client, in both
+directions; `FairSlots`, which shares slots for work between clients; `Listener`, which accepts an
+HTTP server's connections; `make_private_file` and `replace_private_file`, which write files that no
+other user may read; and `delete_session`, which deletes a session with its files. `RunControls`,
+`McpControls` and `Notice` are the types of `session.runs`, `session.mcp` and the items of
+`session.notices`.
 
 Example:
     questions = Questions()
@@ -80,7 +81,7 @@ __all__ = [
     "replace_private_file",
 ]
 
-# A server answers its first request before it imports what a session needs.
+# A server can answer its first request before importing what a session needs.
 __getattr__ = load_later(
     __name__,
     {

@@ -1,4 +1,4 @@
-"""SessionDriver: the queue of prompts of one conversation, and the sessions it is opened as."""
+"""SessionDriver: one conversation's queue of prompts, and the sessions opened for it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Work = Callable[[Turn[Any]], Awaitable[Any]]
 
 
 class SessionStart(Struct, frozen=True):
-    """How a session must be opened, so that it is the same conversation as before.
+    """How to open a session so that it continues the same conversation.
 
     Arguments:
-        id: id of the session that is opened again; None the first time.
-        is_recorded: the record has a run of this id. A session without one has no record yet: it
+        id: id of the session to reopen; None the first time.
+        is_recorded: the record has a run with this id. Otherwise the session has no record yet and
             is opened as a new one with the same id.
 
     Example:
@@ -48,27 +48,27 @@ class SessionStart(Struct, frozen=True):
 
 
 class SessionDriver(Generic[Plan]):
-    """Drives one conversation for a client: its prompts one after the other, and their stops.
+    """Drives one conversation for a client: runs its prompts in turn, and stops them.
 
-    Use it as an async context manager, which opens the session and closes it. At the end of the
-    block all turns are stopped; background work of an interrupted prompt continues when the
-    session is resumed.
+    Use it as an async context manager, which opens and closes the session. At the end of the block
+    all turns are stopped; background work of an interrupted prompt continues when the session is
+    resumed.
 
     Arguments:
-        make_session: makes the session of a plan, not yet open. Called again when the plan has
-            changed. Raises UsageError for a plan that cannot be used.
-        plan: what the session is made of. Plans must compare equal if they give the same session.
-        questions: the approver that `make_session` gives the session. It learns the rules of each
-            session that is opened, and the end of each run.
-        on_event: called with every event, streamed text included. It must not raise.
-        on_open: awaited with each session that was opened, before its first prompt. An error
-            closes the session.
+        make_session: makes a session from a plan, without opening it. Called again when the plan
+            has changed. Raises UsageError for an unusable plan.
+        plan: what the session is made from. Plans must compare equal if they make the same session.
+        questions: the approver that `make_session` gives the session. It is told the rules of each
+            session opened, and the end of each run.
+        on_event: called with every event, including streamed text. It must not raise.
+        on_open: awaited with each newly opened session, before its first prompt. An error closes
+            the session.
         resumes: the first session continues a recorded one.
 
     Attributes:
-        plan: a new value holds from the next prompt on, or from `apply_plan`. If the session
-            cannot be opened with it, it is opened as before, `plan` is what it was, and the prompt
-            or `apply_plan` raises the error.
+        plan: a new value takes effect at the next prompt or `apply_plan`. If the session cannot be
+            opened with it, the session is reopened as before, `plan` reverts, and the prompt or
+            `apply_plan` raises the error.
 
     Errors: UsageError, JournalError when a session cannot be opened.
 
@@ -122,7 +122,7 @@ class SessionDriver(Generic[Plan]):
 
     @property
     def session(self) -> Session:
-        """The open session. Raises UsageError while it is being opened, and after its end."""
+        """The open session. Raises UsageError while it is being opened, and after it has ended."""
         if self._session is None:
             raise UsageError(
                 "the session is not open",
@@ -132,12 +132,12 @@ class SessionDriver(Generic[Plan]):
 
     @property
     def current(self) -> Turn[Any] | None:
-        """The turn that works, None if none does."""
+        """The running turn, None if there is none."""
         return self._current
 
     @property
     def waiting(self) -> tuple[Turn[Any], ...]:
-        """The turns that wait for those before them, oldest first."""
+        """The queued turns, oldest first."""
         return tuple(
             turn
             for turn in self._turns
@@ -156,12 +156,12 @@ class SessionDriver(Generic[Plan]):
     def submit(
         self, work: Prompt | Callable[[Turn[Any]], Awaitable[Any]], *, key: str | None = None
     ) -> Turn[Any]:
-        """Queue a prompt, and return its turn at once.
+        """Queue a prompt and return its turn immediately.
 
         Arguments:
-            work: a prompt, or a function that is called when the turn begins, with the turn. The
-                next turn begins when the function has returned, so it can send what belongs to the
-                end of the prompt.
+            work: a prompt, or a function called with the turn when the turn begins. The next turn
+                waits for the function to return, so it can send what belongs to the end of the
+                prompt.
             key: a name for `withdraw`.
 
         Example:
@@ -178,10 +178,10 @@ class SessionDriver(Generic[Plan]):
     def start(
         self, work: Callable[[Turn[Any]], Coroutine[Any, Any, Result]], *, key: str | None = None
     ) -> Turn[Result]:
-        """Begin work beside the queue at once, such as a task, and return its turn.
+        """Begin work outside the queue at once, such as a task, and return its turn.
 
-        It is stopped by `Turn.stop`, by `cancel`, and at the end of the block. Leave `plan` as it
-        is while such work goes on: opening the session again would end its runs.
+        It is stopped by `Turn.stop`, by `cancel`, and at the end of the block. Do not change `plan`
+        while such work is running: reopening the session would end its runs.
 
         Example:
             turn = driver.start(lambda turn: turn.run_task("Find the author.", agent="explore"))
@@ -209,24 +209,24 @@ class SessionDriver(Generic[Plan]):
                 self._current = None
 
     def interrupt(self, *, keeps_background: bool = True) -> bool:
-        """Stop the turn that works; those that wait follow. Return False if none works.
+        """Stop the running turn; the queue then continues. Return False if none is running.
 
         Arguments:
-            keeps_background: the background work of the prompt continues, see `Session.interrupt`.
+            keeps_background: the prompt's background work continues, see `Session.interrupt`.
         """
         if self._current is None:
             return False
         return self._current.stop(keeps_background=keeps_background)
 
     def withdraw(self, key: str | None = None) -> tuple[Turn[Any], ...]:
-        """Remove turns that wait: the one with a key, or all. Return them."""
+        """Remove queued turns, either the one with this key or all. Return them."""
         withdrawn = tuple(turn for turn in self.waiting if key is None or turn.key == key)
         for turn in withdrawn:
             turn.is_stopped = True
         return withdrawn
 
     def cancel(self) -> bool:
-        """Stop all: the turn that works, those that wait, work beside, and all background work.
+        """Stop everything: running and queued turns, work outside the queue, and background work.
 
         Return False if there was nothing to stop.
         """
@@ -238,30 +238,30 @@ class SessionDriver(Generic[Plan]):
         return is_stopped
 
     def pause(self) -> bool:
-        """Stop all work so that a later process continues it, see `Session.pause`.
+        """Stop all work so that a later process can continue it, see `Session.pause`.
 
-        Return False if none works. A session that is being opened again is paused when it is open.
+        Return False if no turn is running. A session being reopened is paused once it is open.
         """
         self._is_paused = True
         return self._session is not None and self._session.pause()
 
     async def apply_plan(self) -> None:
-        """Open the session again if `plan` has changed, unless a turn works: the next one does."""
+        """Reopen the session if `plan` has changed; during a turn, leave that to the next one."""
         if not self._turn_lock.locked():
             async with self._turn_lock:
                 await self._apply_plan()
 
     def open_later(self) -> None:
-        """Open the session again before the next turn, although the plan is the same."""
+        """Reopen the session before the next turn, even though the plan is the same."""
         self._must_open = True
 
     async def get_session(self) -> Session:
-        """Return the open session; wait while it is being opened again. Raises UsageError."""
+        """Return the open session, waiting while it is being reopened. Raises UsageError."""
         async with self._opening:
             return self.session
 
     async def drain(self) -> None:
-        """Wait until no turn works or waits."""
+        """Wait until no turn is running or queued."""
         while tasks := [task for task in self._turns.values() if not task.done()]:
             await asyncio.wait(tasks)
 
@@ -298,7 +298,7 @@ class SessionDriver(Generic[Plan]):
         self._session = session
         if self._is_paused:
             session.pause()
-            await asyncio.sleep(0)  # it acts at the next step of the event loop
+            await asyncio.sleep(0)  # takes effect at the next step of the event loop
 
     async def _close(self) -> None:
         self._session = None
@@ -319,7 +319,7 @@ class SessionDriver(Generic[Plan]):
 
 
 def _is_beside(event: RunStarted | RunResumed) -> bool:
-    """Return whether a root run is not the prompt itself: a task, or notes of a compaction."""
+    """Return whether a root run is not the prompt itself but a task or a compaction's notes."""
     return isinstance(event, RunStarted) and (event.brief.depth > 0 or event.brief.is_compaction)
 
 

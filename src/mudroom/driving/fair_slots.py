@@ -1,4 +1,4 @@
-"""FairSlots: places for work at the same time, shared fairly between owners."""
+"""FairSlots: slots for concurrent work, shared fairly between owners."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 
 
 class FairSlots:
-    """The places of one server process.
+    """The slots of one server process.
 
-    Each prompt or task holds one. A free place goes to the owner that holds the fewest; of several
-    such owners, to the one whose last place is the longest ago. So much work of one owner does not
-    delay that of others.
+    Each prompt or task holds one. A free slot goes to the owner holding the fewest; in a tie, to
+    the one who has waited longest since its last slot. An owner with a lot of work therefore does
+    not delay the others.
 
     Arguments:
-        total: all places. per_owner: places of one owner at most.
+        total: number of slots. per_owner: the most that one owner can hold.
 
     Example:
         slots = FairSlots(total=16, per_owner=12)
@@ -39,28 +39,28 @@ class FairSlots:
 
     @property
     def working(self) -> int:
-        """Number of places that are held."""
+        """Number of slots held."""
         return self._working.total()
 
     @property
     def waiting(self) -> int:
-        """Number of places that are waited for."""
+        """Number of requests waiting for a slot."""
         return sum(map(len, self._waiting.values()))
 
     def close(self) -> None:
-        """Give no more places."""
+        """Hand out no more slots."""
         self._is_closed = True
 
     async def wait_until_idle(self) -> None:
-        """Wait until no place is held."""
+        """Wait until no slot is held."""
         await self._idle.wait()
 
     @asynccontextmanager
     async def hold(self, owner: str) -> AsyncGenerator[None]:
-        """Wait for a place, and hold it in the `async with` block.
+        """Wait for a slot, and hold it during the `async with` block.
 
         Arguments:
-            owner: name of the user or program that the work is for.
+            owner: name of the user or program the work is for.
         """
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue = self._waiting.setdefault(owner, deque())

@@ -1,4 +1,4 @@
-"""Listener: where an HTTP server listens, and which connections and requests it takes."""
+"""Listener: an HTTP server's address, and the connections and requests it accepts."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 _BACKLOG = 128
 _CLEANUP_SECONDS = 1.0
-"""Seconds that responses have to end after the server has stopped."""
+"""Time that responses have to finish once the server has stopped."""
 _PLACE = " (while attempting"
-"""Begin of the address in a reason of the module socket."""
+"""Text before the address in the error messages of the module socket."""
 _SHOWN_HOSTS = {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}
-"""Addresses that clients on this machine can use; a socket for `::` takes no IPv4."""
+"""Addresses to show to clients on this machine; a socket for `::` does not accept IPv4."""
 
 
 class ListenOptions(Struct, frozen=True, kw_only=True):
-    """Address of a server.
+    """Address a server listens on, with its limits.
 
     Arguments:
-        host, port: address to listen on; port 0 is any.
+        host, port: address to listen on; port 0 picks any free port.
         tls_cert, tls_key: PEM files; "" for none.
-        is_behind_proxy: a proxy receives the requests and does TLS.
-        host_names: names of this server beside its address.
+        is_behind_proxy: a proxy receives the requests and handles TLS.
+        host_names: further names of this server.
         allowed_origins: other sites whose pages may send requests, such as "https://app.example".
-        connection_limits: of the connections that clients open.
+        connection_limits: limits on the connections that clients open.
 
     Example:
         ListenOptions(host="0.0.0.0", is_behind_proxy=True, host_names=("mud.example",))
@@ -64,8 +64,8 @@ class ServerAddress(Struct, frozen=True):
     """Address of a running server.
 
     Arguments:
-        url: as clients on this machine write it, without a path.
-        port: the port, also if the options asked for any.
+        url: URL for clients on this machine, without a path.
+        port: the actual port, even if the options asked for any.
 
     Example:
         ServerAddress("http://127.0.0.1:8700", 8700)
@@ -76,10 +76,10 @@ class ServerAddress(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """The reason why a server does not answer a request.
+    """The reason why a server refuses a request.
 
     Arguments:
-        status: status of HTTP.
+        status: HTTP status code.
         code: short name of the reason, such as "wrong_host".
         message: the fault and its remedy.
 
@@ -93,11 +93,10 @@ class Refusal(Struct, frozen=True):
 
 
 class Listener:
-    """The place where an HTTP server listens.
+    """Opens an HTTP server's socket, and guards it.
 
-    It refuses addresses at which tokens would cross a network as plain text, and requests that a
-    page of another site sends. It limits the connections of clients, so that those that send
-    nothing do not lock others out.
+    Refuses addresses at which tokens would cross a network as plain text, and requests sent by
+    pages of other sites. Limits clients' connections, so that idle ones do not lock others out.
 
     Arguments:
         options: the address, and its limits.
@@ -105,7 +104,7 @@ class Listener:
     Attributes:
         options: as passed.
 
-    Errors: UsageError for an address that is not protected.
+    Errors: UsageError for an unprotected address.
 
     Example:
         from aiohttp import web
@@ -132,7 +131,7 @@ class Listener:
 
     @property
     def address(self) -> ServerAddress:
-        """The address, as clients use it. Its port is known once the listener is open."""
+        """The address for clients. Its port is known once the listener is open."""
         options = self.options
         scheme = "https" if options.tls_cert else "http"
         host = _SHOWN_HOSTS.get(options.host, options.host)
@@ -142,11 +141,11 @@ class Listener:
     async def serve(
         self, app: web.Application, *, logger: Logger | None = None
     ) -> AsyncGenerator[ServerAddress]:
-        """Serve an application of aiohttp in the `async with` block; yield the address.
+        """Serve an aiohttp application during the `async with` block; yield the address.
 
         Arguments:
-            app: the application. After the block its responses have a second to end.
-            logger: gets the errors of aiohttp; None for that of aiohttp itself.
+            app: the application. After the block its responses have a second to finish.
+            logger: receives aiohttp's errors; None for aiohttp's own logger.
 
         Raises UsageError if the address or the certificate cannot be used.
         """
@@ -169,7 +168,7 @@ class Listener:
             yield self.address
 
     def open_socket(self) -> socket.socket:
-        """Return a socket that listens, for a server that is no application of aiohttp.
+        """Open a listening socket for a server other than an aiohttp application.
 
         Such a server passes its protocol to `limit`, and marks its requests with `work`. Raises
         UsageError if the address or the certificate cannot be used.
@@ -188,25 +187,25 @@ class Listener:
     def limit(
         self, make_protocol: Callable[..., asyncio.Protocol]
     ) -> Callable[..., asyncio.Protocol]:
-        """Return a protocol factory for `loop.create_server` whose connections are limited.
+        """Make a protocol factory for `loop.create_server` that limits connections.
 
         Arguments:
-            make_protocol: the factory of the web server.
+            make_protocol: the web server's own factory.
         """
         return self._connections.limit(make_protocol)
 
     def work(self, peer: object) -> AbstractContextManager[None]:
-        """Return a context manager for the time from the head of a request until its response.
+        """Mark the time from a request's headers to its response, as a context manager.
 
-        Meanwhile its connection is not cut.
+        Meanwhile its connection is not dropped.
 
         Arguments:
-            peer: address of the client, as the transport reports it.
+            peer: the client's address, as the transport reports it.
         """
         return self._connections.work(peer)
 
     def find_refusal(self, *, host: str, origin: str | None) -> Refusal | None:
-        """Return why a request is refused: it is for another host, or from a page of another site.
+        """Find why a request is refused: it is for another host, or from another site's page.
 
         Arguments:
             host: the header Host, "" if it is missing.
@@ -230,7 +229,7 @@ class Listener:
 
 
 def check_listen_options(options: ListenOptions) -> None:
-    """Raise UsageError for an address that is not protected."""
+    """Raise UsageError for an unprotected address."""
     if bool(options.tls_cert) != bool(options.tls_key):
         raise UsageError(
             "TLS needs a certificate and a key", remedy="Use --tls-cert and --tls-key."
@@ -248,7 +247,7 @@ def check_listen_options(options: ListenOptions) -> None:
 
 
 def make_tls_context(options: ListenOptions) -> ssl.SSLContext | None:
-    """Return the context for TLS, None without it. Raises UsageError."""
+    """Make the TLS context, None if TLS is off. Raises UsageError."""
     if not options.tls_cert:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -267,9 +266,9 @@ def make_tls_context(options: ListenOptions) -> ssl.SSLContext | None:
 
 
 def make_listen_error(options: ListenOptions, error: OSError) -> UsageError:
-    """Return the error for an address that cannot be used."""
+    """Make the error for an address that cannot be used."""
     reason = str(error.strerror or error)
-    if error.errno and error.errno > 0:  # a number below 0 is from the search for a name
+    if error.errno and error.errno > 0:  # negative numbers come from name resolution
         reason = os.strerror(error.errno)
     return UsageError(
         f"the server cannot listen: {reason.partition(_PLACE)[0]}",

@@ -1,4 +1,4 @@
-"""Questions: the tool calls of a session that its client must decide on."""
+"""Questions: a session's tool calls that await its client's decision."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from ..permissions.rules import Rule, Verdict
 
 
 class Question(Struct, eq=False, kw_only=True):
-    """A tool call that waits for a decision, or the form of an MCP server.
+    """A tool call, or an MCP server's form, that awaits a decision.
 
     Arguments:
-        id: names the question in the answer of a client.
+        id: identifies the question in the client's answer.
         request: the call, and why it needs a decision.
-        decision: what `answer` sets.
-        is_sent: for the client: it has brought the question to its user.
+        decision: set by `answer`.
+        is_sent: for the client's use: it has shown the question to its user.
 
     Example:
         def show(question: Question) -> str:
@@ -48,11 +48,11 @@ class Question(Struct, eq=False, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """True while it waits: nobody has answered, and the run has not ended."""
+        """True until someone answers or the run ends."""
         return not self.decision.done()
 
     def answer(self, decision: ApprovalDecision) -> bool:
-        """Decide. Return False if someone else was faster, or the run has ended."""
+        """Decide the call. Return False if someone else was faster, or the run has ended."""
         if self.decision.done():
             return False
         self.decision.set_result(decision)
@@ -60,25 +60,24 @@ class Question(Struct, eq=False, kw_only=True):
 
 
 class Questions:
-    """The open questions of a session; the `approver` for a client that answers from afar.
+    """The open questions of a session; the `approver` for a remote client.
 
-    A question is withdrawn as soon as it has an answer, when its time is over, and when its run
-    ends or is stopped: it leaves `list`, and the call of `ask` is cancelled. Questions do not wait
-    for one another.
+    A question is withdrawn once it is answered, times out, or its run ends or is stopped: it leaves
+    `list`, and the call to `ask` is cancelled. Questions do not wait for one another.
 
     Arguments:
         ask: brings a question to the client and returns its decision. None if the client reads
             `list` and answers by id; `answer` works in both cases, and the first answer counts.
             A MudroomError denies the call.
-        seconds: time for an answer; then the call is denied. None for no limit.
+        seconds: time to answer, after which the call is denied. None for no limit.
         on_change: called with the question whenever one is asked or withdrawn.
         refuse: returns why the client cannot be asked, which denies the call, or None.
-        make_id: makes the id of a question. Random by default.
-        allowed: reason given for calls that an earlier answer allows.
+        make_id: makes a question's id. Random by default.
+        allowed: reason given for calls allowed by an earlier answer.
 
     Attributes:
-        mode: a permission mode that the client has set while a prompt works. It widens what is
-            allowed at once: ACCEPT_EDITS allows writing, BYPASS everything. None adds nothing.
+        mode: a permission mode that the client set during a prompt. It immediately widens what is
+            allowed: ACCEPT_EDITS allows writing, BYPASS everything. None adds nothing.
 
     Example:
         questions = Questions(seconds=120, on_change=lambda question: print(len(questions.list())))
@@ -109,11 +108,11 @@ class Questions:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules that answers have approved; those for an exact call are not in any settings."""
+        """The rules approved by answers; rules for an exact call are not in any settings."""
         return (*(self._approved.rules if self._approved else ()), *self._exact_calls.values())
 
     def list(self, run_id: str | None = None) -> tuple[Question, ...]:
-        """Return the open questions, oldest first; only those of a run and below it with an id."""
+        """List the open questions, oldest first; with an id, those of that run and below it."""
         questions = (question for question in self._open.values() if question.is_open)
         if run_id is None:
             return tuple(questions)
@@ -124,7 +123,7 @@ class Questions:
         )
 
     def find(self, id: str) -> Question | None:
-        """Return an open question by its id."""
+        """Find an open question by its id."""
         question = self._open.get(id)
         return question if question and question.is_open else None
 
@@ -134,12 +133,12 @@ class Questions:
         return question is not None and question.answer(decision)
 
     def withdraw(self, run_id: str) -> None:
-        """Deny the open questions of a run that has ended, and of the runs below it."""
+        """Deny the open questions of an ended run and the runs below it."""
         for question in self.list(run_id):
             question.answer(ApprovalDecision(False, "the run has ended"))
 
     def start_session(self, session: Session) -> None:
-        """Ask about the calls of this open session. Rules approved earlier still apply."""
+        """Take questions from this open session. Rules approved earlier still apply."""
         rules = self._approved.rules if self._approved else []
         self._session = session
         self._approved = ApprovedRules(
@@ -152,14 +151,14 @@ class Questions:
         self._approved.add(*rules)
 
     def add_rules(self, *rules: Rule) -> None:
-        """Allow from now on what these rules cover."""
+        """Allow what these rules cover from now on."""
         if self._approved:
             self._approved.add(*rules)
 
     def remove_rules(self, *rules: Rule) -> None:
-        """Ask again about what these rules allow; a rule that is kept for a folder is deleted.
+        """Ask again about what these rules allow; a rule kept for a folder is deleted.
 
-        Raises UsageError or OSError if the file of such rules cannot be read or written.
+        Raises UsageError or OSError if the file of kept rules cannot be read or written.
         """
         exact = self._exact_calls.items()
         self._exact_calls = {key: rule for key, rule in exact if rule not in rules}
@@ -172,19 +171,19 @@ class Questions:
     def keep_rules(self, *rules: Rule) -> None:
         """Allow what these rules cover in later sessions in this folder and below it.
 
-        Raises UsageError or OSError if the file of such rules cannot be read or written.
+        Raises UsageError or OSError if the file of kept rules cannot be read or written.
         """
         if self._session and rules:
             keep_approved(self._session.home, self._session.cwd, rules)
 
     def suggest_rules(self, request: ApprovalRequest) -> tuple[Rule, ...]:
-        """Return the rules that would allow this call and similar ones; () if none can."""
+        """Suggest rules that would allow this call and similar ones; () if none can."""
         if self._approved is None or request.form:
             return ()
         return self._approved.suggest(request.tool, request.arguments)
 
     def list_open_parts(self, request: ApprovalRequest) -> tuple[str, ...]:
-        """Return the parts of a command that no rule allows yet."""
+        """List the parts of a command that no rule allows yet."""
         if self._approved is None:
             return ()
         findings = self._approved.list_open_findings(request.tool, request.arguments)
@@ -193,12 +192,12 @@ class Questions:
     def allow_always(
         self, request: ApprovalRequest, rules: tuple[Rule, ...] | None = None
     ) -> tuple[Rule, ...]:
-        """Allow this call and similar ones from now on; return the rules that say so.
+        """Allow this call and similar ones from now on; return the rules that do so.
 
-        Without a rule that could, only this exact call is allowed. A form is asked about always.
+        If no rule can, only this exact call is allowed. Forms always need an answer.
 
         Arguments:
-            rules: those that the client has shown; by default those of `suggest_rules`.
+            rules: those the client has shown; by default those from `suggest_rules`.
         """
         rules = self.suggest_rules(request) if rules is None else rules
         self.add_rules(*rules)
@@ -207,10 +206,10 @@ class Questions:
         return rules
 
     def find_reason(self, request: ApprovalRequest) -> str | None:
-        """Return why a call is allowed without a question, None if it is not.
+        """Find why a call is allowed without a question, None if it is not.
 
-        A client that shows one question after another looks here again before each of them: the
-        answer to one may allow the next call.
+        A client that shows one question at a time checks again before each: the answer to one may
+        allow the next call.
         """
         if request.form:
             return None
@@ -223,7 +222,7 @@ class Questions:
         return None
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
-        """Wait for the client's decision, unless an earlier answer or the mode allows the call."""
+        """Await the client's decision, unless an earlier answer or the mode allows the call."""
         if why := self.find_reason(request):
             return ApprovalDecision(True, why)
         if self._refuse and (refusal := self._refuse(request)):
@@ -244,7 +243,7 @@ class Questions:
             self._tell(question)
             if asking:
                 asking.cancel()
-                await asyncio.wait({asking})  # the client is told before the run goes on
+                await asyncio.wait({asking})  # tell the client before the run continues
 
     async def _bring(
         self, question: Question, ask: Callable[[Question], Awaitable[ApprovalDecision]]
@@ -272,7 +271,7 @@ def _make_exact_key(request: ApprovalRequest) -> str:
 
 
 def _make_exact_rule(request: ApprovalRequest) -> Rule:
-    """Return a rule to show for a call that no rule of the settings can allow."""
+    """Make a rule to show for a call that no rule in the settings can allow."""
     title = make_call_title(request.arguments, find_builtin_tool(request.tool))
     tool = f"{request.tool}, this exact call"
     return Rule(Verdict.ALLOW, tool, sanitize_line(title), SESSION_ORIGIN)

@@ -1,4 +1,4 @@
-"""Turn: one entry of the queue of a driver; and checks of a prompt before it waits there."""
+"""Turn: one entry in a driver's queue; and checks on a prompt before it is queued."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SessionCall = Callable[[Session], Awaitable[Any]]
 
 
 class Turn(Generic[Result]):
-    """One entry of the queue: a prompt, with what its client does before and after it.
+    """One entry in the queue: a prompt, with what its client does before and after it.
 
-    `SessionDriver.submit` makes it, and `SessionDriver.start` for a task beside the queue. Its work
-    calls `run`, `call` or `run_task`, and `prepare` for what comes before.
+    Made by `SessionDriver.submit`, or by `SessionDriver.start` for a task outside the queue. Its
+    work calls `run`, `call` or `run_task`, and `prepare` for what comes before.
 
     Attributes:
-        key: the name that its client gave it, or None.
-        run_id: root run of its prompt or task, None before it has started.
+        key: the name given by its client, or None.
+        run_id: root run of its prompt or task, None until it starts.
         is_stopped: it was withdrawn, interrupted or cancelled.
         task: runs the work when the turn begins.
 
@@ -49,7 +49,7 @@ class Turn(Generic[Result]):
         self.task = asyncio.create_task(begin(self))
 
     async def wait(self) -> Result | None:
-        """Return the result of the work, None if the turn was stopped before it began.
+        """Wait for the result of the work, None if the turn was stopped before it began.
 
         A caller that stops waiting does not stop the turn. Raises what the work raises.
         """
@@ -58,9 +58,9 @@ class Turn(Generic[Result]):
         return None if self.task.cancelled() else self.task.result()
 
     async def open(self) -> Session:
-        """Return the open session; if the driver's plan has changed, it is opened again first.
+        """Return the open session, reopening it first if the driver's plan has changed.
 
-        `run` and `call` do this too. Raises UsageError, JournalError if it cannot be opened.
+        `run` and `call` also do this. Raises UsageError, JournalError if it cannot be opened.
         """
         return await self._open_session()
 
@@ -87,13 +87,13 @@ class Turn(Generic[Result]):
     async def run(
         self, prompt: Prompt, *, outputs: OutputSpec[Any] = None, model: str = ""
     ) -> Report[Any] | None:
-        """Give the session a prompt, as `Session.run` does. None if the turn was stopped before."""
+        """Run a prompt, as `Session.run` does. Return None if the turn was already stopped."""
         return await self.call(lambda session: session.run(prompt, outputs=outputs, model=model))
 
     async def call(self, work: SessionCall) -> Any:  # noqa: ANN401
-        """Call a method of the session that runs a prompt, such as `compact`.
+        """Call a session method that runs a prompt, such as `compact`.
 
-        Return None if the turn was stopped before.
+        Return None if the turn was already stopped.
         """
         session = await self._begin()
         return None if session is None else await self._follow(session, work)
@@ -101,8 +101,8 @@ class Turn(Generic[Result]):
     async def resume(self, *, outputs: OutputSpec[Any] = None) -> Report[Any] | None:
         """Continue the runs that a crash interrupted, as `Session.resume_unfinished` does.
 
-        Return None if there is none. Unlike a prompt they are in the record already: if the turn
-        was stopped before, they end at once, cancelled, so that no later prompt continues them.
+        Return None if there are none. Unlike a prompt, they are already in the record: if the turn
+        was already stopped, they are cancelled at once, so that no later prompt continues them.
         """
         session = await self.open()
 
@@ -133,10 +133,10 @@ class Turn(Generic[Result]):
         on_event: Callable[[AnyEvent], object] | None = None,
         **options: Any,
     ) -> Report[Any] | None:
-        """Run a task beside the conversation. None if the turn was stopped before.
+        """Run a task outside the conversation. Return None if the turn was already stopped.
 
         Arguments:
-            on_event: called with each event of the task and of the runs below it.
+            on_event: called with each event of the task and the runs below it.
             options: as for `Session.stream_task`.
         """
         session = await self._begin()
@@ -157,17 +157,17 @@ class Turn(Generic[Result]):
             self._stop_run = None
 
     async def _begin(self) -> Session | None:
-        """Return the session, None if the turn was stopped, perhaps while it was opened again."""
+        """Return the session, None if the turn was stopped, perhaps while reopening it."""
         if self.is_stopped:
             return None
         session = await self.open()
         return None if self.is_stopped else session
 
     def stop(self, *, keeps_background: bool = True) -> bool:
-        """Stop this turn, or remove it from the queue. Return False if it was stopped or has ended.
+        """Stop or dequeue this turn. Return False if it was already stopped or has ended.
 
         Arguments:
-            keeps_background: the background work of its prompt continues, see `Session.interrupt`.
+            keeps_background: its prompt's background work continues, see `Session.interrupt`.
         """
         if self.task.done():
             return False
@@ -181,7 +181,7 @@ class Turn(Generic[Result]):
 
 
 def _take_error(task: asyncio.Task[Any]) -> None:
-    """Take the error of a turn that someone waits for, who may be gone when it comes.
+    """Mark a turn's error as seen, because the caller waiting for it may be gone when it comes.
 
     asyncio reports the errors of turns that nobody waits for.
     """
@@ -190,9 +190,9 @@ def _take_error(task: asyncio.Task[Any]) -> None:
 
 
 def check_prompt(prompt: Prompt) -> None:
-    """Raise UsageError for a prompt that no run can take: empty, or with an image it cannot read.
+    """Raise UsageError for a prompt no run can take: empty, or with an unreadable image.
 
-    A server that queues prompts refuses it at once, instead of when its turn comes.
+    This lets a server refuse a prompt right away, instead of when its turn comes.
 
     Example:
         try:
@@ -204,7 +204,7 @@ def check_prompt(prompt: Prompt) -> None:
 
 
 def check_outputs(outputs: type[Any] | Mapping[str, Any]) -> None:
-    """Raise UsageError for outputs that no run can emit, such as a schema that is none.
+    """Raise UsageError for outputs no run can emit, such as an invalid schema.
 
     Example:
         check_outputs({"author": "name of the author", "year": {"type": "integer"}})

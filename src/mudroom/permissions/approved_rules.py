@@ -56,8 +56,7 @@ class ApprovedRules:
         if tool not in self._tools:
             return any(rule.names(tool) for rule in self.rules)
         findings = self._policy.collect_findings(self._tools[tool], arguments)
-        # Some part must be allowed by an approved rule: what other rules allow is not decided
-        # here.
+        # An approved rule must allow some part: what other rules allow is not decided here.
         return _allows_all(findings) and any(finding.rule in self.rules for finding in findings)
 
     def suggest(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Rule, ...]:

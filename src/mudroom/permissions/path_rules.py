@@ -1,4 +1,4 @@
-"""Matches calls with rules: by what tools state about themselves, and by the paths of files."""
+"""Matches calls with rules: by what tools state about themselves, and by file paths."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class PathContext(Struct, frozen=True):
         return os.path.normpath(os.path.join(self.workspace, path))
 
     def resolve_links(self, path: str, folder: str = "") -> tuple[str, ...]:
-        """Return the absolute path and, if it leads through links, that of its target."""
+        """Resolve a path to its absolute form and, if it leads through links, its target's."""
         absolute = self.make_absolute(path, folder)
         paths = [absolute, os.path.realpath(absolute)]
-        if "\\x" in absolute:  # how the file tools spell a byte that is not UTF-8
+        if "\\x" in absolute:  # how file tools spell a byte that is not UTF-8
             paths.append(path_to_text(os.path.realpath(path_from_text(absolute))))
         return tuple(dict.fromkeys(paths))
 
@@ -139,7 +139,7 @@ def _parts_meet(pattern: Sequence[str], named: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _meet(name: str, pattern: str) -> bool:
-    # The second pattern is one of bash, whose wildcards do not match a leading dot.
+    # The second pattern is bash's, whose wildcards do not match a leading dot.
     if name.startswith(".") and pattern[:1] in ("*", "?", "["):
         return False
     first, second = map(_replace_classes, (name, pattern))
@@ -180,7 +180,7 @@ def _skip_stars(reached: set[int], pattern: str) -> set[int]:
 def _resolve_pattern(
     text: str, rule_folder: str, context: PathContext
 ) -> tuple[tuple[str, ...], str]:
-    """Return a pattern's base folder, with links resolved and as written, and its gitignore form.
+    """Resolve a pattern to its base folder, with links resolved and as written, and gitignore form.
 
     `//x` is relative to the root of the file system, `~/x` to the home folder, and `/x` to the
     folder of the rule's settings file.

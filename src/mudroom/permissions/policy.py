@@ -1,4 +1,4 @@
-"""The policy of a session: decides each call by rules, permission mode and agents' patterns."""
+"""A session's policy: decides each call by rules, permission mode and agents' patterns."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _KINDS = {
 
 
 class RulePolicy:
-    """The port Policy for a session.
+    """The Policy of a session.
 
     The built-in `tools` tell the rules about files. `tier` is called only when needed. With
     `asks_before_edits` false, file changes need no confirmation even with a user to ask.
@@ -118,7 +118,7 @@ class RulePolicy:
         return FilteredWorkspace(workspace, find_refusal)
 
     def denies_reading(self, path: str) -> bool:
-        """Return whether a rule forbids every run to read a file, given by absolute path."""
+        """Return whether a rule forbids every run from reading a file, given by absolute path."""
         return any(
             covers_path(rule, path, self._context, ignore_case=True) for rule in self.read_denials
         )
@@ -251,7 +251,7 @@ def collect_call_patterns(brief: Brief) -> CallPatterns:
 
 
 def make_deny_rules(texts: tuple[str, ...]) -> Iterator[Rule]:
-    """Make a deny rule of each excluding pattern.
+    """Make a deny rule from each excluding pattern.
 
     If the text in brackets is invalid, the rule denies all calls of the tool.
     """
@@ -272,7 +272,7 @@ class AgentPatterns:
         ]
 
     def _find_rules(self, tool: Tool) -> list[Rule] | None:
-        """Return rules of which one must match, None if the tool has no call patterns."""
+        """Find the rules, one of which must match; None if the tool has no call patterns."""
         patterns = [pattern for pattern in self._patterns if pattern.matches_tool(tool.name)]
         valid = [pattern for pattern in patterns if pattern.is_valid]
         if not patterns or not all(pattern.calls for pattern in valid):

@@ -1,4 +1,4 @@
-"""Risks of single commands: what programs run and write, and which like them are approved."""
+"""Risks of single commands: what programs run and write, and which similar ones are approved."""
 
 from __future__ import annotations
 
@@ -334,7 +334,7 @@ def _is_unclear(word: Word) -> bool:
 
 
 def find_approved_prefix(words: Sequence[Word]) -> str:
-    """Return the first words of a command, if approving it covers similar arguments.
+    """Find the first words of a command, if approving it covers similar arguments.
 
     These are its program with subcommand or module. "" if the command could run something else, or
     its arguments are not known to be harmless.

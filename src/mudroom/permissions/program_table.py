@@ -29,7 +29,7 @@ GIT_READING_COMMANDS = split_word_set(
     "status log diff show rev-parse ls-files ls-tree blame describe shortlog cat-file rev-list "
     "name-rev merge-base whatchanged grep"
 )
-# Git commands that only list with these arguments; "" means no argument.
+# Git commands that only list when given these arguments; "" means no argument.
 GIT_LISTING_ARGUMENTS = {
     "branch": {"", "-a", "-r", "-v", "-vv", "--list", "--all", "--show-current", "-av"},
     "remote": {"", "-v"},
@@ -86,7 +86,7 @@ RUNNERS = SHELLS | split_word_set(
 )
 # For these, an allow rule also allows the program they run.
 PACKAGE_RUNNERS = split_word_set("npx uvx pipx uv")
-# Programs that may run a text given as an argument.
+# Programs that may run text given as an argument.
 TEXT_RUNNERS = (
     RUNNERS
     | INTERPRETERS
@@ -95,8 +95,8 @@ TEXT_RUNNERS = (
         "vim vi nvim ex ed emacs less man tar rsync scp sftp socat nc ncat sqlite3 psql mysql m4 dc"
     )
 )
-# No rule with a wildcard allows these: their name does not tell what they run, or what they
-# change for later commands.
+# No rule with a wildcard allows these: their names do not tell what they run or change for later
+# commands.
 NEVER_ALLOWED = split_word_set(
     "eval source . exec trap alias enable coproc watch setsid su builtin hash shopt set read "
     "mapfile readarray getopts ed ex vi vim nvim emacs expect sqlite3 psql mysql m4 dc socat at "

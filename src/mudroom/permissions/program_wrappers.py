@@ -1,4 +1,4 @@
-"""Commands inside commands: wrappers like `timeout 5`, and texts that programs may run."""
+"""Commands inside commands: wrappers like `timeout 5`, and text that programs may run."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LITERALS = {
 
 
 def get_program_name(words: Sequence[Word]) -> str:
-    """Return the program's name without its folder, "" if only bash can tell."""
+    """Find the program's name without its folder, "" if only bash can tell."""
     return words[0].value.rpartition("/")[2] if words and words[0].value else ""
 
 
 def strip_wrappers(words: Sequence[Word]) -> Sequence[Word]:
-    """Return the command inside wrappers that only affect time, priority or buffering.
+    """Strip wrappers that only affect time, priority or buffering from a command.
 
     `xargs` adds a word of unknown value. Without a wrapper, the words are returned unchanged.
     """
@@ -95,7 +95,7 @@ def _skip_options(
     joined: str,
     single: frozenset[str] | set[str] = frozenset(),
 ) -> int:
-    """Return the index of the first word that is not an option.
+    """Find the index of the first word that is not an option.
 
     The value of an option in `with_value` is the next word; options that match `joined` contain
     theirs; those in `single` have none.
@@ -132,7 +132,7 @@ def expand_commands(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
 
 
 def find_git_command(words: Sequence[Word]) -> Sequence[Word]:
-    """Return the words of a git command, starting with its subcommand."""
+    """Find the words of a git command, starting with its subcommand."""
     at = 1
     while at < len(words) and (words[at].value or "").startswith("-"):
         at += 2 if words[at].value in GIT_OPTIONS_WITH_VALUE else 1
@@ -145,8 +145,8 @@ def strip_version(name: str) -> str:
 
 def _list_literals(code: str) -> Iterator[str]:
     """Yield the texts in quotes, in linear time."""
-    # After an unclosed quote there is no other literal of that kind up to where the search
-    # stopped, since its end would have closed the first one. So each place is read once per kind.
+    # After an unclosed quote there is no other literal of its kind up to where the search stopped,
+    # since its end would have closed the first one. So each position is read once per kind.
     unclosed_up_to = dict.fromkeys(_LITERALS, 0)
     at = 0
     while opening := _QUOTE.search(code, at):

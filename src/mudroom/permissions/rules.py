@@ -160,7 +160,7 @@ _STAR = compile_later(r"(:?\*)")
 
 @lru_cache(maxsize=1024)
 def _split_pattern(pattern: str) -> tuple[str, ...]:
-    """Return the texts of a pattern, and between them its stars: `*`, `:*`, at the end " *"."""
+    """Split a pattern into its texts and the stars between: `*`, `:*`, at the end " *"."""
     if not pattern.endswith((" *", ":*")):
         return tuple(_STAR.split(pattern))
     return (*_STAR.split(pattern[:-2]), " *", "")
@@ -177,8 +177,7 @@ def matches_pattern(pattern: str, text: str) -> bool:
     first, *others = _split_pattern(pattern)
     ends = {len(first)} if text.startswith(first) else set[int]()
     for star, literal in zip(others[::2], others[1::2], strict=True):
-        # The literal may begin at each end of what is before the star, and at all later places
-        # from `free` on.
+        # The literal may begin at each end of what precedes the star, and anywhere from `free` on.
         begins = {"*": "", ":*": ": ", " *": " "}[star]
         after = [end for end in ends if not begins or text[end : end + 1] in tuple(begins)]
         free = min(after, default=len(text) + 1) + bool(begins)
@@ -188,7 +187,7 @@ def matches_pattern(pattern: str, text: str) -> bool:
 
 
 def _list_ends(literal: str, text: str, start: int) -> Iterator[int]:
-    """Yield where a text ends in another one, from a place on."""
+    """Yield the positions where a text ends within another, from `start` on."""
     while (start := text.find(literal, start) + 1) > 0:
         yield start - 1 + len(literal)
 
@@ -258,7 +257,7 @@ class Permissions(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
         )
 
     def select_agents(self, agents: Mapping[str, Agent]) -> dict[str, Agent]:
-        """Return the agents no rule denies, so that models are not offered the others."""
+        """Select the agents no rule denies, so that models are not offered the others."""
         denied = [
             rule.pattern
             for rule in self.rules
@@ -271,7 +270,7 @@ class Permissions(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
         }
 
 
-# The second one is the user's own.
+# The second is the user's own.
 PROJECT_FILES = (".claude/settings.json", ".claude/settings.local.json")
 USER_FILE = ".claude/settings.json"
 
@@ -279,8 +278,8 @@ USER_FILE = ".claude/settings.json"
 class PermissionSettings(Struct, frozen=True):
     """Permissions read from settings files.
 
-    `mode` is that of the user's file, narrowed by the project's. The notices name for the user the
-    entries that are not used, and say why.
+    `mode` is that of the user's file, narrowed by the project's. The notices tell the user which
+    entries are unused, and why.
     """
 
     rules: tuple[Rule, ...] = ()

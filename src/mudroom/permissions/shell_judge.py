@@ -31,9 +31,9 @@ from .shell_writes import (
     has_wildcard,
 )
 
-# Levels of shells inside shells that are judged; anything deeper counts as unknown.
+# Levels of nested shells to judge; anything deeper counts as unknown.
 MAX_SHELL_DEPTH = 4
-# Working folders that are considered; each path is resolved relative to all of them.
+# Working folders to consider; each path is resolved relative to all of them.
 MAX_FOLDERS = 16
 _DEVICE_FILES = re.compile(r"/dev/(null|stdout|stderr|fd/\d+|tty)")
 _DECLARATIONS = {"export", "local", "readonly", "declare", "typeset"}

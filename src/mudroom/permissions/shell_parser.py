@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 
-# Levels of nested nodes that are followed; anything deeper is a problem.
+# Levels of nested nodes to follow; anything deeper is a problem.
 MAX_NESTING = 60
 
 _GAP = re.compile(rb"(?:[ \t\n]|\\\n)*")
 # Nodes inside which gaps are part of the text.
 _UNDIVIDED = {"string", "raw_string", "ansi_c_string", "heredoc_body", "comment"}
-# Nodes of which only the children matter.
+# Nodes whose children alone matter.
 _FRAMES = split_word_set(
     "program list pipeline subshell compound_statement do_group if_statement elif_clause "
     "else_clause while_statement negated_command case_statement case_item function_definition "
@@ -253,7 +253,7 @@ class RedirectReader(NodeReader):
         return Redirect(operator, targets[0])
 
     def _check_descriptor(self, node: Node) -> None:
-        """Report a word right before a redirect that bash takes for its descriptor."""
+        """Report a word right before a redirect that bash takes for the redirect's descriptor."""
         before = _find_adjacent(node)
         if before is not None and _DESCRIPTOR.search(self.text(before)):
             self.add_problem("a descriptor of a redirect was not understood")
@@ -310,7 +310,7 @@ class RedirectReader(NodeReader):
             self._check_here_document_body(node)
 
     def _find_delimiter_line(self, delimiter: str, *, first: int, skip_tabs: bool) -> int:
-        """Return the index of the line where bash ends the here-document, -1 for none."""
+        """Find the index of the line where bash ends the here-document, -1 for none."""
         lines = self.source.decode("utf-8", "surrogateescape").split("\n")
         for number in range(first, len(lines)):
             line = lines[number].lstrip("\t") if skip_tabs else lines[number]
@@ -360,7 +360,7 @@ def parse_command(source: str) -> Script:
     # The user approves what is visible, and bash runs the rest as well.
     if invisible := next((c for c in source if _is_invisible(c)), ""):
         reader.add_problem(f"holds the invisible character U+{ord(invisible):04X}")
-    if "$\\\n" in source:  # bash joins it with what follows, also inside double quotes
+    if "$\\\n" in source:  # bash joins it with what follows, even inside double quotes
         reader.add_problem("a line break inside a word")
     reader.read_tree(_get_parser().parse(reader.source).root_node)
     problems = tuple(dict.fromkeys(reader.problems))

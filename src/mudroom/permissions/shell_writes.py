@@ -1,4 +1,4 @@
-"""Judges the files that a command may name and change: protected ones, and unknown ones."""
+"""Judges the files a command may name and change: protected ones, and unknown ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .program_table import GIT_READING_COMMANDS
 from .program_wrappers import find_git_command, get_program_name
 from .shell_words import SimpleCommand, Word, split_word_set
 
-# Entries of a folder that are looked at before a command may change all of them.
+# Entries to examine in folders that a command may change; with more, no rule can allow it.
 MAX_ENTRIES = 10_000
 # Git commands that do not change the files they name.
 _GIT_NAMING_COMMANDS = GIT_READING_COMMANDS | split_word_set("add commit push fetch ls-remote")
@@ -33,7 +33,7 @@ class WriteJudge:
         self.paths = paths
 
     def find_protected(self, words: Sequence[Word], folders: Sequence[str]) -> str:
-        """Return a protected name the command certainly changes, "" if there is none."""
+        """Find a protected name the command certainly changes, "" if there is none."""
         writes = find_writes(words)
         if writes is None:
             return ""
@@ -116,7 +116,7 @@ class WriteJudge:
     def _find_name(
         self, paths: Iterable[str], folders: Sequence[str], *, patterns: bool = True
     ) -> str:
-        """Return the first protected component of the paths or of what they lead to.
+        """Find the first protected component of the paths or of what they lead to.
 
         With `patterns`, a component with wildcards counts if it could match a protected name.
         """
@@ -150,7 +150,7 @@ _MAX_ALTERNATIVES = 64
 _MAX_MATCHES = 1000
 # Characters after which programs read a path, or before which a path ends.
 _SIGN = re.compile("[=:@<,]")
-# Characters of a word of short flags after which a path may begin, as in `-xf/tmp/a`.
+# Characters in a word of short flags after which a path may begin, as in `-xf/tmp/a`.
 _MAX_FLAGS = 64
 # Spellings of the home folder (group 1) and of the current folder.
 _FOLDER_VARIABLES = re.compile(r"\$(?:(HOME\b|\{HOME\})|PWD\b|\{PWD\})|^~\+(?=/|$)")
@@ -220,7 +220,7 @@ def list_named_paths(text: str) -> Iterator[str]:
 
 
 def find_working_folders(commands: Sequence[SimpleCommand]) -> tuple[str, ...]:
-    """Return the folders, relative to the workspace, in which commands may run.
+    """Find the folders, relative to the workspace, where commands may run.
 
     These are the workspace itself ("") and the target of each `cd`, since any `cd` may fail.
     """
@@ -236,7 +236,7 @@ def find_working_folders(commands: Sequence[SimpleCommand]) -> tuple[str, ...]:
 
 
 def find_unknown_folder(commands: Sequence[SimpleCommand]) -> str:
-    """Return a command that changes to a folder only bash knows, "" if there is none."""
+    """Find a command that changes to a folder only bash knows, "" if there is none."""
     for command in commands:
         name = get_program_name(command.words)
         targets = [word.value for word in command.words[1:]]

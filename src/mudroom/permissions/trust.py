@@ -27,7 +27,7 @@ def load_trusted(home: str) -> list[str]:
 
 
 def trust_folder(home: str, folder: str) -> str:
-    """Trust a folder and everything below it, and return its absolute path.
+    """Trust a folder and everything below it; return its absolute path.
 
     Raises UsageError if the folder does not exist, or is `/` or the home folder.
     """

@@ -26,12 +26,12 @@ _PLACEHOLDER = compile_later(r"\$\{([^{}]*)(\}?)")
 
 
 class ContextState:
-    """Values for the placeholders `${key}` of a system prompt.
+    """Values for the placeholders `${key}` in a system prompt.
 
-    A key is any text without braces and without blanks at its ends.
+    A key is any text without braces or surrounding blanks.
 
     Arguments:
-        mapping: values by key, also for keys that are not Python names.
+        mapping: values by key, including keys that are not Python names.
         values: further values, which replace those in the mapping.
 
     Example:
@@ -45,11 +45,11 @@ class ContextState:
             self.set(key, value)
 
     def get(self, key: str) -> object:
-        """Return a value, or None if it is not set."""
+        """Return a value, None if not set."""
         return self._values.get(key)
 
     def set(self, key: str, value: object) -> None:
-        """Set a value. Raises UsageError for a key that no placeholder can name."""
+        """Set a value. Raises UsageError for a key no placeholder can name."""
         if not _is_key(key):
             raise UsageError(
                 f"{quote_value(key)} cannot be a key of a ContextState",
@@ -58,12 +58,12 @@ class ContextState:
         self._values[key] = value
 
     def get_keys(self) -> list[str]:
-        """Return the keys in the order they were first set."""
+        """List the keys in the order they were first set."""
         return list(self._values)
 
 
 class PromptConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
-    """What a scope has to do. Set exactly one field, or the run raises UsageError.
+    """What a scope must do. Set exactly one field, or the run raises UsageError.
 
     Arguments:
         system_prompt: text with placeholders `${key}`, filled from the ContextState.
@@ -124,15 +124,15 @@ class RunConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
 
 
 class ToolConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
-    """The tools of a scope, which has no others, not even the session's.
+    """A scope's tools. It has no others, not even the session's.
 
     Arguments:
         tools: names of the session's tools (names from other programs work too), Tool objects,
             functions as `mudroom.tool` takes them, or declarations: dicts with "name",
             "description", "parameters" (a JSON Schema of an object; without it the tool takes no
-            arguments) and optionally "handler", a function that gets the arguments. A call without
-            a handler gives an error result, which the model reads. Gemini's declarations work, too:
-            with "parametersJsonSchema", or with types in upper case.
+            arguments) and optionally "handler", a function called with the arguments. Without a
+            handler, calls return an error result for the model to read. Gemini's declarations also
+            work, with "parametersJsonSchema" or types in upper case.
 
     Example:
         schema = {"type": "object"}
@@ -144,11 +144,11 @@ class ToolConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
 
 
 class OutputConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
-    """The values that a scope must emit. If this is empty, it may emit any values.
+    """The values a scope must emit. If empty, it may emit any values.
 
     Arguments:
-        outputs: name -> description, schema or type, or anything else that `Session.task` takes as
-            `outputs`. Values with a schema or a type are checked.
+        outputs: name -> description, schema or type, or anything else that `Session.task` accepts
+            as `outputs`. Values with a schema or type are checked.
 
     Example:
         OutputConfig(outputs={"title": "the document's title", "pages": {"type": "integer"}})
@@ -161,12 +161,12 @@ class OutputObject(Struct, metaclass=NamedFields, kw_only=True):
     """The result of a scope.
 
     Arguments:
-        emitted_vars: name -> value, also if a limit ended the run after they were emitted. The
+        emitted_vars: name -> value, even if a limit ended the run after they were emitted. The
             schema of a single value, such as `{"type": "array"}`, has the name "result". If the
-            reason is GOAL, a value requested with a type has this type.
+            reason is GOAL, a value requested with a type has that type.
         terminate_reason: why the run ended; ERROR until then.
-        report: the complete report of the run; None until it has ended. Its `outputs` have the
-            requested type.
+        report: the run's complete report; None until it has ended. Its `outputs` have the requested
+            type.
 
     Example:
         wanted = OutputConfig(outputs={"title": "the document's title"})
@@ -183,7 +183,7 @@ class OutputObject(Struct, metaclass=NamedFields, kw_only=True):
 def fill_template(text: str, context: ContextState) -> str:
     """Replace each `${key}` with its value.
 
-    Raises UsageError, which names every key without a value, and for a `${` that begins no
+    Raises UsageError naming every key without a value, and for a `${` that begins no
     placeholder.
     """
     keys: dict[str, None] = {}

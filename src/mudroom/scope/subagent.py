@@ -1,6 +1,6 @@
 """SubAgentScope: a typed, non-interactive subagent, modelled on gemini-cli's `subagent.ts`.
 
-It is a thin layer: it makes an agent, a history and a set of tools, and the session runs them.
+A thin layer: it makes an agent, a history and a set of tools, and the session runs them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MAX_SHOWN_ARGUMENTS = 250
 
 
 class MessageFeed:
-    """Passes messages about one run to a function of the user, in order.
+    """Passes messages about one run to a user's function, in order.
 
     The function may return an awaitable, which is awaited before the next call. A caller who is
     cancelled gets the run's report only here.
@@ -98,7 +98,7 @@ class MessageFeed:
                 if task is not None and task.cancelling():
                     raise
                 self._log_fault(error)
-            except Exception as error:  # noqa: BLE001  a function of the user may raise anything
+            except Exception as error:  # noqa: BLE001  a user's function may raise anything
                 self._log_fault(error)
 
     def _log_fault(self, error: BaseException) -> None:
@@ -142,7 +142,7 @@ class RunScope(Protocol):
 
 
 class ScopeRuntime(Struct, frozen=True, kw_only=True):
-    """What a scope uses of an open session; `run` executes the run of a scope."""
+    """The parts of an open session that a scope uses; `run` executes the scope's run."""
 
     tools: Mapping[str, Tool]
     workspace: Workspace
@@ -210,7 +210,7 @@ class SubAgentScope:
             on_message: called with each answer's text and one line per tool call, in order; may be
                 async. If it raises, this is logged once and the run continues.
 
-        Raises UnknownName for an unknown tool, and UsageError for a tool that the scope cannot use
+        Raises UnknownName for an unknown tool, and UsageError for a tool the scope cannot use
         or that needs confirmation, and for outputs that describe no values.
         """
         arguments: tuple[tuple[str, object, object], ...] = (
@@ -261,8 +261,8 @@ class SubAgentScope:
         """Run to the end, set `output` and return it. If the model fails, the reason is ERROR.
 
         `output` is also set if this call is cancelled, by `asyncio.timeout`, a TaskGroup or
-        anything else: it then has the report and the values emitted until then. The call returns
-        only when the run and all runs below it have ended.
+        anything else, with the report and the values emitted so far. The call returns only once
+        the run and all runs below it have ended.
 
         Raises UsageError before any model call, for a wrong PromptConfig or missing context values.
         """
@@ -338,7 +338,7 @@ def _format_output_rules(agent: Agent) -> tuple[str, ...]:
 
 
 def _resolve_tools(config: ToolConfig | None, known: Mapping[str, Tool]) -> dict[str, Tool]:
-    """Return a scope's tools by name; UsageError for one that it could not use."""
+    """Find a scope's tools by name; UsageError for one it could not use."""
     tools: dict[str, Tool] = {}
     for item in config.tools if config else ():
         tool = _resolve_tool(item, known)
@@ -472,7 +472,7 @@ def _to_message(message: Message | Mapping[str, str]) -> Message:
 # Files and folders in the tree.
 MAX_ITEMS = 200
 
-# The tree is made from at most this many files; to find them takes about 0.1 seconds.
+# Files from which the tree is made; finding them takes about 0.1 seconds.
 MAX_WALKED_FILES = 5_000
 
 # Characters of a file name.
@@ -483,7 +483,7 @@ Tree = dict[str, "Tree | None"]
 
 
 def make_environment_messages(workspace: Workspace) -> tuple[Message, Message]:
-    """Return a scope's first message and the model's reply. Blocks while it reads folders."""
+    """Make a scope's first message and the model's reply. Blocks while reading folders."""
     paths = [file.path for file in islice(workspace.walk(), MAX_WALKED_FILES + 1)]
     title = f"Files (at most {MAX_ITEMS} files and folders; ... marks what is left out):"
     if len(paths) > MAX_WALKED_FILES:
@@ -503,9 +503,9 @@ def make_environment_messages(workspace: Workspace) -> tuple[Message, Message]:
 
 
 def draw_tree(paths: Iterable[str], max_items: int) -> Iterator[str]:
-    """Yield the lines of a tree of files, in each folder first the folders, then the files.
+    """Yield the lines of a file tree, listing folders before files at each level.
 
-    If there are more than `max_items`, the upper levels are shown.
+    Beyond `max_items`, only the upper levels are shown.
     """
     tree: Tree = {}
     for path in paths:

@@ -3,8 +3,8 @@
     ScriptedModel, Answer, Request, call   a model that answers as a test prescribes
     load_replay_model                      a recorded session as the model of a test
     ModelServer, Fault, ServerRequest      a model server on loopback with five wire formats, and
-                                           faults that it produces
-    PromptCache                            what a provider's prompt cache makes of each request
+                                           the faults it can produce
+    PromptCache                            what a provider's prompt cache does with each request
     FakeClock, run_virtual                 time that passes without waiting
     MemoryJournal, MemoryStore             a journal and a session store in memory
 

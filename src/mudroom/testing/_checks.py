@@ -1,4 +1,4 @@
-"""List of the checks in a conformance suite."""
+"""Lists the checks in a conformance suite."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from typing import Any
 
 
 def collect_checks(names: Mapping[str, Any]) -> tuple[Callable[..., Any], ...]:
-    """Return the functions `check_...` of a module in their order, from its `globals()`."""
+    """Collect a module's `check_...` functions in order, from its `globals()`."""
     return tuple(value for name, value in names.items() if name.startswith("check_"))

@@ -1,4 +1,4 @@
-"""State that the invariant checker keeps for each run and each tool call."""
+"""State kept by the invariant checker for each run and tool call."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CallRecord:
 class ActiveTime:
     """Seconds during which a run or a run below it was active.
 
-    The time between a crash and the resume does not count, nor that until a lost run is ended.
+    Excludes the time between a crash and the resume, and the time until a lost run is ended.
     """
 
     def __init__(self, at: float) -> None:
@@ -90,12 +90,12 @@ class RunRecord:
         self.brief: Brief = started.brief
         self.time = ActiveTime(started.at)
         self.events: list[StoredEvent] = []
-        self.processes = 1  # processes that worked on the run
+        self.processes = 1  # processes that have executed the run
         self.turn = 0
         self.turn_is_open = False  # its answer is missing
-        self.in_grace = False  # in the grace turn, the last one, which asks for a summary
+        self.in_grace = False  # in the grace turn, the last, which asks for a summary
         self.answered: set[int] = set()  # turns with an answer
-        self.counted_turns = 0  # number of these without the grace turn
+        self.counted_turns = 0  # number of those, without the grace turn
         self.requested: set[str] = set()  # ids of the calls in the last answer
         self.used_ids: set[str] = set()  # of all calls
         self.calls: dict[str, CallRecord] = {}
@@ -106,7 +106,7 @@ class RunRecord:
 
     @property
     def is_returned(self) -> bool:
-        """True if the run begins with work that comes back without a call of its parent."""
+        """True if the run begins with work that comes back without a call by its parent."""
         return bool(self.brief.workspace.tree) and is_next_run(self.brief.run_id)
 
     def allows_write(self, call_id: str) -> bool:
@@ -115,14 +115,14 @@ class RunRecord:
         return call.result is None or call.has_child if call else not call_id
 
     def mark_cut_off_calls(self, event: RunWaiting) -> None:
-        """Mark the calls that an interrupt of the user has cut off."""
+        """Mark the calls cut off by a user's interrupt."""
         if event.is_interrupted:
             for call in (self.calls[call_id] for call_id in self.requested):
                 call.is_cut_off_by_user = call.is_interrupted
 
 
 def check_messages(run_id: str, run: RunRecord) -> Iterator[Violation]:
-    """Yield violations of S11: messages that a run with the reason GOAL did not read."""
+    """Yield violations of S11: messages left unread by a run with the reason GOAL."""
     if run.finished is None or run.finished.report.reason is not Reason.GOAL:
         return
     for message_id, text in run.messages.items():
@@ -131,7 +131,7 @@ def check_messages(run_id: str, run: RunRecord) -> Iterator[Violation]:
 
 
 def get_delivered_words(report: Report) -> str:
-    """Return what the parent of a run must have read, without quotes: older records have none."""
+    """Return what a run's parent must have read, without quotes: older records have none."""
     return unquote(quote(report.text.strip())[:REPORT_CAP]) or NO_SUMMARY
 
 
@@ -147,7 +147,7 @@ def check_notification(run_id: str, text: str, parent: RunRecord) -> Iterator[Vi
 
 
 def conversation_errors(run_id: str, run: RunRecord) -> Iterator[Violation]:
-    """Yield violations of S7 in the conversation of a run, as its next model call would send it."""
+    """Yield violations of S7 in a run's conversation, as its next model call would send it."""
     open_calls: list[str] = []
     for message in build_transcript(run.events, run_id):
         if isinstance(message, AssistantMessage):
@@ -173,7 +173,7 @@ def has_own_files(run: RunRecord) -> bool:
 
 
 def check_work(run_id: str, runs: Mapping[str, RunRecord]) -> Iterator[Violation]:
-    """Yield violations of S13: work of an ended child, in files or git, not accounted for."""
+    """Yield violations of S13: an ended child's work, in files or git, not accounted for."""
     run = runs[run_id]
     merges = [e for e in runs[run.brief.parent].events if isinstance(e, WorkMerged)]
     last = next((event for event in reversed(merges) if event.child == run_id), None)

@@ -17,7 +17,7 @@ from .._platform.time_limits import SystemClock
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 SOCKET_GRACE = 0.003
-"""Seconds of real time to wait for sockets of other processes before virtual time jumps."""
+"""Seconds of real time to wait for other processes' sockets before virtual time jumps."""
 
 _THREAD_GRACE = 10.0  # seconds of real time to wait for threads before virtual time jumps
 
@@ -27,7 +27,7 @@ _EPOCH = 1_700_000_000.0
 
 
 class FakeClock:
-    """Clock for sequential tests: only `sleep`, which returns at once, and `advance` move it.
+    """Clock for sequential tests, moved only by `advance` and by `sleep`, which does not wait.
 
     `sleeps` lists the requested sleeps in seconds.
     """
@@ -67,7 +67,7 @@ class LoopClock(SystemClock):
 class LoopbackProbe:
     """TCP connection to itself that shows when the kernel has delivered what was sent before.
 
-    The kernel delivers loopback packets in order, on a busy machine milliseconds late.
+    The kernel delivers loopback packets in order, but milliseconds late on a busy machine.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class LoopbackProbe:
         self._receiver.settimeout(_DELIVERY_LIMIT)
 
     def wait(self) -> None:
-        """Send a byte and wait until it arrives, a second of real time at most."""
+        """Send a byte and wait until it arrives, for at most a second of real time."""
         self._sender.send(b".")
         with contextlib.suppress(TimeoutError):
             self._receiver.recv(1)
@@ -123,12 +123,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """Event loop in which sleeps and timeouts take no real time.
 
     Sockets to servers in the same loop work: time jumps only while no data arrives.
-    Time stands still while threads work, for ten seconds of real time at most.
+    Time stands still while threads work, for at most ten seconds of real time.
 
     Arguments:
-        probe: what waits for the delivery of sent data; None: a `LoopbackProbe` where needed.
-        grace: seconds of real time that other processes have to answer before time jumps.
-            0 is right, and faster, where both ends of every socket are in this loop.
+        probe: waits for the delivery of sent data; None: a `LoopbackProbe` where needed.
+        grace: seconds of real time for other processes to answer before time jumps. 0 is right, and
+            faster, if both ends of every socket are in this loop.
     """
 
     def __init__(self, probe: LoopbackProbe | None = None, *, grace: float = SOCKET_GRACE) -> None:

@@ -1,4 +1,4 @@
-"""Builders of events for tests, with defaults for all fields that a test does not need."""
+"""Builders of events for tests, with defaults for all fields a test does not need."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def turn_events(
     at: float = 1.0,
     usage: Usage = Usage(),  # noqa: B008  (immutable)
 ) -> list[StoredEvent]:
-    """Build the start and the end of a model call that happen at the same time."""
+    """Build the start and end of a model call, both at the same time."""
     finished = turn_finished(run, *blocks, turn=turn, at=at, usage=usage)
     return [turn_started(run, turn, at=at), finished]
 
@@ -106,7 +106,7 @@ def tool_call(id: str, name: str = "read", **arguments: object) -> ToolCallBlock
 def tool_call_started(
     run: str, call: ToolCallBlock, *, at: float = 2.0, turn: int = 0
 ) -> ToolCallStarted:
-    """Build the start of a tool call, with the facts of the tool of this name."""
+    """Build the start of a tool call, with the facts of the tool with this name."""
     is_task = normalize_tool_name(call.name) == "task"
     tool = make_task_tool({}) if is_task else find_builtin_tool(call.name)
     title = make_call_title(tool.rename_arguments(call.arguments) if tool else call.arguments, tool)
@@ -132,7 +132,7 @@ def tool_call_finished(
 def tool_call_events(
     run: str, call: ToolCallBlock, text: str = "", *, error: bool = False, at: float = 2.0
 ) -> list[StoredEvent]:
-    """Build the start and the end of a tool call that happen at the same time."""
+    """Build the start and end of a tool call, both at the same time."""
     finished = tool_call_finished(run, call.id, text, name=call.name, error=error, at=at)
     return [tool_call_started(run, call, at=at), finished]
 

@@ -10,7 +10,7 @@ from .._engine.recorded_conversations import rebuild_conversations
 
 
 def load_replay_model(path: str | Path) -> ReplayModel:
-    """Load a recorded session and return a model that gives its answers.
+    """Load a recorded session as a model that gives its answers.
 
     Arguments:
         path: a file with one event per line, as `mudroom export --format fixture` writes it.

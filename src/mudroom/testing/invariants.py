@@ -2,7 +2,7 @@
 
     assert not find_violations(open_reader(path).read(), effects=Counter(commands_that_ran))
 
-S5, S6 and S8 (one writer, torn tails, cancel) leave no trace in a record. Their tests look at files
+S5, S6 and S8 (one writer, torn tails, cancel) leave no trace in a record. Their tests examine files
 and processes.
 """
 
@@ -47,10 +47,10 @@ from ._run_records import (
 
 __all__ = ["Violation", "find_violations"]
 
-_MAX_UNDER = 0.1  # seconds that a report's time may fall short of the time of its events
+_MAX_UNDER = 0.1  # seconds by which a report's time may fall short of its events' time
 
 _MAX_OVER = 1.0
-"""Seconds, per process, that a report's time may exceed the time of its events."""
+"""Seconds, per process, by which a report's time may exceed its events' time."""
 
 
 def find_violations(
@@ -61,7 +61,7 @@ def find_violations(
     ended: bool = True,
     timed: bool = True,
 ) -> list[Violation]:
-    """Return the broken promises in the record of one session; empty if there are none.
+    """Find the broken promises in one session's record; empty if there are none.
 
     Arguments:
         effects: command -> how often it really ran, for the calls of effectful tools; None skips
@@ -264,7 +264,7 @@ class _SessionChecker:
             problem = f"its report says {reported:.3f} s, the times of its events {recorded:.3f} s"
             self._report("S9", event, problem)
         ended_by_timeout = event.report.reason is Reason.TIMEOUT and not event.report.error
-        # A child wraps up early, so that time is left for the last turns of the runs above it.
+        # A child wraps up early to leave time for the last turns of the runs above it.
         leaves_time = run.in_grace and bool(run.brief.parent)
         is_early = limit is not None and reported < limit - _MAX_UNDER and not leaves_time
         if ended_by_timeout and is_early and not self._is_session_time_up(event):
@@ -320,7 +320,7 @@ class _SessionChecker:
             run = self.runs.get(run.brief.parent)
 
     def check_end(self, *, ended: bool) -> Iterator[Violation]:
-        """Yield the violations that show only at the end of the record."""
+        """Yield the violations that only show at the end of the record."""
         for run_id, run in self.runs.items():
             if run.finished is not None:
                 yield from check_messages(run_id, run)
@@ -345,7 +345,7 @@ class _SessionChecker:
             yield from check_work(run_id, self.runs)
         text = get_delivered_words(finished.report)
         if run_id in self._returned:
-            return  # the parent reads the last report only
+            return  # the parent only reads the last report
         while run.is_returned:
             run_id = run.brief.continues
             run = self.runs[run_id]
@@ -357,7 +357,7 @@ class _SessionChecker:
     def _check_call_report(
         self, run_id: str, call_id: str, text: str, parent: RunRecord
     ) -> Iterator[Violation]:
-        """Yield violations of S4: a call that did not get the report of its child."""
+        """Yield violations of S4: a call that did not receive its child's report."""
         assert parent.finished is not None
         call = parent.calls.get(call_id)
         if call is None or call.result is None:

@@ -1,11 +1,11 @@
-"""Conformance suite for journals. The tests of an adapter run each of `CHECKS` against it:
+"""Conformance suite for journals. An adapter's tests run each of `CHECKS` against it:
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     async def test_journal(check, tmp_path):
         await check(lambda: open_my_journal(tmp_path))
 
-A check opens one new, empty journal, and closes it. `count_appends_until_failure` is for tests that
-make a journal fail.
+Each check opens a new, empty journal, and closes it. `count_appends_until_failure` is for tests
+that make a journal fail.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PATIENCE = 10.0  # seconds that a follower may take to see an event
 
 
 async def read_all(journal: Journal, after: int = 0) -> list[StoredEvent]:
-    """Return all recorded events after a position."""
+    """Read all recorded events after a position."""
     return [event async for event in journal.read(after)]
 
 
@@ -93,7 +93,7 @@ async def check_types_filter_a_read(open_journal: OpenJournal) -> None:
 
 
 async def check_order_of_calls_is_kept(open_journal: OpenJournal) -> None:
-    """Check that appends of many tasks are stored in the order of the calls.
+    """Check that appends by many tasks are stored in the order of the calls.
 
     The events of one append stay together.
     """
@@ -117,7 +117,7 @@ async def check_order_of_calls_is_kept(open_journal: OpenJournal) -> None:
 
 
 async def check_reading_beside_a_writer_has_no_gaps(open_journal: OpenJournal) -> None:
-    """Check that a read that began before an append gives the first events, without gaps."""
+    """Check that a read begun before an append gives the first events, without gaps."""
     journal = await open_journal()
     await journal.append(*(_note(n) for n in range(100)))
     reader = journal.read()
@@ -268,7 +268,7 @@ CHECKS: tuple[Check, ...] = collect_checks(globals())
 async def count_appends_until_failure(
     journal: Journal, *, size: int = 1000, at_most: int = 10_000
 ) -> int:
-    """Append until the journal fails, and check that every later append fails too.
+    """Append until the journal fails, and check that every later append also fails.
 
     Arguments:
         journal: must fail before `at_most` appends of `size` characters each.

@@ -46,7 +46,7 @@ class _Message(msgspec.Struct):
 
 
 class _Outline(msgspec.Struct):
-    """The fields of a request body that most scripts need. The decoder skips the others."""
+    """The fields of a request body most scripts need. The decoder skips the others."""
 
     model: str = ""
     stream: bool = False
@@ -67,7 +67,7 @@ class ServerRequest:
         path: path of the URL.
         headers: HTTP headers; names ignore case.
         body: raw bytes.
-        number: number of the request on this server, from 1.
+        number: the request's number on this server, from 1.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class ServerRequest:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """Return the messages in the form of the dialect."""
+        """Return the messages in the dialect's form."""
         return self.json[_MESSAGES_FIELDS.get(self.dialect, "messages")]
 
     @cached_property
@@ -100,7 +100,7 @@ class ServerRequest:
 
     @property
     def is_streaming(self) -> bool:
-        """Return True if the client asks for a stream."""
+        """Return whether the client asks for a stream."""
         return "stream" in self.path if self.dialect == "google" else self._outline.stream
 
     @property
@@ -118,7 +118,7 @@ class ServerRequest:
         """Return the number of model answers in the conversation."""
         outline = self._outline
         if isinstance(outline.input, list) and outline.input:
-            # One answer is several items in the Responses API.
+            # In the Responses API, one answer is several items.
             kinds = [item.is_from_model for item in outline.input]
             return sum(now and not before for before, now in pairwise([False, *kinds]))
         return sum(message.is_from_model for message in outline.messages or outline.contents)
@@ -129,7 +129,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     Arguments:
         blocks: the answer before it is damaged.
-        status: HTTP status; any other than 200 sends `body` at once.
+        status: HTTP status; any but 200 sends `body` at once.
         headers: additional headers, such as Retry-After.
         body: bytes to send instead of the blocks. content_type: its type.
         cut_after: number of bytes of a stream to send before it ends.
@@ -314,7 +314,7 @@ _DIALECTS = {
     ":generateContent": "google",
     "/api/chat": "ollama",
 }
-"""End of a path -> its dialect."""
+"""End of path -> dialect."""
 
 _MESSAGES_FIELDS = {"google": "contents", "openai-responses": "input"}
 
@@ -322,14 +322,14 @@ _MESSAGES_FIELDS = {"google": "contents", "openai-responses": "input"}
 def family_script(
     children: int, turns: int, *, file: str = "README.md", characters: int = 80
 ) -> Script:
-    """Return a script for a parent and its children.
+    """Make a script for a parent and its children.
 
     The parent, which has the tool `task`, starts all children at once. Each child reads a file
     `turns` times, then reports.
 
     Arguments:
         children: number of children.
-        turns: number of times that a child reads `file`.
+        turns: number of times each child reads `file`.
         characters: length of each final answer.
     """
     sentence = "All is well here. "

@@ -1,4 +1,4 @@
-"""Provider faults: faulty answers in each wire format, with the outcome that a run must have."""
+"""Provider faults: faulty answers in each wire format, with the outcome required of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .wire_formats import Block, WireAnswer
 
 DIALECTS = tuple(wire_formats.WRITERS)
 _STREAM = "text/event-stream"
-_PLACEHOLDER = "~"  # text in a stream that a case replaces with other bytes
+_PLACEHOLDER = "~"  # text in a stream to be replaced with other bytes
 
 _NOT_THE_PROTOCOL = "does not speak the protocol"
 
@@ -27,7 +27,7 @@ class FaultCase(Struct, frozen=True):
         answers: answers to the first requests; later requests get the text "It works again."
         reason: expected reason of the run.
         error: expected part of the report's error.
-        requests: expected number of requests; None if it is not fixed.
+        requests: expected number of requests; None if not fixed.
         text: expected beginning of the report's text if the reason is GOAL.
     """
 
@@ -42,7 +42,7 @@ Cases = dict[str, FaultCase]
 
 
 def fault_cases(dialect: str) -> Mapping[str, FaultCase]:
-    """Return all fault cases for one wire format, by name.
+    """Make all fault cases for one wire format, by name.
 
     The run must have the tools `read` and `todo`.
     """
@@ -55,7 +55,7 @@ def fault_cases(dialect: str) -> Mapping[str, FaultCase]:
         **_encoding_cases(dialect),
         **_json_cases(dialect),
     }
-    # JSON lines of Ollama have no comments, and no reason for an answer that was refused.
+    # Ollama's JSON lines have no comments, and no reason for a refused answer.
     left_out = ("comments only", "a refusal") if dialect == "ollama" else ()
     return MappingProxyType({name: case for name, case in cases.items() if name not in left_out})
 
@@ -220,7 +220,7 @@ def _malformed(dialect: str) -> Fault:
 
 
 def _with_arguments(dialect: str, arguments: bytes) -> Fault:
-    """Return an answer with one call that has this JSON text as its arguments."""
+    """Make an answer with one call that has this JSON text as its arguments."""
     if dialect == "google":
         whole = _stream(dialect, (ToolCallBlock("c", "read", {"file_path": _PLACEHOLDER}),))
         body = whole.replace(b'{"file_path":"~"}', arguments)

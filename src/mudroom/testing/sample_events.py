@@ -136,7 +136,7 @@ class _Stamp(TypedDict):
 
 
 def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[StoredEvent, ...]:
-    """Return one event of every stored type, in the order of a session.
+    """Make one event of every stored type, in the order of a session.
 
     `at`: seconds since 1970.
     """

@@ -1,4 +1,4 @@
-"""Worker for tests: serialises all values that cross the port."""
+"""Worker for tests that serialises all values crossing the port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 class SerializingWorker:
     """Worker that encodes and decodes all values, then passes them to another worker.
 
-    It proves that a worker in another process is possible. `attach` sets the other worker, which
+    Proves that a worker in another process is possible. `attach` sets the other worker, which
     should start its children through this one.
     """
 

@@ -1,10 +1,10 @@
-"""Conformance suite for session stores. The tests of an adapter run each of `CHECKS` against it:
+"""Conformance suite for session stores. An adapter's tests run each of `CHECKS` against it:
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     async def test_store(check, tmp_path):
         await check(lambda: MyStore(tmp_path))
 
-A check opens one new, empty store. Two stores from `open_store` need not share sessions.
+Each check opens a new, empty store. Two stores from `open_store` need not share sessions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PATIENCE = 10.0  # seconds that a follower may take to see an event
 
 
 async def check_a_session_is_created_and_read(open_store: OpenStore) -> None:
-    """Check that a new session is unknown until its first event, and read after its end."""
+    """Check that a new session is unknown until its first event, and can be read after its end."""
     store = open_store()
     journal = await store.create(_A)
     assert await read_all(journal) == []
@@ -58,7 +58,7 @@ async def check_a_session_is_created_once(open_store: OpenStore) -> None:
 
 
 async def check_a_session_is_continued(open_store: OpenStore) -> None:
-    """Check that an opened session keeps its events, and new ones come after them."""
+    """Check that an opened session keeps its events, and new ones follow them."""
     store = open_store()
     await _create(store, _A)
     journal = await store.open(_A)
@@ -131,7 +131,7 @@ async def check_sessions_are_listed_newest_first(open_store: OpenStore) -> None:
 
 
 async def check_a_session_is_found_by_id_and_name(open_store: OpenStore) -> None:
-    """Check that a whole id, the unique beginning of an id, and a name find a session."""
+    """Check that a session is found by its id, a unique beginning of the id, and its name."""
     store = open_store()
     for session in (_A, _B, _C):
         await _create(store, session)
@@ -145,7 +145,7 @@ async def check_a_session_is_found_by_id_and_name(open_store: OpenStore) -> None
 
 
 async def check_a_header_has_the_facts(open_store: OpenStore) -> None:
-    """Check that a header has id, folder, name and time, also while the session is written."""
+    """Check that a header has id, folder, name and time, even while the session is written."""
     store = open_store()
     journal = await store.create(_A)
     await store.rename(_A, "named before its first event")
@@ -163,7 +163,7 @@ async def check_a_header_has_the_facts(open_store: OpenStore) -> None:
 
 
 async def check_a_long_session_is_summarized(open_store: OpenStore) -> None:
-    """Check that a list shows what all events say, also if the store saves states of summaries."""
+    """Check that a list reflects all events, even if the store saves states of summaries."""
     store = open_store()
     await _create(store, _A)
     for root in ("1", "2"):

@@ -1,4 +1,4 @@
-"""Checks of a request as real providers make them (promise S7).
+"""Checks a request as real providers do (promise S7).
 
 `strict_script` wraps a server script so that it answers invalid conversations with HTTP 400.
 """
@@ -21,7 +21,7 @@ def strict_script(answer: Script, *checks: Check) -> Script:
     """Wrap a script so that invalid conversations get HTTP 400.
 
     Arguments:
-        checks: return more reasons to refuse a request, as single providers have them.
+        checks: return further reasons to refuse a request, specific to single providers.
 
     Example:
         ModelServer(strict_script(answer, find_mistral_refusals))
@@ -38,7 +38,7 @@ def strict_script(answer: Script, *checks: Check) -> Script:
 
 
 def find_refusals(request: ServerRequest) -> list[str]:
-    """Return the reasons to refuse a request; empty if it is valid.
+    """Find the reasons to refuse a request; empty if it is valid.
 
     Each call has one result, directly after the message with the call. Call ids are not empty and
     not reused. No block is empty. The text is valid UTF-8.
@@ -55,7 +55,7 @@ def find_refusals(request: ServerRequest) -> list[str]:
 
 
 def find_mistral_refusals(request: ServerRequest) -> list[str]:
-    """Return what only Mistral refuses: a user message after a tool message, and long call ids."""
+    """Find what only Mistral refuses: a user message after a tool message, and long call ids."""
     roles = [message["role"] for message in request.messages]
     if ("tool", "user") in pairwise(roles):
         return ["Unexpected role 'user' after role 'tool'"]
@@ -67,7 +67,7 @@ def find_mistral_refusals(request: ServerRequest) -> list[str]:
 
 
 def find_deepseek_refusals(request: ServerRequest) -> list[str]:
-    """Return what only DeepSeek and Kimi refuse: calls without the reasoning before them."""
+    """Find what only DeepSeek and Kimi refuse: calls without the reasoning before them."""
     has_all = all(
         "reasoning_content" in message for message in request.messages if "tool_calls" in message
     )

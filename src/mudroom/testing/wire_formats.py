@@ -1,4 +1,4 @@
-"""Wire formats of the providers: functions that encode one answer, streamed or whole."""
+"""The providers' wire formats: functions that encode one answer, streamed or whole."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .._projections.anthropic_shapes import to_anthropic_block, to_anthropic_usa
 
 Block = TextBlock | ThinkingBlock | ToolCallBlock
 _encode = msgspec.json.encode
-_CHUNK = 24  # characters of text in one event of a stream
+_CHUNK = 24  # characters of text per stream event
 
 
 class WireAnswer(msgspec.Struct, frozen=True):
-    """One answer, independent of a provider. Each answer of a server needs another `id`."""
+    """One answer, independent of provider. Each of a server's answers needs a different `id`."""
 
     blocks: tuple[Block, ...]
     model: str
@@ -26,7 +26,7 @@ class WireAnswer(msgspec.Struct, frozen=True):
 
 
 def anthropic_whole(answer: WireAnswer) -> bytes:
-    """Return a Messages answer as JSON."""
+    """Encode a Messages answer as JSON."""
     content = [to_anthropic_block(block) for block in answer.blocks]
     return _encode(
         _anthropic_message(answer)
@@ -104,7 +104,7 @@ _ANTHROPIC_STOP = {
 
 
 def openai_whole(answer: WireAnswer) -> bytes:
-    """Return a Chat Completions answer as JSON."""
+    """Encode a Chat Completions answer as JSON."""
     calls = [_openai_call(block) for block in answer.blocks if isinstance(block, ToolCallBlock)]
     thinking = "".join(block.text for block in answer.blocks if isinstance(block, ThinkingBlock))
     message: dict[str, Any] = {
@@ -199,12 +199,12 @@ _OPENAI_STOP = {
 
 
 def responses_whole(answer: WireAnswer) -> bytes:
-    """Return an answer of the Responses API as JSON."""
+    """Encode a Responses API answer as JSON."""
     return _encode(_response(answer, is_finished=True))
 
 
 def responses_stream(answer: WireAnswer) -> Iterator[bytes]:
-    """Yield an answer of the Responses API as server-sent events."""
+    """Yield a Responses API answer as server-sent events."""
     yield _event("response.created", response=_response(answer, is_finished=False))
     for index, block in enumerate(answer.blocks):
         yield from _response_item_events(block, answer.id, index)
@@ -295,7 +295,7 @@ _INCOMPLETE = {StopReason.LENGTH: "max_output_tokens", StopReason.REFUSAL: "cont
 
 
 def google_whole(answer: WireAnswer) -> bytes:
-    """Return a generateContent answer as JSON."""
+    """Encode a generateContent answer as JSON."""
     parts = [_part(block) for block in answer.blocks]
     return _encode(_candidate(answer, parts, _GOOGLE_STOP[answer.stop_reason]))
 
@@ -366,7 +366,7 @@ _GOOGLE_STOP = {
 
 
 def ollama_whole(answer: WireAnswer) -> bytes:
-    """Return an answer of Ollama's chat API as JSON."""
+    """Encode an Ollama chat API answer as JSON."""
     message: dict[str, Any] = {"role": "assistant", "content": ""}
     for block in answer.blocks:
         match block:
@@ -380,7 +380,7 @@ def ollama_whole(answer: WireAnswer) -> bytes:
 
 
 def ollama_stream(answer: WireAnswer) -> Iterator[bytes]:
-    """Yield an answer of Ollama's chat API as lines of JSON."""
+    """Yield an Ollama chat API answer as lines of JSON."""
     for block in answer.blocks:
         if isinstance(block, ToolCallBlock):
             parts = [{"content": "", "tool_calls": [_ollama_call(block)]}]
@@ -417,7 +417,7 @@ WRITERS = {
     "google": (google_stream, google_whole),
     "ollama": (ollama_stream, ollama_whole),
 }
-"""Dialect -> functions that write an answer as a stream and whole."""
+"""Dialect -> functions that encode an answer as a stream and whole."""
 
 
 def _data(value: dict[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""Conformance suite for workers. The tests of an adapter run each of `CHECKS` against it:
+"""Conformance suite for workers. An adapter's tests run each of `CHECKS` against it:
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     async def test_worker(check, tmp_path):
@@ -43,7 +43,7 @@ from .worker_stage import WorkerStage
 OpenWorker = Callable[[SessionServices], AbstractAsyncContextManager[Worker]]
 Check = Callable[[OpenWorker, Path], Awaitable[None]]
 
-_DEADLINE = 20.0  # seconds that one check may take
+_DEADLINE = 20.0  # seconds per check
 
 
 class _FailingJournal(MemoryJournal):
@@ -119,9 +119,9 @@ async def check_children_run_and_are_charged(open_worker: OpenWorker, folder: Pa
 
 
 async def check_children_keep_their_parents_budget(open_worker: OpenWorker, folder: Path) -> None:
-    """Check that a child ends with BUDGET when the tokens of its parent run out.
+    """Check that a child ends with BUDGET when its parent's tokens run out.
 
-    One answer of 100 tokens may pass the limit; the last turn of the parent is held.
+    One answer of 100 tokens may exceed the limit; the parent's last turn is held.
     """
     stage = WorkerStage(folder)
     budget = Budget(depth=1, output_tokens=500)
@@ -162,7 +162,7 @@ async def check_cancel_ends_all_runs_below(open_worker: OpenWorker, folder: Path
 
 
 async def check_a_stop_has_one_reason(open_worker: OpenWorker, folder: Path) -> None:
-    """Check that all runs that a time limit stops have the reason TIMEOUT."""
+    """Check that all runs stopped by a time limit have the reason TIMEOUT."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         handle = stage.start(worker, "PARENT_WAIT")
@@ -190,7 +190,7 @@ async def check_one_child_is_cancelled(open_worker: OpenWorker, folder: Path) ->
 
 
 async def check_wrap_up_gives_a_summary(open_worker: OpenWorker, folder: Path) -> None:
-    """Check that a run that is asked to wrap up stops its calls and gives a summary."""
+    """Check that a run asked to wrap up stops its calls and gives a summary."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         handle = stage.start(worker, "WAIT")
@@ -201,7 +201,7 @@ async def check_wrap_up_gives_a_summary(open_worker: OpenWorker, folder: Path) -
 
 
 async def check_a_cancelled_waiter_ends_its_run(open_worker: OpenWorker, folder: Path) -> None:
-    """Check that a cancel of the task that waits for a report ends the run before it returns."""
+    """Check that cancelling the task awaiting a report ends the run before it returns."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         waiter = asyncio.create_task(stage.start(worker, "PARENT_WAIT").report())
@@ -214,7 +214,7 @@ async def check_a_cancelled_waiter_ends_its_run(open_worker: OpenWorker, folder:
 
 
 async def check_a_wait_can_be_released(open_worker: OpenWorker, folder: Path) -> None:
-    """Check that `release` ends a wait, that `detach` does it for a child, and the runs go on."""
+    """Check that `release` ends a wait, `detach` does so for a child, and the runs continue."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         handle = stage.start(worker, "PARENT_WAIT")
@@ -231,7 +231,7 @@ async def check_a_wait_can_be_released(open_worker: OpenWorker, folder: Path) ->
 
 
 def _list_background_children(stage: WorkerStage) -> list[str]:
-    """Return the children whose calls returned before their end."""
+    """List the children whose calls returned before their end."""
     results = [e.result.detail for e in stage.journal.events if isinstance(e, ToolCallFinished)]
     return [detail["run"] for detail in results if detail.get("background")]
 
@@ -261,7 +261,7 @@ async def check_each_message_is_delivered_once(open_worker: OpenWorker, folder: 
 
 
 async def check_a_named_child_starts_another_one(open_worker: OpenWorker, folder: Path) -> None:
-    """Check that a child writes to one that is idle, which begins its next run with the message."""
+    """Check that a child's message to an idle one starts that one's next run."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         handle = stage.start(worker, "TEAM")
@@ -278,7 +278,7 @@ async def check_a_named_child_starts_another_one(open_worker: OpenWorker, folder
 
 
 async def check_the_approver_is_asked(open_worker: OpenWorker, folder: Path) -> None:
-    """Check that a call that needs confirmation reaches the approver of the session."""
+    """Check that a call that needs confirmation reaches the session's approver."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         report = await stage.start(worker, "CONFIRM").report()

@@ -33,7 +33,7 @@ from .._engine.run_tools.send_message import SEND_MESSAGE
 from .._engine.session_context import SessionServices, SingleEnvironment, Watchers
 from .clock import LoopClock
 
-_POLL_SECONDS = 0.005  # seconds between two checks of a condition that another process may change
+_POLL_SECONDS = 0.005  # seconds between checks of a condition another process may change
 
 _AGENTS = {"general": Agent(name="general", description="does any work")}
 
@@ -49,7 +49,7 @@ _TEAM: dict[str, list[Answer]] = {
     "ANN": ["ANN is idle", "ANN has read it"],
     "BEN": [[call("wait")], [call("send_message", to="ann", message="read this")], "BEN is done"],
 }
-"""Answers of named children and of their parent, by turn."""
+"""Answers of named children and their parent, by turn."""
 
 
 def _answer(request: Request) -> Answer:
@@ -78,12 +78,12 @@ def _answer(request: Request) -> Answer:
 
 
 def conformance_model(name: str = "conformance:model") -> ScriptedModel:
-    """Return the scripted model that the checks use."""
+    """Make the scripted model for the checks."""
     return ScriptedModel(_answer, name)
 
 
 def conformance_tools() -> dict[str, Tool]:
-    """Return the tools that the checks use, by name."""
+    """Make the tools for the checks, by name."""
     schema: dict[str, Any] = {"type": "object"}
     pure = Effect.PURE
     tools = [
@@ -208,7 +208,7 @@ class WorkerStage:
 
     async def wait_until(self, is_true: Callable[[], bool]) -> None:
         """Wait until a condition is true."""
-        while not is_true():  # noqa: ASYNC110  another process may change what it looks at
+        while not is_true():  # noqa: ASYNC110  another process may change the condition
             await asyncio.sleep(_POLL_SECONDS)
 
     def release(self) -> None:

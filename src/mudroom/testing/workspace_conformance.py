@@ -1,10 +1,10 @@
-"""Conformance suite for workspaces. The tests of an adapter run each of `CHECKS` against it:
+"""Conformance suite for workspaces. An adapter's tests run each of `CHECKS` against it:
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     def test_workspace(check, tmp_path):
         check(lambda: MyWorkspace(tmp_path))
 
-A check opens one new, empty workspace that may be written.
+Each check opens a new, empty, writable workspace.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def check_write_keeps_the_mode(open_workspace: OpenWorkspace) -> None:
 
 
 def check_readers_see_the_old_or_the_new_file(open_workspace: OpenWorkspace) -> None:
-    """Check that a reader never sees a part of a write."""
+    """Check that a reader never sees part of a write."""
     workspace = open_workspace()
     old = b"a" * 100_000
     new = b"b" * 100_000
@@ -99,7 +99,7 @@ def check_paths_outside_are_refused(open_workspace: OpenWorkspace) -> None:
 
 
 def check_protected_files_are_not_written(open_workspace: OpenWorkspace) -> None:
-    """Check that files that control other programs of the user are not written or removed."""
+    """Check that files controlling the user's other programs are neither written nor removed."""
     workspace = open_workspace()
     for path in (".git/config", ".bashrc", "sub/.vscode/tasks.json"):
         _refuses(lambda path=path: workspace.write(path, b"x"))

@@ -1,1 +1,1 @@
-"""ACP: editors drive sessions with the Agent Client Protocol, and show children as subagents."""
+"""ACP: editors drive sessions over the Agent Client Protocol, showing children as subagents."""

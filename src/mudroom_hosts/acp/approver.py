@@ -1,4 +1,4 @@
-"""Questions to the user of the editor, who decides on tool calls at every depth."""
+"""Questions to the editor's user, who decides on tool calls at every depth."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AskClient = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class EditorApprover:
-    """Asks the user of the editor, at every depth, and keeps the rules of the answers."""
+    """Asks the editor's user, at every depth, and keeps the rules from the answers."""
 
     def __init__(
         self, ask: AskClient, abilities: ClientAbilities, notify: Callable[[str], object]
@@ -82,7 +82,7 @@ class EditorApprover:
         return self._use_answer(request, rules, answer)
 
     async def _ask_for_input(self, request: ApprovalRequest, form: InputForm) -> ApprovalDecision:
-        """Ask the user what an MCP server wants to know. Without an answer it is declined."""
+        """Ask the user what an MCP server wants to know. No answer means declined."""
         assert self._updates
         found = self._updates.find_call(request.run_id, request.call_id)
         question = make_input_question(form, found[0] if found else self._session)
@@ -135,7 +135,7 @@ class EditorApprover:
         return ApprovalDecision(False, "the user cancelled the question")
 
     def _approve(self, request: ApprovalRequest, rules: tuple[Rule, ...]) -> str:
-        """Use rules from now on, and keep them for the folder; return why the call is allowed."""
+        """Use rules from now on and keep them for the folder; return why the call is allowed."""
         if not self.questions.allow_always(request, rules):
             return "the user said yes, for this session"
         try:
@@ -164,7 +164,7 @@ def make_input_question(form: InputForm, session: str) -> dict[str, Any]:
 
 
 def read_input_answer(answer: Mapping[str, Any]) -> ApprovalDecision:
-    """Return the decision that an answer states; anything but an accept declines."""
+    """Read the decision from an answer; anything but an accept declines."""
     if answer.get("action") != "accept":
         return ApprovalDecision(False, "the user declined")
     values = as_object(answer.get("content"))

@@ -1,4 +1,4 @@
-"""EditorSession: one session of the editor: its prompts, its choices, its updates."""
+"""EditorSession: one of the editor's sessions, with its prompts, choices and updates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CANCELLED = {"stopReason": "cancelled"}
 
 
 class EditorSession:
-    """One conversation. It is opened again when the user chooses another mode or model."""
+    """One conversation. Reopened when the user chooses another mode or model."""
 
     _session: Session  # the last one made, also while it is being opened
 
@@ -69,7 +69,7 @@ class EditorSession:
         return bool(self._driver.current or self._driver.waiting)
 
     async def open(self, *, shows_history: bool = False) -> None:
-        """Open the session, and with `shows_history` send what its record has."""
+        """Open the session; with `shows_history`, send the contents of its record."""
         self._shows_history = shows_history
         await self._driver.__aenter__()
 
@@ -100,7 +100,7 @@ class EditorSession:
         return make_options(self._mode, model, self._command_line.list_models())
 
     async def send_commands(self) -> None:
-        """Send the prompts of files and of MCP servers as commands of the editor."""
+        """Send prompts from files and MCP servers as editor commands."""
         session = self._session
         prompts = await asyncio.to_thread(self._command_line.load_prompts, session)
         self._prompts = {prompt.name: prompt for prompt in prompts}
@@ -126,7 +126,7 @@ class EditorSession:
         return self._driver.submit(lambda turn: self._run(turn, blocks))
 
     async def finish(self, turn: Turn[dict[str, Any]]) -> dict[str, Any]:
-        """Wait for a prompt, and return the answer to the client. A cancel stops the prompt."""
+        """Wait for a prompt, and return the answer to the client. Cancelling stops the prompt."""
         try:
             return await turn.wait() or CANCELLED
         except asyncio.CancelledError:
@@ -150,7 +150,7 @@ class EditorSession:
     async def _fill_server_prompt(
         self, turn: Turn[Any], session: Session, blocks: Sequence[Block]
     ) -> Sequence[Block]:
-        """Return the blocks with the text of the MCP server's prompt that they call."""
+        """Replace a call of an MCP server's prompt in the blocks with the prompt's text."""
         line = str(blocks[0].get("text", "")).strip() if blocks else ""
         name, _, words = line.partition(" ")
         if not name.startswith("/"):
@@ -163,11 +163,11 @@ class EditorSession:
         self._driver.cancel()
 
     def pause(self) -> None:
-        """Stop all work so that a later process continues it."""
+        """Stop all work so that a later process can continue it."""
         self._driver.pause()
 
     def cancel_child(self, session: str) -> bool:
-        """Stop a child by the id of its session. Return False if it does not work."""
+        """Stop a child by its session id. Return False if it is not running."""
         assert self._updates
         run_id = self._updates.children.find_run(session)
         return bool(run_id) and self._driver.session.runs.cancel(run_id)
@@ -175,8 +175,8 @@ class EditorSession:
     async def choose(self, option: str, value: object) -> None:
         """Use a mode or a model, from the next prompt on.
 
-        A wider mode holds at once for the calls that the user would be asked about. Raises
-        UsageError for a value that cannot be used.
+        A wider mode applies at once to calls the user would be asked about. Raises
+        UsageError for an unusable value.
         """
         if not isinstance(value, str):
             raise RequestError(INVALID_PARAMS, f"the value of {option} must be a text")
@@ -217,7 +217,7 @@ class EditorSession:
         await self._driver.__aexit__()
 
     def _make_tools(self, connection: Connection) -> tuple[Tool, ...]:
-        """Return the tools that read the texts of the editor, none if it does not give them."""
+        """Make the tools that read the editor's unsaved text, none if it does not offer it."""
         if not self._abilities.reads_files:
             self._notify("the editor does not give texts that are not saved: --unsaved has no use")
             return ()
@@ -237,7 +237,7 @@ class EditorSession:
         )
 
     def _load_history(self, updates: SessionUpdates) -> None:
-        """Apply the events of the record; what they send is dropped unless it is to be shown."""
+        """Apply the record's events; drop what they send unless it is to be shown."""
         updates.is_silent = not self._shows_history
         updates.shows_prompts = True
         for event in self._history:
@@ -266,7 +266,7 @@ _MODES = {
 
 
 def make_options(mode: Mode, model: str, models: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the options of a session with their values; `models` are those that work here."""
+    """Make a session's options with their values; `models` are those that work here."""
     names = dict.fromkeys([model, *models])
     return [
         _make_select(MODE, "Permission mode", MODE, mode.value, _list_modes("value")),
@@ -302,9 +302,9 @@ Block = Mapping[str, Any]
 def parse_prompt(
     blocks: Sequence[Block], prompts: Mapping[str, FilePrompt]
 ) -> str | list[TextBlock | ImageBlock]:
-    """Return a prompt for the model; one that calls a prompt of a file becomes its text.
+    """Parse a prompt for the model; a call of a prompt file becomes the file's text.
 
-    Raises RequestError for content that a model cannot get, UsageError for an empty file.
+    Raises RequestError for content that models cannot receive, UsageError for an empty file.
     """
     parsed = [_parse_block(block) for block in blocks]
     if parsed and isinstance(parsed[0], TextBlock):
@@ -345,7 +345,7 @@ def _format_resource(block: Block) -> str:
 
 
 def _find_place(block: Block) -> str:
-    """Return the path of a file, else the address."""
+    """Find a file's path, else the address."""
     address = str(block.get("uri", ""))
     parts = urlsplit(address)
     if parts.scheme != "file":

@@ -27,7 +27,7 @@ NOT_FOUND = -32002
 
 Params = Mapping[str, Any]
 CANCEL_METHOD = "$/cancel_request"
-_MAX_SHOWN = 200  # characters shown of a line that is not understood
+_MAX_SHOWN = 200  # characters of an unreadable line to show
 
 
 class RequestError(Exception):
@@ -52,9 +52,9 @@ class Connection:
     """Messages to and from one client.
 
     Arguments:
-        answer: begins a request, by method; called in the order of the lines. The result is
-            awaited in a task of its own. Raises RequestError.
-        receive: takes a notification; called in the order of the lines.
+        answer: begins a request, by method; called in line order. The result is
+            awaited in a separate task. Raises RequestError.
+        receive: takes a notification; called in line order.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Connection:
                 self._handle_line(line)
 
     async def close(self) -> None:
-        """End the requests to the client, and wait for those of the client."""
+        """End the requests to the client, and wait for the client's."""
         self._peer.end()
         await self._peer.finish()
 
@@ -84,10 +84,10 @@ class Connection:
         self._send({"method": method, "params": params})
 
     async def request(self, method: str, params: Params) -> dict[str, Any]:
-        """Send a request and return its result. After a cancel, a later answer is ignored."""
-        # It is not withdrawn with `$/cancel_request`: no capability says whether a client knows
-        # that notification, and the official Python client reports it as an unknown method. A
-        # client ends its own questions of a prompt that it cancels.
+        """Send a request and return its result. After a cancel, a late answer is ignored."""
+        # Do not withdraw it with `$/cancel_request`: no capability says whether a client knows
+        # that notification, and the official Python client reports it as an unknown method. When a
+        # client cancels a prompt, it ends the prompt's questions itself.
         try:
             return await self._peer.request(
                 lambda number: {"id": number, "method": method, "params": params}
@@ -100,7 +100,7 @@ class Connection:
         self._write(encode_json_line({"jsonrpc": "2.0", **message}))
 
     def _handle_line(self, line: bytes) -> None:
-        # A line that is not understood gets an error, and stderr a notice.
+        # Answer an unreadable line with an error, and note it on stderr.
         try:
             message = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -131,7 +131,7 @@ class Connection:
     def _receive_notification(self, method: str, params: Params) -> None:
         if method == CANCEL_METHOD:
             identifier = params.get("requestId")
-            if isinstance(identifier, str | int):  # a list or object has no hash
+            if isinstance(identifier, str | int):  # lists and objects have no hash
                 self._peer.cancel(identifier)
             return
         self._receive(method, params)

@@ -1,4 +1,4 @@
-"""Parameters of the client's requests, checked, and the abilities that it states."""
+"""Checked parameters of the client's requests, and the abilities it declares."""
 
 from __future__ import annotations
 
@@ -73,15 +73,15 @@ class AuthenticateParams(Struct, rename="camel"):
 
 
 class ClientAbilities(Struct, frozen=True, kw_only=True):
-    """What the client states in initialize. A part that is missing or of another type is a no."""
+    """Abilities declared in initialize. A part that is missing or of another type means no."""
 
-    shows_children: bool = False  # as sessions of their own
+    shows_children: bool = False  # as separate sessions
     shows_notices: bool = False
     shows_compaction: bool = False
     shows_forms: bool = False
     shows_addresses: bool = False
     has_terminal: bool = False  # for logging in
-    reads_files: bool = False  # it gives the text of a file, with changes that are not saved
+    reads_files: bool = False  # provides a file's text with unsaved changes
 
 
 class InitializeParams(Struct, rename="camel"):
@@ -107,7 +107,7 @@ class InitializeParams(Struct, rename="camel"):
 
 
 def parse_params(params: Mapping[str, Any], kind: type[_T]) -> _T:
-    """Return the parameters of a request. Raises RequestError that names the wrong field."""
+    """Parse a request's parameters. Raises RequestError naming the wrong field."""
     try:
         return msgspec.convert(params, kind)
     except msgspec.ValidationError as error:

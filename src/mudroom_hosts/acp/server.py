@@ -50,7 +50,7 @@ _NO_MODEL = (
     "no model is set up. Set a key, such as ANTHROPIC_API_KEY, in the environment of the editor, "
     "or choose a model with: mudroom config set model NAME. mudroom models lists the providers"
 )
-_PAGE = 50  # sessions of one answer to session/list
+_PAGE = 50  # sessions per answer to session/list
 
 
 class AcpServer:
@@ -83,7 +83,7 @@ class AcpServer:
         }
 
     async def serve(self, lines: AsyncIterator[bytes]) -> None:
-        """Serve the client until its input ends. Then all work is stopped; records stay."""
+        """Serve the client until its input ends, then stop all work; records stay."""
         reading = asyncio.create_task(self._connection.serve(lines))
         self._reading = reading
         try:
@@ -98,7 +98,7 @@ class AcpServer:
                 await session.close()
 
     def pause(self) -> bool:
-        """Stop all work so that it continues when the editor loads its sessions again, and end."""
+        """Stop all work so that it continues when the editor reloads its sessions, and end."""
         for session in self._sessions.values():
             session.pause()
         return self.stop()
@@ -207,7 +207,7 @@ class AcpServer:
             self._connection, self._command_line, plan, self._abilities, self._notify
         )
         await session.open(shows_history=shows_history)
-        if plan.resume and session.id != plan.resume:  # it was the beginning of an id, or a name
+        if plan.resume and session.id != plan.resume:  # the start of an id, or a name
             await session.close()
             raise RequestError(NOT_FOUND, f"no session {plan.resume!r} is recorded")
         self._sessions[session.id] = session

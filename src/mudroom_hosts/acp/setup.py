@@ -1,4 +1,4 @@
-"""Values that the command line provides: the session of a plan, prompts of files, records."""
+"""What the command line provides: sessions made from plans, prompts from files, records."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 class EditorSessionPlan(Struct, frozen=True, kw_only=True):
-    """The session to open. Model and mode are "" for those of the settings."""
+    """The session to open. "" as model or mode means that of the settings."""
 
     cwd: str  # absolute
-    servers: tuple[ServerSpec, ...] = ()  # of the client
+    servers: tuple[ServerSpec, ...] = ()  # the client's
     model: str = ""
     mode: str = ""
     resume: str = ""  # id of the session to continue, "" for a new one
     id: str = ""  # of a new session, "" for any
-    tools: tuple[Tool, ...] = ()  # in place of built-in ones
+    tools: tuple[Tool, ...] = ()  # replace built-in ones
 
 
 class ServerCommand(Struct, frozen=True):
@@ -37,19 +37,19 @@ class RecordedSession(Struct, frozen=True, kw_only=True):
     id: str
     cwd: str
     title: str
-    written: float  # seconds since 1970
+    written: float  # time in seconds since 1970
 
 
 class CommandLine(Struct, frozen=True, kw_only=True):
-    """Functions of the command line.
+    """Functions provided by the command line.
 
     Arguments:
-        prepare: makes the session of a plan, which is not open. Raises UsageError, RequestError.
-        fetch_server_prompt: returns the text of such a prompt, of its slash command and the words
-            after it; None for another command. Raises MudroomError.
-        list_sessions: returns the last sessions of a folder; None for all folders.
+        prepare: makes a plan's session without opening it. Raises UsageError, RequestError.
+        fetch_server_prompt: takes a slash command and the words after it, and returns the text of
+            the server's prompt; None for any other command. Raises MudroomError.
+        list_sessions: returns a folder's last sessions; None for all folders.
         preload: imports what sessions need; called in a thread.
-        reads_unsaved: whether `read` shows texts that are not saved in the editor.
+        reads_unsaved: whether `read` shows text not yet saved in the editor.
     """
 
     prepare: Callable[[EditorSessionPlan, Approver], Session]

@@ -1,6 +1,6 @@
-"""Tool calls in the terms of the protocol: kind, title, content, differences, locations.
+"""Tool calls in the protocol's terms: kind, title, content, diffs, locations.
 
-`RunStream` sends those of one run, between its messages.
+`RunStream` sends a run's calls between its messages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mudroom.views import (
 
 from ..json_values import as_object
 
-MAX_TEXT = 50_000  # characters of a result that are sent; the rest is counted
+MAX_TEXT = 50_000  # characters of a result to send; the rest is counted
 
 _KINDS = {
     ToolCategory.READ: "read",
@@ -38,7 +38,7 @@ _KINDS = {
 
 
 def find_kind(name: str, view: str = "", category: ToolCategory | None = None) -> str:
-    """Return the kind of a call; `category` is that of a tool that is not built in."""
+    """Find a call's kind; `category` is for tools that are not built in."""
     tool = find_builtin_tool(name)
     if tool and tool.is_search:
         return "search"
@@ -56,7 +56,7 @@ def describe_title(name: str, arguments: Mapping[str, Any], title: str = "") -> 
 
 
 def make_text(text: str) -> dict[str, Any]:
-    """Return a text block; a long text is cut with a note."""
+    """Make a text block; long text is cut with a note."""
     text = sanitize(text)
     left_out = len(text) - MAX_TEXT
     if left_out > 0:
@@ -74,12 +74,12 @@ def make_content(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_diff(path: str, old: str | None, new: str) -> dict[str, Any]:
-    """Return the change of a file as content of a call. `old`: None for a new file."""
+    """Make a file's change the content of a call. `old`: None for a new file."""
     return {"type": "diff", "path": path, "oldText": old, "newText": new}
 
 
 def list_locations(name: str, arguments: Mapping[str, Any], cwd: str) -> list[dict[str, Any]]:
-    """Return the file that a call is about, with an absolute path."""
+    """List the file a call is about, with an absolute path."""
     tool = find_builtin_tool(name)
     path = _get_path(tool, arguments)
     if not tool or not path or tool.is_search:
@@ -113,7 +113,7 @@ def list_edits(
 def make_written(
     name: str, arguments: Mapping[str, Any], path: str, before: bytes | None
 ) -> list[dict[str, Any]]:
-    """Return the change of a whole file; `before` is b"" for no file, None if it is not known."""
+    """Make the diff of a whole file; `before` is b"" for no file, None if unknown."""
     tool = find_builtin_tool(name)
     content = tool.rename_arguments(arguments).get("content") if tool else None
     if not isinstance(content, str) or before is None:
@@ -123,7 +123,7 @@ def make_written(
 
 
 def make_proposed(request: ApprovalRequest, cwd: str) -> list[dict[str, Any]]:
-    """Return the change that a call would make, for the question whether it may."""
+    """Show the change that a call would make, for the permission question."""
     tool = find_builtin_tool(request.tool)
     path = _get_path(tool, request.arguments)
     if tool and path and tool.view == "diff":
@@ -131,7 +131,7 @@ def make_proposed(request: ApprovalRequest, cwd: str) -> list[dict[str, Any]]:
     if tool and path and tool.view == "content" and all(sign == "+" for sign, _ in request.change):
         return make_written(tool.name, request.arguments, os.path.join(cwd, path), b"")
     lines = "\n".join(f"{sign or ' '}{escape_line(text)}" for sign, text in request.change)
-    # The title is cut, and without hidden characters: the user must see all that would run.
+    # The title is cut and lacks hidden characters: the user must see all that would run.
     return [make_content(make_text(lines or format_arguments(request.arguments)))]
 
 
@@ -142,7 +142,7 @@ def make_result(result: ToolResult) -> list[dict[str, Any]]:
 
 
 def make_plan(arguments: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Return the entries of a plan; None if the arguments have none."""
+    """Make the entries of a plan; None if the arguments have none."""
     todos = arguments.get("todos")
     if not isinstance(todos, list):
         return None
@@ -165,8 +165,8 @@ def _get_path(tool: Tool | None, arguments: Mapping[str, Any]) -> str:
 
 
 _CHUNKS = {"text": "agent_message_chunk", "thinking": "agent_thought_chunk"}
-"""Updates by the kind of the text."""
-_OUTPUT_SECONDS = 0.2  # seconds between two updates with the output of a call
+"""Kind of text -> update."""
+_OUTPUT_SECONDS = 0.2  # seconds between updates with a call's output
 
 
 class OpenCall(Struct):
@@ -175,18 +175,18 @@ class OpenCall(Struct):
     view: str = ""
     content: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     write: FileWriteIntended | None = None
-    is_detached: bool = False  # it has returned, and the child that it started works on
-    shown_at: float = 0.0  # when its output so far was sent last, seconds since 1970
+    is_detached: bool = False  # it has returned, and its child is still running
+    shown_at: float = 0.0  # when its output was last sent, seconds since 1970
 
 
 class RunStream:
-    """What one run writes to its session, which is named by its id in the protocol."""
+    """Sends one run's output to its session, identified by its protocol id."""
 
     def __init__(
         self, run_id: str, session: str, send: Callable[[str, dict[str, Any]], None]
     ) -> None:
         self.session = session
-        self.calls: dict[str, OpenCall] = {}  # not finished, by their ids in the record
+        self.calls: dict[str, OpenCall] = {}  # unfinished, by their ids in the record
         self._run_id = run_id
         self._send = send
         self._streamed = {"text": "", "thinking": ""}
@@ -212,12 +212,12 @@ class RunStream:
             self.send_call(call, content=[*call.content, output])
 
     def discard_streamed(self) -> None:
-        """Begin a new message: the next text does not belong to the one before."""
+        """Begin a new message, so that the next text is separate from the last."""
         self._attempt += 1
         self._streamed = {"text": "", "thinking": ""}
 
     def complete_text(self, kind: str, text: str, turn: int) -> None:
-        """Send what has not streamed of a text; all of it as a new message if it differs."""
+        """Send the part of a text not yet streamed; if it differs, all of it as a new message."""
         streamed = self._streamed[kind]
         if text.startswith(streamed):
             rest = text[len(streamed) :]
@@ -236,7 +236,7 @@ class RunStream:
         return call
 
     def find_call(self, call_id: str) -> OpenCall | None:
-        """Return the last call with this id, finished or not."""
+        """Find the last call with this id, finished or not."""
         return self._last.get(call_id)
 
     def send_call(self, call: OpenCall, **fields: Any) -> None:

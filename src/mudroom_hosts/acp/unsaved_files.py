@@ -1,4 +1,4 @@
-"""The tool `read` with the texts that are not saved in the editor yet."""
+"""The tool `read`, showing text not yet saved in the editor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .json_rpc import RequestError
 
 READ_METHOD = "fs/read_text_file"
 MAX_BYTES = 1 << 20
-"""Size of a file on the disk up to which the editor is asked; its answer is one line."""
+"""Bytes; the editor is not asked for larger files on disk, as its answer is one line."""
 SECONDS = 2.0  # seconds to wait for the editor
 UNSAVED_NOTE = (
     "(these lines are not saved: the editor has a text of {path} that differs from the file, and "
@@ -31,7 +31,7 @@ AskClient = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class UnsavedFiles:
-    """Texts of the editor for one session. An editor that is too slow is not asked again."""
+    """The editor's text for one session. An editor that is too slow is not asked again."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class UnsavedFiles:
         return replace(self._tool, run=self._read)
 
     async def _read(self, ctx: ToolContext, arguments: Any) -> ToolResult:  # noqa: ANN401
-        """Read the lines of the editor's text if it differs from the file, else of the file."""
+        """Read lines from the editor's text if it differs from the file, else from the file."""
         path = ctx.workspace.locate(arguments.file_path)
         saved = None if self._is_silent else await asyncio.to_thread(_read_saved, ctx, path)
         if saved is not None:
@@ -63,7 +63,7 @@ class UnsavedFiles:
             known = self._saved_texts.setdefault(full_path, set())
             known.add(_make_digest(saved))
             text = await self._fetch(full_path)
-            # A text that was saved once is that of an editor which has not loaded a change yet.
+            # Text that was saved before comes from an editor yet to load a change.
             if text is not None and _make_digest(text) not in known:
                 files = _WithText(ctx.workspace, path, text.encode("utf-8", "replace"))
                 context: Any = _WithFiles(ctx, files)
@@ -77,7 +77,7 @@ class UnsavedFiles:
                 params = {"sessionId": self._find_session(), "path": path}
                 answer = await self._ask(READ_METHOD, params)
         except RequestError:
-            return None  # such as a file that the editor does not show
+            return None  # such as a file not open in the editor
         except TimeoutError:
             self._is_silent = True
             self._notify(
@@ -90,16 +90,16 @@ class UnsavedFiles:
 
 
 class _WithText:
-    """A workspace in which one file has another content."""
+    """A workspace in which one file has different content."""
 
-    local = None  # it is not the file of the disk
+    local = None  # not the file on disk
 
     def __init__(self, inner: Workspace, path: str, content: bytes) -> None:
         self._inner = inner
         self._path = path
         self._content = content
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (the methods that are not here)
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (the methods not defined here)
         return getattr(self._inner, name)
 
     def stat(self, path: str) -> FileInfo:
@@ -113,18 +113,18 @@ class _WithText:
 
 
 class _WithFiles:
-    """The context of a call, with another workspace."""
+    """A call's context with a different workspace."""
 
     def __init__(self, inner: ToolContext, workspace: _WithText) -> None:
         self._inner = inner
         self.workspace = workspace
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (the fields that are not here)
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (the fields not defined here)
         return getattr(self._inner, name)
 
 
 def _read_saved(ctx: ToolContext, path: str) -> str | None:
-    """Return the text of a file of the workspace, None for any other and for a large one."""
+    """Read a workspace file's text, None for any other file and for a large one."""
     if os.path.isabs(path):
         return None
     try:
@@ -142,6 +142,6 @@ def _read_saved(ctx: ToolContext, path: str) -> str | None:
 
 
 def _make_digest(text: str) -> bytes:
-    """Return a digest of a text as editors give it: without a byte order mark, lines end in LF."""
+    """Make a digest of text as editors give it: no byte order mark, lines ending in LF."""
     normalized = text.removeprefix("\ufeff").replace("\r\n", "\n")
     return hashlib.blake2b(normalized.encode("utf-8", "surrogatepass"), digest_size=16).digest()

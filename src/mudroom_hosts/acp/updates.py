@@ -1,4 +1,4 @@
-"""SessionUpdates: the events of one session as `session/update` messages of the protocol.
+"""SessionUpdates: a session's events as the protocol's `session/update` messages.
 
 Its children are subagent sessions.
 """
@@ -57,9 +57,9 @@ from .tool_calls import (
 
 
 class ChildSessions:
-    """The subagent sessions: announced before all else, and idle exactly once for each run.
+    """Subagent sessions: announced before anything else, and idle exactly once per run.
 
-    All runs of a named child are one session.
+    All of a named child's runs are one session.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class ChildSessions:
         return f"{self._session}/{find_first_id(run_id)}"
 
     def find_run(self, session: str) -> str:
-        """Return the run of a child that works; "" if there is none."""
+        """Find a running child's run; "" if there is none."""
         return next((run for run, each in self._working.items() if each == session), "")
 
     def start(self, event: RunStarted) -> str:
-        """Announce the session of a child, or state that it works again; return its id."""
+        """Announce a child's session, or that it is running again; return its id."""
         brief = event.brief
         child = self.find_session(brief.run_id)
         fields: dict[str, Any] = {"state": {"state": "running"}}
@@ -100,7 +100,7 @@ class ChildSessions:
         return child
 
     def apply(self, event: AnyEvent) -> None:
-        """Send what an event changes for a child, beside its own messages and calls."""
+        """Send what an event changes for a child, besides its own messages and calls."""
         run = self._tree.runs[event.run]
         if not run.depth:
             return
@@ -113,13 +113,13 @@ class ChildSessions:
             self._send_message(child, event.message_id, sender, event.text)
 
     def finish(self, event: RunFinished) -> None:
-        """Send the end of a child's run, after all else of it."""
+        """Send the end of a child's run, after everything else about it."""
         if self._working.pop(event.run, None):
             self._waiting.pop(event.run, None)
             self._update(event.run, state=make_child_end(event.report))
 
     def show_waiting(self, run_id: str, change: int) -> None:
-        """Count the open questions of a child, and show whether it waits for the user."""
+        """Count a child's open questions, and show whether it is waiting for the user."""
         if run_id not in self._working:
             return
         before = self._waiting.get(run_id, 0)
@@ -129,13 +129,13 @@ class ChildSessions:
             self._update(run_id, state={"state": state})
 
     def end_history(self) -> None:
-        """State that nothing is known of the children whose record has no end."""
+        """State that nothing is known of children with no end in the record."""
         for run_id in sorted(self._working, key=len, reverse=True):
             self._update(run_id, state={"state": "unknown"})
         self._working.clear()
 
     def _update(self, run_id: str, **fields: Any) -> None:
-        """Send an update about a child to the session of its parent."""
+        """Send an update about a child to its parent's session."""
         parent = self._tree.runs[run_id].parent
         above = self.find_session(parent) if parent else self._session
         child = self.find_session(run_id)
@@ -154,24 +154,23 @@ class ChildSessions:
 
 
 def describe_child(brief: Brief) -> str:
-    """Return the title of a child; that of a named one begins with its name."""
+    """Make a child's title; a named child's begins with its name."""
     title = brief.description or brief.prompt
     return sanitize_line(": ".join(filter(None, (brief.name, title))))
 
 
 Send = Callable[[str, dict[str, Any]], None]
-"""Sends an update: id of the session in the protocol, and the update."""
+"""Sends an update: the session's id in the protocol, and the update."""
 
 
 class SessionUpdates:
-    """Fold of the events of a session, and of all its children, into updates.
+    """Folds the events of a session and all its children into updates.
 
-    The events of a record give the same updates as those of a run, but streamed text comes in one
-    piece.
+    A record's events give the same updates as a run's, but streamed text comes in one piece.
 
     Arguments:
-        read_version: returns the earlier content of a file by its hash, None if it is not kept.
-        find_window: returns the tokens that the context of a model can hold, 0 if unknown.
+        read_version: returns a file's earlier content by its hash, None if not kept.
+        find_window: returns the tokens that a model's context can hold, 0 if unknown.
     """
 
     def __init__(
@@ -185,7 +184,7 @@ class SessionUpdates:
         find_window: Callable[[str], int],
     ) -> None:
         self.is_silent = False  # nothing is sent
-        self.shows_prompts = False  # prompts of the user are sent, too
+        self.shows_prompts = False  # the user's prompts are also sent
         self._session = session
         self._cwd = cwd
         self._abilities = abilities
@@ -218,13 +217,13 @@ class SessionUpdates:
         self.usage.apply(event)
 
     def find_call(self, run_id: str, call_id: str) -> tuple[str, OpenCall] | None:
-        """Return the session and the call that an approval request is about, if it is shown."""
+        """Find the session and call that an approval request is about, if shown."""
         stream = self._streams.get(run_id)
         call = stream.calls.get(call_id) if stream else None
         return (stream.session, call) if stream and call else None
 
     def end_history(self) -> None:
-        """State that what has no end in the record is not running: its process is gone."""
+        """State that whatever has no end in the record is not running: its process is gone."""
         for stream in self._streams.values():
             for call in stream.calls.values():
                 stream.send_call(call, status="pending")
@@ -283,7 +282,7 @@ class SessionUpdates:
                 self._show_notice(stream, event)
 
     def _show_notice(self, stream: RunStream, event: AnyEvent) -> None:
-        """Show what is neither text nor a call, where the client can."""
+        """Show what is neither text nor a call, if the client can."""
         if isinstance(event, Compacted) and self._abilities.shows_compaction:
             stream.send_compaction(event)
         elif isinstance(event, ModelCallRetried):
@@ -292,7 +291,7 @@ class SessionUpdates:
             self._send_user(make_text(event.text), event.message_id)
 
     def _is_from_user(self, event: MessageDelivered) -> bool:
-        """Tell whether the user wrote a message to the conversation, which is sent back."""
+        """Return whether the user wrote a message to the conversation, which is sent back."""
         return self.shows_prompts and event.origin == "user" and not is_child_id(event.run)
 
     def _retry(self, stream: RunStream, event: ModelCallRetried) -> None:
@@ -329,7 +328,7 @@ class SessionUpdates:
         return call
 
     def _start_call(self, stream: RunStream, event: ToolCallStarted) -> None:
-        """Send the call as it runs: a call of a server may have another name now."""
+        """Send the call as it runs: a server's call may now have another name."""
         block = event.call
         call = stream.calls.get(block.id) or self._show_call(stream, block, event.turn)
         call.block = block
@@ -347,7 +346,7 @@ class SessionUpdates:
         )
 
     def _list_written(self, call: OpenCall) -> list[dict[str, Any]]:
-        """List the change of a call that wrote a whole file, if the earlier content was kept."""
+        """List the change made by a call that wrote a whole file, if the old content was kept."""
         if call.write is None or call.view != "content":
             return []
         path = os.path.join(self._cwd, call.write.path)
@@ -364,7 +363,7 @@ class SessionUpdates:
             changes = [each for each in call.content if each["type"] == "diff"]
             content = changes or self._list_written(call) or content
         if result.detail.get("background") and self._calls.is_working(result.detail.get("run", "")):
-            call.is_detached = True  # its child goes on, and ends the call
+            call.is_detached = True  # its child continues, and ends the call
             stream.calls.pop(event.call_id)
             return
         stream.close_call(call, status="failed" if result.error else "completed", content=content)
@@ -373,19 +372,19 @@ class SessionUpdates:
             stream.send("plan", entries=entries)
 
 
-_SECONDS = 0.25  # seconds between two updates of one child
+_SECONDS = 0.25  # seconds between updates about a child
 
 
 class _ChildCall(Struct):
     id: str
     shown_at: float  # time of the last update, seconds since 1970
-    # The shown call that started the child and is this call. It ends with its own result, unless
-    # it is detached. None for a call of the child alone.
+    # The shown call that started the child, if this is that call. It ends with its own result
+    # unless detached. None for a call that only shows the child.
     started_by: OpenCall | None = None
 
 
 class ChildCalls:
-    """The calls that show the state of each child while it works."""
+    """The calls that show each child's state while it is running."""
 
     def __init__(
         self,
@@ -420,7 +419,7 @@ class ChildCalls:
         return run_id in self._calls and self._tree.runs[run_id].report is None
 
     def end_history(self) -> None:
-        """State that the children whose record has no end do not run."""
+        """State that children with no end in the record are not running."""
         for run_id, call in self._calls.items():
             if self._tree.runs[run_id].report is None:
                 self._update(call, status="pending")
@@ -449,7 +448,7 @@ class ChildCalls:
         )
 
     def _finish(self, run: RunView, call: _ChildCall, report: Report) -> None:
-        # The call that waits for a child shows its end with the result.
+        # A call waiting for a child shows the child's end in its result.
         if call.started_by and not call.started_by.is_detached:
             return
         text = report.text if report.ok else f"{describe_end(report)}\n\n{report.text}"
@@ -471,7 +470,7 @@ class ChildCalls:
 
 
 class UsageFold:
-    """Fold of events into `usage_update`, sent after each answer of the conversation."""
+    """Folds events into `usage_update`, sent after each answer in the conversation."""
 
     def __init__(
         self,
@@ -479,7 +478,7 @@ class UsageFold:
         send: Callable[[dict[str, Any]], None],
         find_window: Callable[[str], int],
     ) -> None:
-        self.stop = StopReason.END  # why the model stopped its last answer in the conversation
+        self.stop = StopReason.END  # why the model ended its last answer
         self._tree = tree
         self._send = send
         self._find_window = find_window
@@ -517,7 +516,7 @@ class UsageFold:
         self._send(update)
 
     def compute_cost(self, run_id: str = "") -> float | None:
-        """Return the US dollars of a run and all below it, "" for all; None if not known."""
+        """Compute the US dollars of a run and all below it, "" for all; None if unknown."""
         total = 0.0
         for run in self._tree.walk(run_id):
             cost = self._costs.get(run.run_id, 0.0)
@@ -559,7 +558,7 @@ def make_child_end(report: Report) -> dict[str, Any]:
 
 
 def make_prompt_end(report: Report, stop: StopReason) -> dict[str, Any]:
-    """Return the answer to a prompt, for which `stop` is why the model stopped its last answer."""
+    """Make the answer to a prompt; `stop` is why the model ended its last answer."""
     reason = find_stop_reason(report)
     if reason in ("", "end_turn"):
         reason = _MODEL_STOPS.get(stop, reason)
@@ -574,7 +573,7 @@ def make_prompt_end(report: Report, stop: StopReason) -> dict[str, Any]:
 
 
 def find_stop_reason(report: Report) -> str:
-    """Return the stop reason of a run; "" if it failed."""
+    """Find a run's stop reason; "" if it failed."""
     is_for_tokens = report.limit is not None and report.limit.name in _TOKEN_LIMITS
     if report.reason is Reason.BUDGET and is_for_tokens:
         return "max_tokens"
@@ -582,7 +581,7 @@ def find_stop_reason(report: Report) -> str:
 
 
 def make_reason_meta(report: Report) -> dict[str, Any]:
-    """Return the reason of a run as it is, beside the one of the protocol."""
+    """Make a run's own reason, next to that of the protocol."""
     return {"_meta": {"mudroom": {"reason": report.reason.value}}}
 
 

@@ -1,4 +1,4 @@
-"""Questions to the host, which decides on tool calls by the request `can_use_tool`."""
+"""Questions to the host, which decides on tool calls via the request `can_use_tool`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .output import to_host_arguments
 
 _ORIGIN = "the program that started mudroom"
 _KEPT = ("localSettings", "projectSettings", "userSettings")
-"""Destinations of rules that stay after the session."""
+"""Destinations of rules that outlive the session."""
 _VERDICTS = (Verdict.ALLOW, Verdict.ASK, Verdict.DENY)
 
 
 class HostApprover:
-    """Asks the host, and uses what comes with its answers: rules, a mode, an interrupt.
+    """Asks the host, and applies what its answers bring: rules, a mode, an interrupt.
 
-    Deny and ask rules hold from the next prompt on.
+    Deny and ask rules apply from the next prompt on.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class HostApprover:
         return self._use_answer(request, answer)
 
     async def _ask_for_input(self, request: ApprovalRequest, form: InputForm) -> ApprovalDecision:
-        """Send the question of an MCP server to the host. Without an answer it is declined."""
+        """Send an MCP server's question to the host. No answer means declined."""
         fields: dict[str, Any] = {
             "mcp_server_name": form.server,
             "message": form.message,
@@ -154,7 +154,7 @@ def _format_rule(value: object) -> str:
 
 
 def _make_suggestions(request: ApprovalRequest, rules: tuple[Rule, ...]) -> list[dict[str, Any]]:
-    """Return the changes of the permissions that would allow this call and similar ones."""
+    """Make the permission updates that would allow this call and similar ones."""
     suggestions: list[dict[str, Any]] = []
     if rules:
         values = [

@@ -1,4 +1,4 @@
-"""ControlChannel: requests to the host and their responses, beside the lines of the session."""
+"""ControlChannel: requests to the host and their responses, among the session's lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..line_streams import encode_json_line
 
 
 class HostError(MudroomError):
-    """A request to the host failed: it answered with an error, or it has closed its end."""
+    """A request to the host failed: it answered with an error or closed the connection."""
 
 
 class ControlChannel:
@@ -62,9 +62,9 @@ class ControlChannel:
             ) from None
 
     def receive_response(self, response: Mapping[str, Any]) -> None:
-        """Hand a response of the host to the caller that waits; a late one is ignored."""
+        """Hand a response from the host to the waiting caller; ignore a late one."""
         digits = str(response.get("request_id")).removeprefix(_ID_PREFIX)
-        number = int(digits) if digits.isdecimal() else 0  # 0 is no request of ours
+        number = int(digits) if digits.isdecimal() else 0  # 0 is none of our requests
         if response.get("subtype") == "error":
             error = HostError(str(response.get("error") or "no reason was given"))
             self._peer.fail(number, error)
@@ -75,7 +75,7 @@ class ControlChannel:
         self._peer.end()
 
 
-_ID_PREFIX = "mudroom_"  # tells our requests from those of the host, which share the lines
+_ID_PREFIX = "mudroom_"  # tells our requests from the host's, which share the lines
 
 
 def _make_id(number: int) -> str:
@@ -85,13 +85,13 @@ def _make_id(number: int) -> str:
 MAX_LINE = 900_000  # bytes of a line. The SDKs end the session at a line of more than 1 MiB.
 
 _CAPS = (100_000, 10_000, 1_000, 100)
-"""Characters of the longest text, one cap after the other until the line fits."""
+"""Caps on text length, in characters, tried in turn until the line fits."""
 
-_LISTS = ("reports", "permission_denials")  # fields that are left out if no cap suffices
+_LISTS = ("reports", "permission_denials")  # fields left out if no cap suffices
 
 
 def encode_line(line: Mapping[str, Any]) -> bytes:
-    """Return a line of output with its line feed, with long texts cut if it would be too long."""
+    """Encode a line of output with its line feed, cutting long texts if it is too long."""
     data = encode_json_line(line)
     for cap in _CAPS:
         if len(data) <= MAX_LINE:
@@ -104,7 +104,7 @@ def encode_line(line: Mapping[str, Any]) -> bytes:
 
 
 def fits(line: Mapping[str, Any]) -> bool:
-    """Tell whether a line needs no cut."""
+    """Return whether a line needs no cut."""
     return len(encode_json_line(line)) <= MAX_LINE
 
 

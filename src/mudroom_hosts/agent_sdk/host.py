@@ -1,4 +1,4 @@
-"""Host: the parts that serve one program with an agent SDK, joined."""
+"""Host: joins the parts that serve one program using an agent SDK."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Answer = Mapping[str, Any]
 
 
 class Host:
-    """The session of a host, its prompts, and the answers to its requests.
+    """A host's session, its prompts, and the answers to its requests.
 
-    A change of the MCP servers holds from the next prompt on, if one runs.
+    If a prompt is running, changed MCP servers apply from the next one on.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Host:
         }
 
     def _change_mode(self, mode: str) -> None:
-        # A wrong mode in a decision is not used.
+        # Ignore a wrong mode in a decision.
         try:
             self.hosted.set_mode(mode)
         except UsageError as error:
@@ -91,11 +91,11 @@ class Host:
         self.hosted.add_rules(rules)
 
     def stop_all(self) -> bool:
-        """Stop the prompt and all background work. Return False if nothing works."""
+        """Stop the prompt and all background work. Return False if nothing is running."""
         return self.hosted.driver.cancel()
 
     def describe(self) -> dict[str, Any]:
-        """Return the answer to `initialize`."""
+        """Make the answer to `initialize`."""
         session = self.hosted.driver.session
         agents = [
             {"name": agent.name, "description": agent.description, "model": agent.model}
@@ -128,7 +128,7 @@ class Host:
         }
 
     async def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Return the answer to a request. Raises MudroomError with the text for the host."""
+        """Answer a request. Raises MudroomError with the text for the host."""
         subtype = str(request.get("subtype", ""))
         action = self._actions.get(subtype)
         if action is None:
@@ -216,7 +216,7 @@ class Host:
         return {}
 
     async def _reconnect_server(self, request: Mapping[str, Any]) -> Answer:
-        # Servers that are not those of the host start again.
+        # Restart servers other than the host's own.
         name = _read_name(request)
         source = self.hosted.find_source(name)
         if source is None:
@@ -228,7 +228,7 @@ class Host:
         return {}
 
     async def _set_servers(self, request: Mapping[str, Any]) -> Answer:
-        """Replace the servers of earlier requests, and all in-process servers of the host."""
+        """Replace the servers from earlier requests, and all of the host's in-process servers."""
         entries = as_object(request.get("servers"))
         hosted = self.hosted
         in_host = {source.name: None for source in hosted.next_sources}
@@ -246,7 +246,7 @@ class Host:
         return {"added": added, "removed": removed, "errors": errors}
 
     async def _start(self, names: list[str]) -> dict[str, str]:
-        """Return why some do not work, by name."""
+        """Start servers; return why some do not work, by name."""
         states = await asyncio.gather(*map(self._start_server, names))
         return {name: state for name, state in zip(names, states, strict=True) if state}
 
@@ -261,7 +261,7 @@ class Host:
         return ""
 
     async def _receive_message(self, request: Mapping[str, Any]) -> Answer:
-        """Take a notification of an in-process server; it may have other tools now."""
+        """Take an in-process server's notification; its tools may have changed."""
         if as_object(request.get("message")).get("method") == "notifications/tools/list_changed":
             name = _read_name(request)
             source = self.hosted.find_source(name)
@@ -275,7 +275,7 @@ class Host:
 _EVENT = "PreToolUse"
 """Event whose failed hooks block, unless the host says that the action continues."""
 
-ShowHook = Callable[..., None]  # takes the subtype of a line about a hook, and its fields
+ShowHook = Callable[..., None]  # takes the subtype and fields of a line about a hook
 
 
 def make_host_hooks(
@@ -285,7 +285,7 @@ def make_host_hooks(
     show: ShowHook,
     notify: Callable[[str], object],
 ) -> dict[str, list[HookCallback]]:
-    """Return the hooks of `initialize` by event; `events` are those that mudroom has."""
+    """Make the hooks from `initialize`, by event; `events` are those mudroom supports."""
     callbacks: dict[str, list[HookCallback]] = {}
     for event, matchers in hooks.items():
         if event not in events:

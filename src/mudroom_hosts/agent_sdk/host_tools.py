@@ -1,4 +1,4 @@
-"""Tools that the host runs itself: its in-process MCP servers, reached through the channel."""
+"""Tools the host runs itself: its in-process MCP servers, reached through the channel."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ..json_values import as_bytes, as_list, as_object, as_text
 from .channel import ControlChannel, HostError
 
 PROTOCOL_VERSION = "2025-11-25"
-"""Revision of MCP that the agent SDKs speak with their in-process servers."""
+"""MCP revision that agent SDKs speak with their in-process servers."""
 
 _HANDSHAKE_SECONDS = 10.0
 _MAX_PAGES = 100
 
 
 class HostToolSource:
-    """The port ToolSource for one in-process server of the host.
+    """The ToolSource for one of the host's in-process servers.
 
-    The host may send ahead what it answers to `initialize` and `tools/list`: its manifest.
+    The host may send its answers to `initialize` and `tools/list` ahead, as its manifest.
     """
 
     def __init__(self, channel: ControlChannel, name: str, manifest: object = None) -> None:
@@ -63,7 +63,7 @@ class HostToolSource:
             raise
 
     async def list(self) -> Sequence[Tool]:
-        """Return the tools that the server has now; after a failure those that it had."""
+        """List the server's current tools; after a failure, those it last had."""
         if self._changed.is_set():
             self._changed.clear()
             try:
@@ -87,15 +87,15 @@ class HostToolSource:
             self._settled.clear()
 
     async def settle(self) -> None:
-        """Wait until the session has the tools of the last change, but not for ever."""
-        if self._settled is None:  # no session follows the changes: it could not open the source
+        """Wait, but not forever, until the session has the tools from the last change."""
+        if self._settled is None:  # no session follows changes: opening the source failed
             return
         with suppress(TimeoutError):
             async with time_limit(_HANDSHAKE_SECONDS):
                 await self._settled.wait()
 
     def _use_manifest(self, manifest: Mapping[str, Any]) -> bool:
-        """Take greeting and tools from a manifest. Return False if it is not complete."""
+        """Take greeting and tools from a manifest. Return False if it is incomplete."""
         greeting = as_object(manifest.get("initializeResult"))
         tools = as_object(manifest.get("toolsListResult")).get("tools")
         if not greeting or tools is None:

@@ -1,4 +1,4 @@
-"""HostedSession: the session of a host, with the choices that the host makes meanwhile."""
+"""HostedSession: a host's session, with the choices the host makes along the way."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from .setup import PlannedSession, PrepareSession, SdkOptions, SdkSessionPlan, S
 
 
 class HostedSession:
-    """One conversation, over all sessions that it is opened as, and the choices of its host.
+    """One conversation, across all sessions opened for it, and its host's choices.
 
-    The plan of the driver has the choices, which hold from the next prompt on.
+    The driver's plan holds the choices, which apply from the next prompt on.
     """
 
     _planned: PlannedSession
@@ -59,7 +59,7 @@ class HostedSession:
 
     @property
     def sources(self) -> Sequence[HostToolSource]:
-        """The in-process servers of the open session."""
+        """The open session's in-process servers."""
         return self._opened_plan.sources
 
     @property
@@ -69,7 +69,7 @@ class HostedSession:
 
     @property
     def outputs(self) -> dict[str, Any] | None:
-        """Schema of the answers; None for text."""
+        """Schema of answers; None for text."""
         return self._planned.outputs
 
     def load_prompts(self) -> dict[str, FilePrompt]:
@@ -105,19 +105,19 @@ class HostedSession:
         self._output.attach(session)
 
     def begin_prompt(self) -> None:
-        """Note that the record has a prompt of this process from now on."""
+        """Note that the record now has a prompt from this process."""
         self._resume_point = None
 
     async def apply(self) -> None:
-        """Use changed choices now, unless a prompt runs: then the next one begins with them."""
+        """Apply changed choices now or, if a prompt is running, at the next one."""
         await self.driver.apply_plan()
         if self.driver.current is None:
             await self.settle()
 
     async def settle(self) -> None:
-        """Wait until the session has the last tools of the host's own servers.
+        """Wait until the session has the latest tools of the host's own servers.
 
-        A session that was opened again has just listed them.
+        A reopened session has just listed them.
         """
         if not self._is_fresh:
             for source in self.sources:
@@ -125,11 +125,11 @@ class HostedSession:
         self._is_fresh = False
 
     def set_model(self, model: str) -> None:
-        """Use a model from the next prompt on; "" for that of the flags."""
+        """Use a model from the next prompt on; "" for that from the flags."""
         self._change_plan(model="" if model == "default" else model)
 
     def set_mode(self, mode: str) -> None:
-        """Use a permission mode; a wider one at once for the calls that the host decides."""
+        """Use a permission mode; a wider one applies at once to calls the host decides."""
         if mode not in list(Mode):
             raise UnknownName("permission mode", mode, [each.value for each in Mode])
         plan = replace(self.driver.plan, mode=mode)
@@ -155,7 +155,7 @@ class HostedSession:
         return dict(errors)
 
     def enable_server(self, name: str, *, is_enabled: bool) -> None:
-        """Use an MCP server outside the host, or do not, from the next prompt on."""
+        """Turn an MCP server outside the host on or off, from the next prompt on."""
         plan = self.driver.plan
         known = self._prepare(plan, self._parts).servers.scopes
         if name not in known:
@@ -166,7 +166,7 @@ class HostedSession:
         self._change_plan(disabled_servers=tuple(disabled))
 
     def find_source(self, name: str) -> HostToolSource | None:
-        """Return an in-process server of the host: the next one of this name, or the open one."""
+        """Find an in-process server of the host: the next one with this name, or the open one."""
         sources = (*self.next_sources, *self.sources)
         return next((source for source in sources if source.name == name), None)
 
@@ -201,7 +201,7 @@ class HostedSession:
 
 
 _SCOPES = {"option": "dynamic", "": "dynamic"}
-"""Names of the SDKs for servers of a flag; other scopes have the same name."""
+"""The SDKs' names for servers from flags; other scopes have the same name."""
 
 
 def describe_source(source: HostToolSource) -> dict[str, Any]:
@@ -220,15 +220,15 @@ def describe_source(source: HostToolSource) -> dict[str, Any]:
 def describe_servers(
     statuses: Sequence[ServerStatus], tools: Sequence[Tool], scopes: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Return the states of the other servers.
+    """Describe the states of servers outside the host.
 
-    Their configuration is left out: its headers and variables are often secrets. A server that has
-    a scope, where it is configured, but no status is turned off.
+    Their configuration is left out, because its headers and variables are often secrets. A server
+    with a scope (where it is configured) but no status is turned off.
     """
     if not (statuses or scopes):
         return []
     names = [status.name for status in statuses]
-    # The names that the session gives the tools of a server begin like this.
+    # The session's names for a server's tools begin like this.
     prefixes = {f"mcp__{re.sub('[^A-Za-z0-9_-]', '_', name)}__": name for name in names}
     tools_by_server: dict[str, list[dict[str, str]]] = {}
     for tool in tools:

@@ -1,4 +1,4 @@
-"""HostOutput: the lines of a session for the host, in the order in which the SDKs expect them."""
+"""HostOutput: a session's lines for the host, in the order the SDKs expect."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ PROTOCOL_LEVEL = "2.1.248"
 """Version of Claude Code whose protocol mudroom follows. The SDKs warn below 2.0.0."""
 
 _OWN_NOTES = ("engine", "mudroom")
-"""Origins of notes to the model that a host would show as words of its user."""
+"""Origins of notes to the model that a host would show as its user's words."""
 
 _CHILD_BLOCKS = ("tool_use", "tool_result")
-"""Blocks of children that are sent unless the host asks for their texts, too."""
+"""Children's blocks that are sent; others only if the host asks for children's texts."""
 
 
 class HostOutput:
-    """Fold of the events of a session, over all its prompts, into lines for the host."""
+    """Folds a session's events, across all its prompts, into lines for the host."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class HostOutput:
         self.servers: Callable[[], list[dict[str, Any]]] = list
 
     def attach(self, session: Session) -> None:
-        """Show an open session; it may be the same one, opened again."""
+        """Show an open session, which may be the same one reopened."""
         self._session = session
         session.watch(self._apply)
         if self._lines is None:
@@ -74,12 +74,12 @@ class HostOutput:
 
     @property
     def total_usd(self) -> float | None:
-        """US dollars of all prompts of this process; None if a price is not known."""
+        """US dollars of all this process's prompts; None if a price is unknown."""
         costs = list(self._costs.values())
         return None if None in costs else sum(cast("list[float]", costs))
 
     def find_task(self, call_id: str) -> str:
-        """Return the id of the child that a call started, or the id as it is."""
+        """Find the id of the child that a call started, else return the id as is."""
         return self._tasks.get(call_id, call_id)
 
     def set_state(self, state: str) -> None:
@@ -91,7 +91,7 @@ class HostOutput:
         self._send_line("system", subtype="session_state_changed", state=state, **marker)
 
     def send_init(self, mode: str, commands: Iterable[str] = ()) -> None:
-        """Send the first line of a turn. `commands`: names of the prompts of files."""
+        """Send a turn's first line. `commands`: names of prompts from files."""
         assert self._session
         assert self._lines
         self._lines.start_prompt()
@@ -110,7 +110,7 @@ class HostOutput:
         self._send({**line, **fields})
 
     def send_result(self, report: Report, uuids: list[str], *, has_value: bool) -> None:
-        """Send the last line of a turn. `uuids`: ids of the lines of the user that it answers."""
+        """Send a turn's last line. `uuids`: ids of the user's lines that it answers."""
         assert self._lines
         if report.run_id:
             self._costs[report.run_id] = report.usd
@@ -152,10 +152,9 @@ class HostOutput:
                 self._send(shown)
 
     def _select(self, line: dict[str, Any]) -> dict[str, Any] | None:
-        """Return a line as the host gets it; None if it gets none.
+        """Reduce a line to what the host receives, None for nothing.
 
-        Without the texts of a child, unless the host asked for them, and without mudroom's notes
-        to the model.
+        Drops children's text, unless the host asked for it, and mudroom's notes to the model.
         """
         if line.get("isSynthetic") and line["origin"]["kind"] in _OWN_NOTES:
             return None
@@ -179,13 +178,13 @@ _KINDS = {
         "thinking",
     ),
 }
-"""Kind of a delta: its empty block, the type of its part, and the field of the text."""
+"""Kind of delta -> its empty block, the type of its part, and the field with the text."""
 
 
 class PartialMessages:
-    """Fold of the events of root runs into `stream_event` lines.
+    """Folds root runs' events into `stream_event` lines.
 
-    Text and thinking are streamed; a tool call follows in one part when the answer is complete.
+    Text and thinking are streamed; a tool call follows whole once the answer is complete.
     """
 
     def __init__(self, session: str, model: str) -> None:
@@ -198,7 +197,7 @@ class PartialMessages:
     def make_lines(
         self, event: AnyEvent, whole: Sequence[dict[str, Any]]
     ) -> Iterator[dict[str, Any]]:
-        """Yield the lines of an event, often none. `whole`: its lines without parts."""
+        """Yield an event's lines, often none. `whole`: its lines without parts."""
         if not event.run or is_child_id(event.run):
             return
         match event:
@@ -283,7 +282,7 @@ class PartialMessages:
 
 
 def to_host_arguments(tool: str, arguments: Mapping[str, Any], cwd: str) -> dict[str, Any]:
-    """Return the arguments of a call as the host knows them, without those that are not set."""
+    """Translate a call's arguments to the host's, leaving out unset ones."""
     result = to_claude_arguments(tool, arguments, cwd)
     if result.get("run_in_background") is False:
         del result["run_in_background"]

@@ -1,4 +1,4 @@
-"""PromptLoop: the lines of the user as prompts of the driver, with a result line for each turn."""
+"""PromptLoop: the user's lines as the driver's prompts, with a result line per turn."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .output import HostOutput
 class UserLine(Struct, frozen=True, kw_only=True):
     blocks: tuple[TextBlock | ImageBlock, ...] = ()
     uuid: str = ""  # given by the host
-    waits: bool = False  # for the end of the prompt that runs
-    starts_turn: bool = True  # False for context that the next line brings to the model
+    waits: bool = False  # for the end of the running prompt
+    starts_turn: bool = True  # False for context sent along with the next line
     raw: Mapping[str, Any]
-    error: str = ""  # why a model cannot get the line
+    error: str = ""  # why the line cannot be sent to a model
 
     @property
     def text(self) -> str:
@@ -83,8 +83,8 @@ def _parse_image(source: Mapping[str, Any]) -> ImageBlock:
 class PromptLoop:
     """The prompts of one host.
 
-    A line that comes while a prompt runs becomes a message to its run. It waits for the next turn
-    if it has an image, if it calls a prompt of a file, or if it says so.
+    A line that arrives during a prompt becomes a message to its run. It waits for the next turn if
+    it has an image, calls a prompt file, or says so.
     """
 
     def __init__(
@@ -108,11 +108,11 @@ class PromptLoop:
             self._driver.submit(lambda turn: self._run_line(turn, line), key=line.uuid or None)
 
     def end(self) -> None:
-        """End the loop after the lines that wait."""
+        """End the loop after the waiting lines."""
         self._has_ended.set()
 
     def interrupt(self, *, cancels_waiting: bool = False) -> dict[str, list[str]]:
-        """Stop the turn; return the ids of the lines that still wait, and of those that do not."""
+        """Stop the turn; return the ids of lines still waiting, and of those that are not."""
         waiting = [turn.key for turn in self._driver.waiting if turn.key]
         self._driver.interrupt(keeps_background=self._keeps_background)
         if not cancels_waiting:
@@ -121,7 +121,7 @@ class PromptLoop:
         return {"still_queued": [], "cancelled": waiting}
 
     def cancel_line(self, uuid: str) -> bool:
-        """Remove a line that waits. Return False if there is none with this id."""
+        """Remove a waiting line. Return False if none has this id."""
         return bool(uuid and self._driver.withdraw(uuid))
 
     async def run(self) -> None:
@@ -171,7 +171,7 @@ class PromptLoop:
         return report or Report[Any](text="", reason=Reason.CANCELLED, run_id="")
 
     def _send_to_run(self, line: UserLine) -> bool:
-        """Send a line to the run that works. Return False if it must wait."""
+        """Send a line to the active run. Return False if it must wait."""
         turn = self._driver.current
         if turn is None or not (turn.run_id and line.text) or line.waits or self._driver.waiting:
             return False

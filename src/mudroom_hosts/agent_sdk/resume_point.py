@@ -1,4 +1,4 @@
-"""The message at which a resumed conversation continues, as `--resume-session-at` names it."""
+"""The message at which a resumed conversation continues, given by `--resume-session-at`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _FLAG = "--resume-session-at"
 
 
 def make_message_id(event: TurnFinished) -> str:
-    """Return the `uuid` of the line with an answer; a fork and a later process have the same."""
+    """Make the `uuid` of an answer's line; it is the same in forks and later processes."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"mudroom {event.run} {event.at!r}"))
 
 
 class ResumePoint:
-    """The prompt of the conversation that has the message. It is the last one that is kept."""
+    """The conversation's prompt that contains the message. It is the last one kept."""
 
     def __init__(self, message_id: str) -> None:
         self._message_id = message_id
@@ -47,7 +47,7 @@ class ResumePoint:
 
         An interrupted prompt after the message ends first, without further work.
 
-        Raises UsageError if the record has no such message, or if a rewind left its prompt out and
+        Raises UsageError if the record has no such message, or if a rewind removed its prompt and
         no later prompt continues it.
         """
         if not self._run:
@@ -83,7 +83,7 @@ class ResumePoint:
 
 
 async def _end_interrupted(session: Session) -> None:
-    """End an interrupted prompt as soon as it continues: it does no more work."""
+    """End an interrupted prompt as soon as it continues, so that it does no more work."""
 
     def cancel(event: AnyEvent) -> None:
         if isinstance(event, RunResumed) and not is_child_id(event.run):

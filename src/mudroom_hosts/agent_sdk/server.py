@@ -1,4 +1,4 @@
-"""AgentSdkServer: reads the lines of the host, and serves them until it closes its end."""
+"""AgentSdkServer: reads and serves the host's lines until the host closes the connection."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .prompt_loop import UserLine, parse_user_line
 from .setup import PrepareSession, SdkOptions, parse_setup
 
 _CHECK_SECONDS = 0.5
-"""Seconds between two checks whether the host still reads, after it has closed its end."""
+"""Seconds between checks that the host is still reading, once it has stopped writing."""
 
 
 class AgentSdkServer:
-    """One host, the requests that it sends, and the session that it drives."""
+    """One host, the requests it sends, and the session it drives."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class AgentSdkServer:
     async def serve(self, lines: AsyncIterator[bytes], output: int | None = None) -> None:
         """Serve the host until its input ends and the prompts have run.
 
-        Work stops when no one reads `output`, the descriptor of the pipe to the host. Raises
+        Work stops once nobody reads `output`, the descriptor of the pipe to the host. Raises
         MudroomError if the session cannot be opened or recorded.
         """
         reading = asyncio.create_task(self._read(lines, output))
@@ -62,12 +62,12 @@ class AgentSdkServer:
                 await self._host.hosted.close()
 
     def stop(self) -> bool:
-        """Stop the work and the server. Return False if no prompt works."""
+        """Stop the work and the server. Return False if no prompt is running."""
         self._end_input()
         return self._host is not None and self._host.stop_all()
 
     def pause(self) -> bool:
-        """Stop the work so that a later process continues it. Return False if none works."""
+        """Stop the work so that a later process can continue it. Return False if idle."""
         is_working = self._host is not None and self._host.hosted.driver.pause()
         self.stop()
         return is_working
@@ -91,7 +91,7 @@ class AgentSdkServer:
             self._opened.set_result(None)
 
     def _dispatch(self, data: bytes) -> None:
-        """Handle a line of the host. One that is not understood is skipped with a notice."""
+        """Handle a line from the host. Skip an unreadable one with a notice."""
         if not data.strip():
             return
         try:
@@ -150,7 +150,7 @@ class AgentSdkServer:
         self._channel.answer(request_id, host.describe(), pending_permission_requests=[])
 
     async def _open(self, request: Mapping[str, Any]) -> Host:
-        # An error ends the server, too.
+        # An error also ends the server.
         setup = parse_setup(request, self._options.servers)
         for name in setup.unused:
             self._notify(f"not used by mudroom: {name} of the SDK's initialize")
@@ -175,14 +175,14 @@ class AgentSdkServer:
             host = await asyncio.shield(self._opened)
             if host is None:
                 raise UsageError("no session is open")
-            if request.get("subtype") == "initialize":  # again: the first one holds
+            if request.get("subtype") == "initialize":  # again: the first one counts
                 answer = {**host.describe(), "hooks_applied": False}
             else:
                 answer = await host.answer(request)
             self._channel.answer(request_id, answer)
         except MudroomError as error:
             self._channel.answer_error(request_id, str(error))
-        except Exception as error:  # noqa: BLE001  (the host waits for an answer in any case)
+        except Exception as error:  # noqa: BLE001  (the host waits for an answer regardless)
             self._channel.answer_error(request_id, f"{type(error).__name__}: {error}")
 
 

@@ -1,4 +1,4 @@
-"""Values of the `initialize` request, and the functions that the command line provides."""
+"""Values of the `initialize` request, and functions the command line provides."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ if TYPE_CHECKING:
 
 
 class HostSetup(Struct, frozen=True, kw_only=True):
-    """Settings of the host for the session, from `initialize`."""
+    """The host's settings for the session, from `initialize`."""
 
     agents: Mapping[str, Any] = field(default_factory=dict[str, Any])  # with keys of agent files
-    system_prompt: str = ""  # in place of the built-in one, unless ""
+    system_prompt: str = ""  # replaces the built-in one, unless ""
     appended_prompt: str = ""
     json_schema: dict[str, Any] | None = None  # of the answers; None for text
     hooks: Mapping[str, Any] = field(default_factory=dict[str, Any])  # matchers by event
     servers: tuple[str, ...] = ()  # names of the in-process MCP servers
-    # What in-process servers answer to `initialize` and `tools/list`, by name, sent ahead.
+    # In-process servers' answers to `initialize` and `tools/list`, by name, sent ahead.
     manifests: Mapping[str, Any] = field(default_factory=dict[str, Any])
     process_servers: Mapping[str, Any] = field(default_factory=dict[str, Any])  # as in `.mcp.json`
     shows_child_text: bool = False  # text and thinking of children are sent
-    keeps_background: bool = False  # an interrupt leaves background work alone
+    keeps_background: bool = False  # an interrupt leaves background work running
     title: str = ""
     unused: tuple[str, ...] = ()  # fields that mudroom does not use
 
 
 class SdkSessionPlan(Struct, frozen=True, kw_only=True):
-    """The session to open. What is "" is as the flags say."""
+    """The session to open. "" means as the flags say."""
 
     setup: HostSetup = HostSetup()
     model: str = ""
     mode: str = ""
     rules: tuple[Rule, ...] = ()
-    servers: Mapping[str, Any] = field(default_factory=dict[str, Any])  # of `mcp_set_servers`
+    servers: Mapping[str, Any] = field(default_factory=dict[str, Any])  # from `mcp_set_servers`
     sources: tuple[HostToolSource, ...] = ()
-    # Names that `mcp_set_servers` has used: servers of files and flags with them are left out.
+    # Names used by `mcp_set_servers`, which replace servers from files and flags.
     replaced_servers: tuple[str, ...] = ()
     disabled_servers: tuple[str, ...] = ()
     resume: str = ""  # id of the session to continue
@@ -65,29 +65,29 @@ class ChosenServers(Struct, frozen=True, kw_only=True):
     """The MCP servers of a session, outside the host."""
 
     used: Sequence[ServerSpec]
-    scopes: Mapping[str, str]  # where each is configured; those that the host turned off, too
-    errors: Mapping[str, str]  # why servers of `mcp_set_servers` are not used, by name
-    notices: Sequence[str]  # about servers of `initialize`
+    scopes: Mapping[str, str]  # where each is configured, including those the host turned off
+    errors: Mapping[str, str]  # why servers from `mcp_set_servers` are unused, by name
+    notices: Sequence[str]  # about servers from `initialize`
 
 
 class PlannedSession(Struct, frozen=True, kw_only=True):
-    """A session that is not open yet."""
+    """A session not yet open."""
 
     session: Session
     servers: ChosenServers
-    load_prompts: Callable[[], Sequence[FilePrompt]] = tuple  # of files, as they are now
+    load_prompts: Callable[[], Sequence[FilePrompt]] = tuple  # from files, as they are now
     list_styles: Callable[[], Sequence[str]] = tuple
     outputs: dict[str, Any] | None = None  # schema of the answers; None for text
 
 
 PrepareSession = Callable[[SdkSessionPlan, SessionParts], PlannedSession]
-"""Makes the session of a plan from the flags and settings of the command line."""
+"""Makes a plan's session from the command line's flags and settings."""
 
 
 class SdkOptions(Struct, frozen=True, kw_only=True):
     """Flags that concern only the protocol."""
 
-    servers: tuple[str, ...] = ()  # names of in-process MCP servers that the flags name
+    servers: tuple[str, ...] = ()  # in-process MCP servers named by the flags
     streams_parts: bool = False  # send parts of answers while they stream
     shows_hooks: bool = False
     asks_host: bool = False  # the host decides on calls that need confirmation
@@ -96,7 +96,7 @@ class SdkOptions(Struct, frozen=True, kw_only=True):
     hook_events: Collection[str] = ()
     list_models: Callable[[], Sequence[str]] = tuple  # model strings that work here
     resumes: bool = False  # the flags continue a recorded session
-    resumes_at: str = ""  # `uuid` of the answer after which it continues, "" for the last one
+    resumes_at: str = ""  # `uuid` of the answer after which to continue, "" for the last
 
 
 _USED = frozenset(
@@ -117,11 +117,11 @@ _USED = frozenset(
         "supportedDialogKinds",
     )
 )
-"""Fields of `initialize` that are used, or that state abilities of the host."""
+"""Fields of `initialize` that are used or declare the host's abilities."""
 
 
 def parse_setup(request: Mapping[str, Any], servers: Sequence[str] = ()) -> HostSetup:
-    """Return the values of an `initialize` request; fields of another type are left out."""
+    """Parse the values of an `initialize` request, leaving out fields of another type."""
     prompt = request.get("systemPrompt")
     parts = as_list(prompt) or [prompt]
     return HostSetup(

@@ -1,1 +1,1 @@
-"""The MCP server: any MCP host runs tasks as children of mudroom, with budgets and a record."""
+"""The MCP server: lets any MCP host run tasks as mudroom children, with budgets and a record."""

@@ -1,4 +1,4 @@
-"""Questions to the users of the hosts, who decide if their host can ask."""
+"""Questions to the hosts' users, who decide if their host can ask them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mudroom.views import escape_line, format_arguments, sanitize_line
 
 from .host_tasks import HostTasks
 
-ANSWER_SECONDS = 120.0  # seconds until a question without an answer counts as answered with no
+ANSWER_SECONDS = 120.0  # after this, an unanswered question counts as a no
 
-MAX_TEXT = 50_000  # characters of a call in a question; the rest is counted
+MAX_TEXT = 50_000  # characters of a call shown in a question; the rest is counted
 
 ONCE = "allow once"
 ALWAYS = "always allow"
@@ -26,13 +26,13 @@ FORM: dict[str, Any] = {
     },
     "required": [ANSWER_FIELD],
 }
-"""Form of a question; `always allow` holds for similar calls until the server ends."""
+"""Form of a question; `always allow` covers similar calls until the server ends."""
 
 CANNOT_ASK = ApprovalDecision(False, "the MCP host cannot ask its user")
 
 
 class McpApprover:
-    """The approver of the session: each owner of tasks has questions and approved rules."""
+    """The session's approver: each owner of tasks has questions and approved rules."""
 
     def __init__(self, host_tasks: HostTasks, seconds: float = ANSWER_SECONDS) -> None:
         self._host_tasks = host_tasks
@@ -44,7 +44,7 @@ class McpApprover:
         self._session = session
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
-        """Wait for the answer of the user, unless an approved rule allows the call."""
+        """Wait for the user's answer, unless an approved rule allows the call."""
         task = self._host_tasks.find_by_run(request.run_id)
         if task is None:
             return CANNOT_ASK
@@ -101,7 +101,7 @@ def describe_question(question: Question) -> str:
 
 
 def get_form(question: Question) -> dict[str, Any]:
-    """Return the form of a question: that of an MCP server, or the answers about a call."""
+    """Return a question's form: an MCP server's, or the possible answers about a call."""
     form = question.request.form
     return dict(form.schema) if form else FORM
 
@@ -109,7 +109,7 @@ def get_form(question: Question) -> dict[str, Any]:
 def read_answer(
     question: Question, action: str, content: Mapping[str, Any] | None
 ) -> ApprovalDecision:
-    """Return the decision of a filled form. `action`: "accept", "decline" or "cancel"."""
+    """Read the decision from a filled form. `action`: "accept", "decline" or "cancel"."""
     if question.request.form and action == "accept":
         return ApprovalDecision(True, "the user answered", arguments=dict(content or {}))
     answer = str((content or {}).get(ANSWER_FIELD, NO))

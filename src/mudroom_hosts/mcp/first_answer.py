@@ -1,7 +1,7 @@
-"""The answer to the first request of a host, which is sent before the package `mcp` is imported.
+"""The answer to a host's first request, sent before the package `mcp` is imported.
 
-The import takes about a second, and the first request of a host is always the same. So the answer
-of the package is kept for the next start. Nothing of the protocol is written here.
+The import takes about a second, and a host's first request is always the same, so the package's
+answer is kept for the next start. This module knows nothing of the protocol.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from mudroom.driving import replace_private_file
 from ..line_streams import LineInput, LineOutput
 from .tool_definitions import INSTRUCTIONS, TOOLS
 
-FILE = "mcp/first-answers.json"  # file of the answers, in mudroom's state folder
+FILE = "mcp/first-answers.json"  # the kept answers, in mudroom's state folder
 _METHODS = ("initialize", "server/discover")
-_MAX_KEPT = 20  # answers of different requests that are kept
+_MAX_KEPT = 20  # answers to different requests
 
 
 class FirstAnswer:
-    """The lines of a host, the first of which may be answered at once."""
+    """A host's lines, the first of which may be answered immediately."""
 
     def __init__(self, lines: LineInput, output: LineOutput, home: str) -> None:
         self.lines = lines
@@ -59,18 +59,18 @@ class FirstAnswer:
             self.output.write(msgspec.json.encode(answer) + b"\n")
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Yield all lines, the first one included. Call this after `begin` has returned."""
+        """Yield all lines, including the first. Call this after `begin` has returned."""
         if self._first is not None:
             yield self._first
         async for line in self._rest:
             yield line
 
     def suppresses(self, message: bytes) -> bool:
-        """Tell whether a message of the package must not be sent: the host has the answer."""
+        """Return whether to withhold one of the package's messages: the host has the answer."""
         return self._sent is not None and self._read_answer(message) is not None
 
     def keep(self, message: bytes) -> None:
-        """Keep the answer of the package to the first request, once; forget it for an error.
+        """Keep the package's answer to the first request, once; forget it on an error.
 
         Call this after `suppresses`, which is false from then on.
         """
@@ -80,11 +80,11 @@ class FirstAnswer:
         key = self._key
         self._key = ""
         if answer.get("result") != self._sent:
-            with suppress(OSError):  # then the next start is slower
+            with suppress(OSError):  # only makes the next start slower
                 self._store(key, answer.get("result"))
 
     def _read_answer(self, message: bytes) -> dict[str, Any] | None:
-        """Return the answer to the first request, None for other messages and after `keep`."""
+        """Read the answer to the first request, None for other messages and after `keep`."""
         if not self._key:
             return None
         answer = msgspec.json.decode(message, type=dict[str, Any])
@@ -106,7 +106,7 @@ class FirstAnswer:
 
 
 def _identify_package() -> tuple[str, int]:
-    """Return what changes with each installation of the package; its version takes 0.2 s."""
+    """Find what changes with each installation of the package; its version takes 0.2 s."""
     spec = find_spec("mcp")
     origin = spec.origin if spec and spec.origin else ""
     return origin, os.stat(origin).st_mtime_ns if origin else 0

@@ -1,4 +1,4 @@
-"""Following: a call of a host that waits for tasks, reports progress and asks the user.
+"""Following: a host's call that waits for tasks, reports progress and asks the user.
 
 Import this module late: it imports the package `mcp`.
 """
@@ -21,16 +21,16 @@ from .approver import CANNOT_ASK, describe_question, get_form, read_answer
 from .host_tasks import OWNER_KEY, HostTask, Owner
 
 DEFAULT_WAIT = 45.0
-"""Seconds that a call waits if its host gets no progress: hosts give up after 60."""
-_SHORTEST_PAUSE = 0.25  # seconds between two messages about progress at least
+"""Seconds that a call waits if its host receives no progress: hosts give up after 60."""
+_SHORTEST_PAUSE = 0.25  # minimum seconds between progress messages
 
 Context = ServerRequestContext[Any, Any]
 
 
 class Following:
-    """One call of a host that waits for tasks.
+    """A host's call that waits for tasks.
 
-    Without a time to wait it has no end if the host gets progress, else that of DEFAULT_WAIT.
+    If no wait is given, waits without limit if the host receives progress, else for DEFAULT_WAIT.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Following:
         return f"{ended} of {len(self._tasks)} tasks have ended, {turns:,} requests"
 
     async def _ask(self) -> list[Question]:
-        """Bring open questions to the user; return those that the host gets with the result."""
+        """Bring open questions to the user; return those to send with the result."""
         session = self._context.session
         can_bring = self._can_answer and can_ask(session.client_capabilities)
         questions: list[Question] = []
@@ -114,7 +114,7 @@ class Following:
                 if can_bring:
                     question.is_sent = True
                     questions.append(question)
-                elif not task.can_ask:  # else another connection of its host may ask
+                elif not task.can_ask:  # otherwise another of its host's connections may ask
                     question.answer(CANNOT_ASK)
         if not session.can_send_request:
             return questions
@@ -125,7 +125,7 @@ class Following:
         return []
 
     async def _elicit(self, question: Question) -> None:
-        """Send a question to a host of the older revision and take its answer."""
+        """Send a question to a host using the older revision, and take its answer."""
         try:
             result = await self._context.session.elicit_form(
                 describe_question(question), get_form(question), self._context.request_id
@@ -134,12 +134,12 @@ class Following:
         except asyncio.CancelledError:
             question.is_sent = False  # a later call asks again
             raise
-        except Exception as error:  # noqa: BLE001  (a host may answer anything)
+        except Exception as error:  # noqa: BLE001  (hosts may answer anything)
             question.answer(ApprovalDecision(False, f"the MCP host could not ask: {error}"))
 
 
 def get_owner(context: Context) -> Owner:
-    """Return who has sent a request: the owner of its token, or of the server."""
+    """Find who sent a request: the owner of its token, or of the server."""
     request = context.request
     owner = context.lifespan_context if request is None else request.scope.get(OWNER_KEY)
     if not isinstance(owner, Owner):
@@ -148,7 +148,7 @@ def get_owner(context: Context) -> Owner:
 
 
 def can_ask(capabilities: mcp_types.ClientCapabilities | None) -> bool:
-    """Tell whether a host can show a form to its user."""
+    """Return whether a host can show its user a form."""
     elicitation = capabilities.elicitation if capabilities else None
     if elicitation is None:
         return False
@@ -156,7 +156,7 @@ def can_ask(capabilities: mcp_types.ClientCapabilities | None) -> bool:
 
 
 def make_input_request(question: Question) -> mcp_types.ElicitRequest:
-    """Return a question as hosts of the newer revision get it, with the result of a call."""
+    """Make a question as hosts using the newer revision receive it, with a call's result."""
     params = mcp_types.ElicitRequestFormParams(
         message=describe_question(question), requested_schema=get_form(question)
     )

@@ -1,4 +1,4 @@
-"""HostTasks: the tasks of one server, from the checked arguments of a call to their end."""
+"""HostTasks: a server's tasks, from the checked arguments of a call to their end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mudroom.errors import MudroomError, UnknownName, UsageError
 from mudroom.events import PermissionDecided, RunStarted, TurnFinished
 from mudroom.views import RunTree, calculate_cost, find_root_id
 
-MAX_TASKS = 1_000  # tasks of one call of `task_many`
+MAX_TASKS = 1_000  # tasks per call of `task_many`
 MAX_WAIT = 86_400.0  # seconds
 
 _T = TypeVar("_T", bound=Struct)
@@ -30,7 +30,7 @@ Wait = Annotated[float, Meta(ge=0, le=MAX_WAIT)]
 
 
 class BudgetArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits that the host requests; each can only lower a limit of the server."""
+    """Limits requested by the host; each can only lower one of the server's."""
 
     turns: _Count | None = None
     tokens: _Count | None = None
@@ -39,7 +39,7 @@ class BudgetArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One task, as a host requests it."""
+    """One task, as requested by a host."""
 
     prompt: _Text
     agent: str = ""
@@ -48,7 +48,7 @@ class TaskArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     budget: BudgetArguments = BudgetArguments()
     files: tuple[_Text, ...] = ()  # paths that the prompt names
     schema: dict[str, Any] | None = None  # JSON Schema of the answer
-    wait: Wait | None = None  # seconds until the call returns while the task goes on
+    wait: Wait | None = None  # seconds until the call returns; the task continues
 
     @property
     def text(self) -> str:
@@ -59,7 +59,7 @@ class TaskArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 class ManyArguments(Struct, frozen=True, forbid_unknown_fields=True):
     tasks: Annotated[tuple[TaskArguments, ...], Meta(min_length=1, max_length=MAX_TASKS)]
-    limit: _Count | None = None  # tasks that run at the same time
+    limit: _Count | None = None  # tasks running at the same time
     wait: Wait | None = None
 
 
@@ -111,19 +111,19 @@ def limit_budget(requested: BudgetArguments, limits: Budget) -> Budget:
 
 
 State = Literal["waiting", "working", "asking", "ended"]
-_MAX_DENIALS = 50  # refused calls that a result lists
+_MAX_DENIALS = 50  # refused calls listed in a result
 
 
 class Owner(Struct, frozen=True, kw_only=True):
-    """Who gives tasks; owners do not see the tasks of others."""
+    """Who gives tasks; owners do not see each other's tasks."""
 
     name: str = ""  # "" for the host at stdin
-    agents: tuple[str, ...] = ()  # those that it may use; () for all
+    agents: tuple[str, ...] = ()  # those it may use; () for all
     can_answer: bool = True  # it may answer questions about tool calls
 
 
 LOCAL_OWNER = Owner()
-OWNER_KEY = "mudroom.owner"  # key of the owner in the scope of an HTTP request (ASGI)
+OWNER_KEY = "mudroom.owner"  # the owner's key in the scope of an HTTP request (ASGI)
 
 
 class Denial(Struct, frozen=True):
@@ -135,11 +135,11 @@ class Denial(Struct, frozen=True):
 class ChildEnd(Struct, frozen=True):
     run: str
     agent: str
-    reason: str  # "" while it works
+    reason: str  # "" while running
 
 
 class HostTask:
-    """One task. `id` names it in later calls of the host."""
+    """One task. `id` names it in the host's later calls."""
 
     def __init__(self, id: str, arguments: TaskArguments, owner: Owner = LOCAL_OWNER) -> None:
         self.id = id
@@ -148,14 +148,14 @@ class HostTask:
         self.run_id = ""  # until the task has started
         self.report: Report[Any] | None = None
         self.error = ""  # why there is no report, such as an unknown agent
-        self.turns = 0  # model calls of the task and of the runs below it
+        self.turns = 0  # model calls of the task and the runs below it
         self.usd: float | None = 0.0
         self.denials: list[Denial] = []
         self.children: tuple[ChildEnd, ...] = ()
         self.questions: dict[str, Question] = {}
         self.watchers: set[asyncio.Event] = set()  # set after each change
         self.has_ended = False
-        self.can_ask = False  # the host that has given it shows questions to its user
+        self.can_ask = False  # the host that gave it shows questions to its user
         self.is_cancelled = False
         self._tree: RunTree | None = None
 
@@ -192,7 +192,7 @@ class HostTask:
 
     def finish(self, report: Report[Any] | None, error: str = "") -> None:
         self.children = self.list_children()
-        self._tree = None  # the report has what a result needs
+        self._tree = None  # the report has all a result needs
         self.report = report
         self.error = error
         self.has_ended = True
@@ -206,7 +206,7 @@ class HostTask:
             watcher.set()
 
     def list_children(self) -> tuple[ChildEnd, ...]:
-        """Return the runs below the task, parents first."""
+        """List the runs below the task, parents first."""
         if self._tree is None or self.run_id not in self._tree.runs:
             return self.children
         return tuple(
@@ -237,18 +237,18 @@ def _count(number: int, noun: str) -> str:
 DEFAULT_AGENT = "general"
 READING_AGENT = "explore"
 DEFAULT_PARALLEL = 16
-DEFAULT_KEPT = 1_000  # tasks of each owner that have ended whose results are kept
-HEARTBEAT = 10.0  # seconds between two messages about progress if nothing happens
-MAX_NESTING = 3  # servers of mudroom that may work for each other, one inside the other
+DEFAULT_KEPT = 1_000  # finished tasks per owner whose results are kept
+HEARTBEAT = 10.0  # seconds between progress messages while nothing happens
+MAX_NESTING = 3  # mudroom servers that may work for one another, nested
 DEFAULT_DEPTH = 1  # levels of children below a task if its agent sets none
-_CANCEL_SECONDS = 5.0  # longest time that a call waits for the end of a task that it cancelled
+_CANCEL_SECONDS = 5.0  # longest wait of a call for the end of a task it cancelled
 
 
 class HostTasks:
-    """The tasks of one server, of which some run at the same time; owners get fair shares.
+    """A server's tasks, some of them running concurrently; owners get fair shares.
 
-    The limits are those of each task; the budget of the session is that of all together. `nesting`
-    counts the servers of mudroom above this one.
+    The limits apply to each task, the session's budget to all together. `nesting` counts the
+    mudroom servers above this one.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ class HostTasks:
         owner: Owner = LOCAL_OWNER,
         slots: asyncio.Semaphore | None = None,
     ) -> HostTask:
-        """Start a task. `slots` limits the tasks of the same call that run at the same time."""
+        """Start a task. `slots` limits the concurrent tasks of the same call."""
         return self._start(arguments, self._select_agent(arguments.agent, owner), owner, slots)
 
     def start_many(
@@ -319,11 +319,11 @@ class HostTasks:
         return self._by_run.get(find_root_id(run_id))
 
     def list_tasks(self, owner: Owner = LOCAL_OWNER) -> list[HostTask]:
-        """Return the tasks of an owner, oldest first."""
+        """List an owner's tasks, oldest first."""
         return [task for task in self._tasks.values() if task.owner.name == owner.name]
 
     async def cancel(self, tasks: Iterable[HostTask]) -> None:
-        """Cancel tasks and wait until they have ended: no effect comes afterwards."""
+        """Cancel tasks and wait until they have ended, so that no effect comes afterwards."""
         ending: list[asyncio.Task[None]] = []
         for task in tasks:
             if turn := self._running.get(task.id):
@@ -383,7 +383,7 @@ class HostTasks:
         except asyncio.CancelledError:
             if task.run_id:
                 error = "it was cancelled"
-        except Exception as failure:  # noqa: BLE001  (the host waits for a result in any case)
+        except Exception as failure:  # noqa: BLE001  (the host waits for a result regardless)
             error = f"{type(failure).__name__}: {failure}"
         finally:
             self._running.pop(task.id, None)
@@ -416,7 +416,7 @@ class HostTasks:
 
 
 def is_success(task: HostTask) -> bool:
-    # A task that still works has not failed.
+    # A running task has not failed.
     if not task.has_ended:
         return True
     return task.report is not None and task.report.reason is Reason.GOAL

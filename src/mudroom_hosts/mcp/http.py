@@ -1,4 +1,4 @@
-"""Messages over HTTP from and to hosts.
+"""Messages to and from hosts over HTTP.
 
 Import this module late: it imports the package `mcp`.
 """
@@ -33,29 +33,29 @@ from .host_tasks import OWNER_KEY, HostTasks, Owner
 
 PATH = "/mcp"
 FindOwner = Callable[[str], Awaitable[Owner | Refusal]]
-"""Returns the owner of a token, or why the token cannot be used."""
+"""Finds a token's owner, or why the token cannot be used."""
 
-_MAX_BODY = 4 << 20  # bytes of a message. The package reads it whole, without a limit of its own.
+_MAX_BODY = 4 << 20  # bytes of a message. The package reads it whole and sets no limit.
 _BODY_SECONDS = 30.0  # seconds for a message to arrive
-_CLEANUP_SECONDS = 1  # seconds that responses have to end after their tasks have ended
+_CLEANUP_SECONDS = 1  # time for responses to finish once their tasks have ended
 _LOCAL_ORIGIN = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
-"""Pages of this machine, of any port. They need a token like all others."""
+"""Pages on this machine, on any port. They need a token like all others."""
 _HEADERS = [
     ("X-Content-Type-Options", "nosniff"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
 ]
 
-logging.getLogger("uvicorn").addHandler(logging.NullHandler())  # else Python prints its errors
+logging.getLogger("uvicorn").addHandler(logging.NullHandler())  # otherwise Python prints its errors
 
 
 class _WebServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        yield  # the command line has the signals
+        yield  # the command line handles signals
 
 
 class _Access:
-    """Application that answers hosts with a token, and refuses all other requests."""
+    """Application that serves hosts with a token, and refuses all other requests."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class _Access:
     ) -> None:
         options = listener.options
         self._is_local = options.is_local
-        # Browsers ask first, without a token, whether a page may send the headers of a request.
+        # Browsers first ask, without a token, whether a page may send a request's headers.
         self._app = CORSMiddleware(
             self._answer,
             allow_origins=options.allowed_origins,
@@ -135,7 +135,7 @@ async def serve_http(
     web = _WebServer(
         uvicorn.Config(
             _Access(manager, listener, find_owner, notify),
-            # The head of a request is bounded with h11, but not with httptools.
+            # h11 bounds a request's headers, httptools does not.
             http=cast("type[asyncio.Protocol]", listener.limit(H11Protocol)),
             access_log=False,
             headers=_HEADERS,
@@ -156,7 +156,7 @@ async def serve_http(
         try:
             await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
             has_failed = serving.done()
-            await host_tasks.close()  # before the connections end, so that calls return
+            await host_tasks.close()  # before connections end, so that calls return
         finally:
             web.should_exit = True
             stopping.cancel()
@@ -175,7 +175,7 @@ async def _read_body(receive: Receive) -> bytes | Refusal:
             while (message := await receive())["type"] == "http.request":
                 part = message.get("body", b"")
                 size += len(part)
-                if size <= _MAX_BODY:  # The rest is read, too: else the client sees no answer.
+                if size <= _MAX_BODY:  # Read the rest too, or the client sees no answer.
                     parts.append(part)
                 if not message.get("more_body"):
                     break
@@ -188,7 +188,7 @@ async def _read_body(receive: Receive) -> bytes | Refusal:
 
 
 def _repeat_body(body: bytes, receive: Receive) -> Receive:
-    """Return a function that gives a body that was read already, then what follows it."""
+    """Make a function that returns a body already read, then what follows it."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def repeat() -> Message:

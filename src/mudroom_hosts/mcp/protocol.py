@@ -47,15 +47,15 @@ from .results import AnswerMaker, ToolAnswer
 from .tool_definitions import INSTRUCTIONS, TOOLS, ToolDefinition
 
 CallResult = mcp_types.CallToolResult | mcp_types.InputRequiredResult | dict[str, Any]
-_LIST_TTL = 3_600_000  # milliseconds that hosts may keep the list of tools; it never changes
+_LIST_TTL = 3_600_000  # milliseconds that hosts may cache the tool list; it never changes
 EXTENSION = "io.modelcontextprotocol/tasks"
-_MAX_STATES = 1_000  # calls that wait for their repetition with the answers of the user
+_MAX_STATES = 1_000  # calls waiting to be repeated with the user's answers
 
 logging.getLogger("mcp").addHandler(logging.NullHandler())  # else Python prints to the terminal
 
 
 class _Repetition(Struct, frozen=True):
-    """A call that its host repeats with answers."""
+    """A call that the host repeats with answers."""
 
     owner: str
     tasks: Sequence[HostTask]
@@ -66,7 +66,7 @@ class _Repetition(Struct, frozen=True):
 
 
 class McpProtocol:
-    """The requests of hosts, answered with the tasks of the server."""
+    """Answers hosts' requests with the server's tasks."""
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class McpProtocol:
         }
 
     def make_server(self, owner: Owner | None) -> Server[Any]:
-        """Return the server of the package, for any number of connections.
+        """Make the package's server, for any number of connections.
 
-        The owner is that of requests that did not come over HTTP; None refuses them.
+        `owner` owns requests that did not come over HTTP; None refuses them.
         """
 
         @asynccontextmanager
@@ -179,7 +179,7 @@ class McpProtocol:
     async def _repeat(
         self, context: Context, params: mcp_types.CallToolRequestParams
     ) -> CallResult:
-        """Continue a call with the answers of the user."""
+        """Continue a call with the user's answers."""
         state = str(params.request_state)
         owner = get_owner(context)
         repetition = self._repetitions.get(state)
@@ -216,7 +216,7 @@ class McpProtocol:
         *,
         cancels: bool = True,
     ) -> CallResult:
-        """Wait for tasks and return the result of the call; a cancelled call ends its tasks."""
+        """Wait for tasks and return the call's result; a cancelled call ends its tasks."""
         owner = get_owner(context)
         if cancels:
             for task in tasks:
@@ -249,12 +249,12 @@ class McpProtocol:
     async def _make_task(
         self, owner: Owner, tasks: Sequence[HostTask], describe: Callable[[], ToolAnswer]
     ) -> CallResult:
-        """Return the state of a task of the protocol, which goes on without the request."""
+        """Make a protocol task, which outlives the request; return its state."""
         try:
             state = await self._protocol_tasks.create(
                 owner, tasks, lambda: _dump_answer(describe())
             )
-        except BaseException:  # the host gets no id, so it could neither read nor cancel it
+        except BaseException:  # without an id, the host could neither read nor cancel it
             with anyio.CancelScope(shield=True):
                 await self._host_tasks.cancel(tasks)
             raise
@@ -333,7 +333,7 @@ def handle_request(context: Context, params: TaskParams) -> Generator[None]:
 
 
 def _read_response(response: object) -> Response:
-    # An answer of a wrong shape counts as cancelled.
+    # An answer of the wrong shape counts as cancelled.
     try:
         return msgspec.convert(response, Response)
     except msgspec.ValidationError:
@@ -341,9 +341,9 @@ def _read_response(response: object) -> Response:
 
 
 METHOD = "subscriptions/listen"
-_MAX_STREAMS = 1_000  # requests to listen that are open at the same time
-_MAX_TASKS = 1_000  # tasks of one such request
-_PAUSE = 1.0  # seconds between two notifications about the progress of one task at least
+_MAX_STREAMS = 1_000  # concurrent requests to listen
+_MAX_TASKS = 1_000  # tasks per such request
+_PAUSE = 1.0  # minimum seconds between progress notifications for a task
 
 
 class _TaskNotification(mcp_types.Notification[dict[str, Any], Literal["notifications/tasks"]]):
@@ -354,7 +354,7 @@ class _TaskNotification(mcp_types.Notification[dict[str, Any], Literal["notifica
 class TaskNotifications:
     """Handler of subscriptions/listen.
 
-    The list of tools never changes: a host that listens for that is told nothing.
+    The tool list never changes: a host listening for that hears nothing.
     """
 
     def __init__(self, tasks: ProtocolTasks) -> None:
@@ -406,7 +406,7 @@ class TaskNotifications:
     async def _follow(
         self, context: Context, task: str, owner: Owner, meta: Mapping[str, Any]
     ) -> None:
-        """Send each state of one task until it has ended; progress not too often."""
+        """Send each state of a task until it ends, limiting progress messages."""
         loop = asyncio.get_running_loop()
         last: dict[str, Any] = {}
         sent = float("-inf")
@@ -428,7 +428,7 @@ class TaskNotifications:
 
 
 def _is_progress(last: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
-    """Return whether a task only works on: no end, and no other questions than before."""
+    """Return whether a task has merely progressed: not ended, with the same questions."""
     if state["status"] in ENDED or state["status"] != last.get("status"):
         return False
     return state.get("inputRequests") == last.get("inputRequests")
@@ -442,7 +442,7 @@ async def _send(context: Context, state: Mapping[str, Any], meta: Mapping[str, A
 
 
 def _read_ids(extra: Mapping[str, Any]) -> list[str] | None:
-    """Return the first tasks that a host wants to hear of; None if it names no list."""
+    """Read the first tasks that a host wants to hear about; None without a list."""
     ids = extra.get("taskIds")
     if ids is None:
         return None

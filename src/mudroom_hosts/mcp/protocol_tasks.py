@@ -1,7 +1,7 @@
-"""Tasks of the protocol: calls that return at once, and whose results hosts fetch later.
+"""Protocol tasks: calls that return immediately, and whose results hosts fetch later.
 
-They are the extension io.modelcontextprotocol/tasks. A file for each keeps its state, so a host
-gets an answer also from the next server.
+They follow the extension io.modelcontextprotocol/tasks. Each task's state is kept in a file, so the
+next server can also answer a host.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from mudroom.errors import MudroomError
 from .approver import CANNOT_ASK, read_answer
 from .host_tasks import HostTask, HostTasks, Owner
 
-KEPT_SECONDS = 7 * 86_400  # time after the last change of a task in which its file is kept
+KEPT_SECONDS = 7 * 86_400  # time that a task's file is kept after its last change
 _POLL_MS = 1_000
 _INTERNAL_ERROR = -32603
-FOLDER = "mcp/tasks"  # folder of the files, in mudroom's state folder
+FOLDER = "mcp/tasks"  # for the files, in mudroom's state folder
 
 Status = Literal["working", "completed", "cancelled", "failed"]
-ENDED = ("completed", "cancelled", "failed")  # status of tasks that change no more
+ENDED = ("completed", "cancelled", "failed")  # final states
 
 
 class UnknownTask(Exception):
-    """There is no such task, or it belongs to another owner."""
+    """No such task, or it belongs to another owner."""
 
 
 class NoRightToAnswer(Exception):
-    """The token of the request does not have the scope `answer`."""
+    """The request's token lacks the scope `answer`."""
 
 
 class Response(Struct, frozen=True):
@@ -50,12 +50,12 @@ class TaskRecord(Struct, kw_only=True):
     id: str
     owner: str
     session: str
-    created: str  # ISO 8601, as `updated`
+    created: str  # ISO 8601, like `updated`
     updated: str
     status: Status = "working"
     message: str = ""  # what it did last
-    result: dict[str, Any] | None = None  # of the call, as it is sent
-    error: dict[str, Any] | None = None  # of the protocol
+    result: dict[str, Any] | None = None  # of the call, as sent
+    error: dict[str, Any] | None = None  # in the protocol's form
 
 
 class _OpenTask(Struct, eq=False):
@@ -66,7 +66,7 @@ class _OpenTask(Struct, eq=False):
 
 
 class ProtocolTasks:
-    """The tasks of one server, and those of earlier ones."""
+    """One server's tasks, and those of earlier servers."""
 
     def __init__(self, host_tasks: HostTasks, home: str, session: str) -> None:
         self._host_tasks = host_tasks
@@ -80,7 +80,7 @@ class ProtocolTasks:
         tasks: Sequence[HostTask],
         describe: Callable[[], dict[str, Any]],
     ) -> dict[str, Any]:
-        """Make a task of started work, and return its state once its file is written."""
+        """Make a task from started work, and return its state once its file is written."""
         now = _get_time()
         record = TaskRecord(
             id=f"{self._session}-{secrets.token_urlsafe(24)}",
@@ -103,18 +103,18 @@ class ProtocolTasks:
         return self._describe(record)
 
     async def get(self, id: str, owner: Owner) -> tuple[dict[str, Any], Sequence[Question]]:
-        """Return the state of a task, and the questions that the owner may answer."""
+        """Return a task's state, and the questions its owner may answer."""
         open_task = self._find(id, owner)
         if open_task is None:
             return self._describe(await self._load(id, owner)), ()
         if open_task.following and all(task.has_ended for task in open_task.tasks):
-            await asyncio.wait({open_task.following})  # if this is cancelled, the end is stored
+            await asyncio.wait({open_task.following})  # if cancelled, the end is stored anyway
         _note_progress(open_task)
         is_asked = owner.can_answer and open_task.record.status == "working"
         return self._describe(open_task.record), _list_questions(open_task) if is_asked else ()
 
     async def update(self, id: str, owner: Owner, responses: Mapping[str, Response]) -> None:
-        """Take the answers of a host by the ids of their questions; others are not used."""
+        """Take a host's answers by the ids of their questions; others are ignored."""
         open_task = self._find(id, owner)
         if open_task is None:
             await self._load(id, owner)
@@ -134,7 +134,7 @@ class ProtocolTasks:
 
     @contextmanager
     def watch(self, id: str) -> Generator[asyncio.Event]:
-        """Yield an event that is set after each change of a task of this server."""
+        """Yield an event that is set after each change to one of this server's tasks."""
         changed = asyncio.Event()
         open_task = self._open.get(id)
         tasks = open_task.tasks if open_task else ()
@@ -147,14 +147,14 @@ class ProtocolTasks:
                 task.watchers.discard(changed)
 
     async def close(self) -> None:
-        """Wait until the ends of all tasks are stored."""
+        """Wait until all tasks' ends are stored."""
         following = [
             open_task.following for open_task in self._open.values() if open_task.following
         ]
         await asyncio.gather(*following, return_exceptions=True)
 
     def delete_old(self) -> None:
-        """Delete the files that are older than KEPT_SECONDS, also those of interrupted writes."""
+        """Delete files older than KEPT_SECONDS, including those left by interrupted writes."""
         oldest = time.time() - KEPT_SECONDS
         for path in self._folder.glob("*"):
             try:

@@ -1,4 +1,4 @@
-"""Results of calls: what the host gets of tasks, as text and as values."""
+"""Results of calls: what the host receives about tasks, as text and as values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mudroom.views import add_facts, format_words, quote, sanitize_line
 from .host_tasks import HostTask, is_success
 
 MAX_TEXT = 24_000  # characters of a report: about 6,000 tokens; hosts warn at 10,000
-MAX_TEXT_OF_MANY = 30_000  # characters of all reports of one call
+MAX_TEXT_OF_MANY = 30_000  # characters of all of a call's reports
 _MIN_TEXT = 200
 _MAX_CHILDREN = 100
 _MAX_FILES = 200
@@ -26,7 +26,7 @@ _MAX_REFUSED = 2_000  # characters of the refused calls and their reasons
 
 class ToolAnswer(Struct, frozen=True):
     text: str
-    values: dict[str, Any]  # the structured content, of the shape of the output schema
+    values: dict[str, Any]  # the structured content, in the shape of the output schema
     is_error: bool = False
 
 
@@ -36,7 +36,7 @@ class AnswerMaker:
         self._spill_folder = spill_folder
 
     def describe(self, task: HostTask, limit: int = MAX_TEXT) -> ToolAnswer:
-        """Return the state of a task, or its report cut to `limit` characters."""
+        """Describe a task's state, or its report cut to `limit` characters."""
         if not task.has_ended:
             text = (
                 f"Task {task.id} goes on ({task.describe_progress()}). "
@@ -52,7 +52,7 @@ class AnswerMaker:
         return ToolAnswer(text, self._make_values(task, answer), not is_success(task))
 
     def describe_many(self, tasks: Sequence[HostTask]) -> ToolAnswer:
-        """Return the states of tasks in their order; an error only if all have failed."""
+        """Describe the states of tasks in order; an error only if all have failed."""
         limit = max(_MIN_TEXT, MAX_TEXT_OF_MANY // len(tasks))
         answers = [self.describe(task, limit) for task in tasks]
         texts = [
@@ -115,7 +115,7 @@ class AnswerMaker:
     def _shorten(self, task: HostTask, text: str, limit: int) -> str:
         if len(text) <= limit:
             return text
-        # A run may open files here that it was told of, and can guess the names of no others.
+        # A run may open files here that it was told about, and cannot guess other names.
         path = Path(self._spill_folder, f"{task.run_id}-report-{os.urandom(8).hex()}.txt")
         replace_private_file(path, text.encode("utf-8", "replace"))
         notice = f"[… cut: the whole report, {len(text):,} characters, is in {path}]"

@@ -1,4 +1,4 @@
-"""McpServer: the session of the server, and its connections."""
+"""McpServer: the server's session and its connections."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 INSTALL_COMMAND = "pip install 'mudroom[mcp]'"
 _FIRST_SECONDS = 0.05
-"""Longest time that the start waits for the first request, whose answer may be known."""
+"""Longest wait at the start for the first request, whose answer may be known."""
 
 
 class McpOptions(Struct, frozen=True, kw_only=True):
     limits: Budget = Budget()  # of each task
     parallel: int = DEFAULT_PARALLEL
-    nesting: int = 0  # servers of mudroom that this one works for
+    nesting: int = 0  # mudroom servers this one works for
     answer_seconds: float = ANSWER_SECONDS
-    heartbeat: float = HEARTBEAT  # seconds between messages about progress if nothing happens
+    heartbeat: float = HEARTBEAT  # seconds between progress messages while nothing happens
 
 
 class McpServer:
-    """One session whose tasks MCP hosts start. `make_session` makes it, not open."""
+    """A session whose tasks MCP hosts start. `make_session` makes it without opening it."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class McpServer:
         self.select_notices: Callable[[Iterable[Notice]], Iterable[Notice]] = list
 
     def stop(self) -> bool:
-        """Stop all tasks and end the server. Return False if it ends already."""
+        """Stop all tasks and end the server. Return False if it is already ending."""
         if self._stop.is_set():
             return False
         self._stop.set()
@@ -68,9 +68,9 @@ class McpServer:
             await self.serve(pipes)
 
     async def serve(self, pipes: Pipes) -> None:
-        """Serve the host at two pipes until it closes its end.
+        """Serve the host on two pipes until it closes its end.
 
-        A session that cannot be opened answers nothing, not even with an answer that is known.
+        If the session cannot be opened, nothing is answered, not even with a known answer.
         """
         output = LineOutput(pipes.output, self._note_closed_output)
         try:
@@ -142,7 +142,7 @@ class McpServer:
     async def _open_protocol(
         self, session: Session, host_tasks: HostTasks
     ) -> AsyncGenerator[McpProtocol]:
-        """Load the package and its handlers; at the end of the block all tasks are cancelled."""
+        """Load the package and its handlers; cancel all tasks at the end of the block."""
         await load_package()
         from .protocol import McpProtocol
 
@@ -176,9 +176,9 @@ class Pipes(Struct, frozen=True):
 
 @contextmanager
 def claim_standard_streams() -> Generator[Pipes]:
-    """Keep stdin and stdout for messages: others read nothing, and write to stderr.
+    """Reserve stdin and stdout for messages: others read nothing and write to stderr.
 
-    Descriptors are not closed: a thread may still wait for one.
+    Descriptors are not closed, because a thread may still be waiting on one.
     """
     pipes = Pipes(os.dup(0), os.dup(1))
     nothing = os.open(os.devnull, os.O_RDONLY)

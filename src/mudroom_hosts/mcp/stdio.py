@@ -1,4 +1,4 @@
-"""Messages over the pipes from and to a host.
+"""Messages to and from a host over pipes.
 
 Import this module late: it imports the package `mcp`.
 """
@@ -24,10 +24,10 @@ _SHOWN = 200  # bytes of a wrong line in a notice
 
 
 class MessageWriter:
-    """Write stream of the package: one line per message.
+    """The package's write stream: one line per message.
 
-    A host that does not read stops only the calls that write to it. A first answer that was sent
-    already is not written again.
+    A host that does not read only blocks the calls that write to it. A first answer already sent is
+    not written again.
     """
 
     def __init__(self, output: LineOutput, first: FirstAnswer | None = None) -> None:
@@ -35,7 +35,7 @@ class MessageWriter:
         self._first = first
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write a message and wait until the pipe has it and those before it."""
+        """Write a message and wait until it and all earlier ones are in the pipe."""
         data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
         if self._first:
             is_sent = self._first.suppresses(data)
@@ -48,7 +48,7 @@ class MessageWriter:
             raise anyio.BrokenResourceError
 
     async def aclose(self) -> None:
-        """End the thread, after the lines that it has."""
+        """End the thread after its remaining lines."""
         self._output.end()
 
     async def __aenter__(self) -> Self:
@@ -71,7 +71,7 @@ async def serve(
     stop: asyncio.Event,
     notify: Callable[[str], object],
 ) -> None:
-    """Serve one host until its input ends, or `stop` is set."""
+    """Serve one host until its input ends or `stop` is set."""
     sender, receiver = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     writer = MessageWriter(first.output, first)
     reading = asyncio.create_task(read_messages(first, answering, sender, notify))
@@ -97,7 +97,7 @@ async def read_messages(
     sender: MemoryObjectSendStream[SessionMessage | Exception],
     notify: Callable[[str], object],
 ) -> None:
-    """Send the messages of the host to a stream until the end of the input."""
+    """Send the host's messages to a stream until the end of input."""
     skipped = 0
     async with sender:
         await asyncio.wait({answering})

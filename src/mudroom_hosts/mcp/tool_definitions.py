@@ -1,4 +1,4 @@
-"""The tools of the server, as hosts send them to their models."""
+"""The server's tools, as hosts send them to their models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AnswerRoutes: prompts of OpenAI's API, each followed to its answer, whole or as a stream."""
+"""AnswerRoutes: prompts via OpenAI's API, each followed to its answer, whole or streamed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNUSED_HEADER = "Mudroom-Not-Used"
 
 
 class AnswerRoutes:
-    """Paths at which a client sends a prompt and waits for its answer."""
+    """Paths where a client sends a prompt and waits for its answer."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class AnswerRoutes:
     async def _add_session(
         self, call: Call, wanted: Wanted, kind: str
     ) -> tuple[SessionRecord, Input]:
-        # Clients expect 404 for a model that does not exist, and may choose another one then.
+        # Clients expect 404 for an unknown model, and may then choose another.
         try:
             session = wanted.make_session()
             record, item, _ = await self._sessions.add_session(call, session, kind=kind)
@@ -75,7 +75,7 @@ class AnswerRoutes:
         follower: PromptFollower,
         answer: AsyncGenerator[bytes] | Callable[[str], dict[str, Any]],
     ) -> web.StreamResponse:
-        """Send the answer to a prompt: the lines of a stream, or what a function makes of its text.
+        """Send a prompt's answer: the lines of a stream, or what a function makes of its text.
 
         If the client leaves, and cannot ask again, the prompt is stopped.
         """
@@ -111,7 +111,7 @@ async def _send_stream(
 
 
 def encode_line(value: object) -> bytes:
-    """Encode a message of a stream without a name."""
+    """Encode a stream message without a name."""
     return b"data: %b\n\n" % msgspec.json.encode(value)
 
 
@@ -119,9 +119,9 @@ _CUT = (Reason.BUDGET, Reason.TIMEOUT, Reason.MAX_TURNS, Reason.LOOP, Reason.CAN
 
 
 class PromptFollower:
-    """The text of a prompt, and its report.
+    """The text of a prompt's answer, and its report.
 
-    With outputs the answer is their JSON, which comes at the end.
+    With outputs, the answer is their JSON, which comes at the end.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class PromptFollower:
         return self.report.text
 
     async def stream_text(self) -> AsyncGenerator[str]:
-        """Yield the pieces of the answer; "" if there is none for some time."""
+        """Yield pieces of the answer; "" after some time without one."""
         text = RunText()
         async with self._registry.follow(self._record.id) as feed:
             served = self._registry.find(self._record.id)
@@ -200,7 +200,7 @@ class PromptFollower:
                 yield ""
 
     async def _has_ended(self) -> bool:
-        """Tell whether the prompt has ended; then read its report."""
+        """Return whether the prompt has ended; if so, read its report."""
         item = await self._parts.inputs.find(self._item.number)
         if item is None:
             raise RequestError(409, "deleted", "the session was deleted")
@@ -213,12 +213,12 @@ class PromptFollower:
         return True
 
     def cancel(self) -> None:
-        """Stop the prompt: its client does not wait any more."""
+        """Stop the prompt, because its client has stopped waiting."""
         self._registry.cancel_prompt(self._record, self._item.number)
 
 
 async def read_report(parts: ServerParts, session: str, result: InputResult) -> Report[Any]:
-    # A repair can move it, and an older version has not noted where it is: then search all.
+    # A repair can move it, and older versions did not note its position: then search everything.
     for after in dict.fromkeys((max(0, result.position - 1), 0)):
         events = stream_events(parts.store, session, (RunFinished,), after=after)
         async with aclosing(events):
@@ -257,7 +257,7 @@ _BETWEEN = "\n\n"
 
 
 class RunText:
-    """The streamed text of the root run, turn after turn, without that of failed calls."""
+    """The root run's streamed text, turn by turn, without that of failed calls."""
 
     def __init__(self) -> None:
         self._turn = ""
@@ -266,7 +266,7 @@ class RunText:
         self._is_void = False
 
     def add(self, event: AnyEvent) -> str:
-        """Return the text that an event adds, "" for none."""
+        """Add an event; return the text it adds, "" for none."""
         if is_child_id(event.run):
             return ""
         match event:
@@ -281,7 +281,7 @@ class RunText:
         return ""
 
     def end(self, text: str) -> str:
-        """Return the rest, for the text of the report."""
+        """Return the rest of the report's text."""
         if not text.strip() or text.strip() == self._last_turn.strip():
             return ""
         return f"{_BETWEEN}{text}" if self._has_sent else text

@@ -67,7 +67,7 @@ def get_finish_reason(follower: PromptFollower) -> str:
 
 
 def make_usage(report: Report[Any]) -> dict[str, Any]:
-    """Count the tokens of a run and of all runs below it."""
+    """Count the tokens of a run and all runs below it."""
     usage = report.usage
     return {
         "prompt_tokens": usage.input_tokens,

@@ -1,4 +1,4 @@
-"""Bodies of OpenAI's API: messages become one prompt, formats of answers become outputs."""
+"""Bodies of OpenAI's API: messages become a single prompt, answer formats become outputs."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class ResponseRequest(Struct, frozen=True, kw_only=True):
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """A request, as the server runs it."""
+    """A request as the server runs it."""
 
     agent: str
     prompt: PromptBody
-    outputs: dict[str, Any] | None  # JSON Schema of the answer, None for a text
-    unused: tuple[str, ...]  # names of fields that have no effect
+    outputs: dict[str, Any] | None  # JSON Schema of the answer, None for text
+    unused: tuple[str, ...]  # names of fields without effect
 
     def make_session(self) -> NewSession:
         return NewSession(agent=self.agent, prompt=self.prompt, outputs=self.outputs)
@@ -102,7 +102,7 @@ def make_wanted(agent: str, prompt: PromptBody, form: object, unused: tuple[str,
 
 
 def list_unused(data: bytes, kind: type[Struct]) -> tuple[str, ...]:
-    """Return the names of fields that have no effect. Raises RequestError for some."""
+    """List the names of fields without effect. Raises RequestError for some."""
     fields: dict[str, Any] = msgspec.json.decode(data)
     for name, remedy in _REFUSED.items():
         if fields.get(name):
@@ -112,9 +112,9 @@ def list_unused(data: bytes, kind: type[Struct]) -> tuple[str, ...]:
 
 
 def list_pieces(messages: list[dict[str, Any]], field: str) -> list[str | ImagePart]:
-    """Return the texts and images of messages as those of one prompt.
+    """List the texts and images of messages as those of a single prompt.
 
-    A single message is the prompt itself. In a longer conversation, each has its role before it.
+    A lone message is the prompt itself. In a longer conversation, its role precedes each message.
     """
     parts = [(get_role(message, field), list_parts(message, field)) for message in messages]
     if not any(role == "user" for role, _ in parts):
@@ -133,7 +133,7 @@ def add_role(role: str, pieces: list[str | ImagePart]) -> list[str | ImagePart]:
 
 
 def join_pieces(pieces: list[str | ImagePart]) -> PromptBody:
-    """Return one text, or with images a list of parts."""
+    """Join pieces into one text or, with images, a list of parts."""
     joined: list[TextPart | ImagePart] = []
     for piece in pieces:
         if isinstance(piece, ImagePart):
@@ -191,7 +191,7 @@ def parse_image_part(fields: dict[str, Any], field: str) -> ImagePart:
 
 
 def find_schema(form: object) -> dict[str, Any] | None:
-    """Return the JSON Schema of a format, None for a text."""
+    """Find a format's JSON Schema, None for text."""
     if form is None:
         return None
     fields = cast("dict[str, Any]", form) if isinstance(form, dict) else {}

@@ -1,4 +1,4 @@
-"""`/v1/responses`: each conversation is a session, and each answer the report of a prompt."""
+"""`/v1/responses`: each conversation is a session, each answer a prompt's report."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def make_response_id(record: SessionRecord, item: Input) -> str:
 
 
 def split_response_id(text: str) -> tuple[str, int]:
-    """Return the session and the number of the prompt; "" and 0 for a wrong id."""
+    """Split an id into session and prompt number; "" and 0 for a wrong id."""
     name, _, number = text.removeprefix(_PREFIX).partition("_")
     is_number = number.isascii() and number.isdecimal() and len(number) < 19
     if not text.startswith(_PREFIX) or len(name) != 32 or not is_number:
@@ -192,7 +192,7 @@ def get_message_id(response: Mapping[str, Any]) -> str:
 
 
 class ResponseEvents:
-    """The events of one streamed answer, numbered."""
+    """The numbered events of one streamed answer."""
 
     def __init__(self, response: Mapping[str, Any]) -> None:
         self._numbers = count()

@@ -1,1 +1,1 @@
-"""The state of the service beside the journals, in an SQLite file that all its processes share."""
+"""The service's state besides the journals, in an SQLite file shared by all its processes."""

@@ -1,4 +1,4 @@
-"""Events that clients sent: durable before they are accepted, and used once."""
+"""Events sent by clients: durable before they are accepted, and used once."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .server_state import ServerState, StateConnection
 
 State = Literal["waiting", "working", "done"]
 _COLUMNS = "number, session, key, digest, type, body, state, runs_before, result"
-PROMPT = "user.message"  # type of the events that start runs
+PROMPT = "user.message"  # type of events that start runs
 
 
 class InputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     run: str = ""  # root run of a prompt, if one started
-    position: int = 0  # of its report in the journal, so that it is found at once; 0 if not known
+    position: int = 0  # of its report in the journal, to find it at once; 0 if unknown
     reason: str = ""  # why the run ended
-    is_applied: bool | None = None  # of no prompt: False if there was nothing to act on
+    is_applied: bool | None = None  # not for prompts; False if there was nothing to act on
     error: str = ""  # why it could not be used
-    is_wrong: bool = False  # another prompt must be sent, such as one without an image
+    is_wrong: bool = False  # a different prompt is needed, such as one without an image
 
 
 CANCELLED_BEFORE = InputResult(
@@ -34,14 +34,14 @@ _RESULT = msgspec.json.Decoder(InputResult)
 
 
 class Input(Struct, frozen=True, kw_only=True):
-    number: int  # its place among all events
+    number: int  # place among all events
     session: str
     key: str  # unique in the session
     digest: bytes  # of the request
     type: str
     body: dict[str, Any]
     state: State = "waiting"
-    runs_before: int = 0  # prompts in the record of the session before this one started
+    runs_before: int = 0  # prompts in the session's record before this one started
     result: InputResult = InputResult()
 
 
@@ -57,7 +57,7 @@ class InputRecords:
         def insert(connection: StateConnection) -> tuple[tuple[Any, ...], bool]:
             statement = f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND key = ?"
             row = connection.execute(statement, (session, key)).fetchone()
-            if row:  # an insert that is ignored would use up a number
+            if row:  # an ignored insert would use up a number
                 return row, False
             insert_input(connection, session, key, digest, type, body)
             return connection.execute(statement, (session, key)).fetchone(), True
@@ -72,7 +72,7 @@ class InputRecords:
         return row is not None
 
     async def list_open(self, session: str) -> Sequence[Input]:
-        """Return the events of a session that are not done, in their order."""
+        """List a session's unfinished events in order."""
         rows = await self._state.list_rows(
             f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND state <> 'done' ORDER BY number",
             session,
@@ -80,14 +80,14 @@ class InputRecords:
         return [_make_input(row) for row in rows]
 
     async def list_open_sessions(self) -> Sequence[str]:
-        """Return the ids of sessions with events that are not done, the oldest event first."""
+        """List the ids of sessions with unfinished events, oldest event first."""
         rows = await self._state.list_rows(
             "SELECT session FROM inputs WHERE state <> 'done' GROUP BY session ORDER BY min(number)"
         )
         return [session for (session,) in rows]
 
     async def count_waiting(self, owner: str) -> int:
-        """Count the prompts of an owner that are not done."""
+        """Count an owner's unfinished prompts."""
         row = await self._state.find_row(
             "SELECT count(*) FROM inputs JOIN sessions ON sessions.id = inputs.session"
             " WHERE owner = ? AND state <> 'done' AND type = ?",
@@ -97,7 +97,7 @@ class InputRecords:
         return row[0]
 
     async def count_open(self) -> int:
-        """Count the prompts of all owners that are not done."""
+        """Count all owners' unfinished prompts."""
         row = await self._state.find_row(
             "SELECT count(*) FROM inputs WHERE state <> 'done' AND type = ?", PROMPT
         )
@@ -117,7 +117,7 @@ class InputRecords:
         return _make_input(row) if row else None
 
     async def start(self, number: int, runs_before: int) -> None:
-        """Note that a prompt starts now. It does not start twice, also after a crash."""
+        """Note that a prompt is starting, so that it never starts twice, even after a crash."""
         await self._state.execute(
             "UPDATE inputs SET state = 'working', runs_before = ? WHERE number = ?",
             runs_before,

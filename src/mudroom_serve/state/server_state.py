@@ -1,4 +1,4 @@
-"""The state of the server: tokens, owners, accepted events, spending, in tables of a database."""
+"""The server's state: tokens, owners, accepted events and spending, in database tables."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CREATE TABLE spending (
 def list_tables(**types: str) -> list[str]:
     """List the statements that create the tables.
 
-    The types are words of the database for "number" (which counts rows), "integer", "float" and
+    The types are the database's words for "number" (which counts rows), "integer", "float" and
     "bytes", and for the "end" of a table.
     """
     return [each for each in map(str.strip, _TABLES.format(**types).split(";")) if each]
@@ -63,19 +63,19 @@ class StateConnection(Protocol):
     def in_transaction(self) -> bool: ...
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
-        """Execute a statement; a question mark in it stands for a value."""
+        """Execute a statement; each question mark in it is a value."""
         ...
 
     def close(self) -> None: ...
 
 
 class StateError(MudroomError):
-    """The state cannot be read or written now. The same work may work later."""
+    """The state cannot be read or written now. The same work may succeed later."""
 
 
 class _Change(Struct):
     work: Callable[[StateConnection], Any]
-    result: Future[Any]  # gets the value or the error when the transaction has ended
+    result: Future[Any]  # receives the value or error once the transaction has ended
     value: Any = None
     error: BaseException | None = None
 
@@ -83,12 +83,12 @@ class _Change(Struct):
 class ServerState(ABC):
     """The state. Its work runs in one thread, one transaction at a time.
 
-    Changes that wait at the same time share a transaction, because making it durable takes longer
-    than all of them.
+    Changes waiting at the same time share a transaction, because making it durable takes longer
+    than all of them together.
     """
 
     DATABASE_ERRORS: ClassVar[tuple[type[Exception], ...]]
-    """What the connection raises."""
+    """Errors raised by the connection."""
 
     def __init__(self, connection: StateConnection, place: str) -> None:
         self.place = place  # where the tables are, for messages
@@ -98,7 +98,7 @@ class ServerState(ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Begin a transaction that is the only one to change the tables, in all processes."""
+        """Begin a transaction: only one at a time, across all processes, changes the tables."""
 
     @contextmanager
     def _open_reading(self) -> Generator[None]:
@@ -110,8 +110,8 @@ class ServerState(ABC):
     async def run(self, work: Callable[[StateConnection], _T]) -> _T:
         """Run a function in a transaction, which is durable when this returns.
 
-        If it raises an error, its changes are undone. Raises StateError for an error of the
-        database, and other errors of the function.
+        If the function raises an error, its changes are undone. Raises StateError for a database
+        error, and the function's other errors.
         """
         change = _Change(work, Future())
         self._waiting.put(change)
@@ -149,7 +149,7 @@ class ServerState(ABC):
         return await self.read(lambda connection: connection.execute(query, values).fetchone())
 
     async def read_change_number(self) -> int:
-        """Return a number that differs after each change by another process."""
+        """Read a number that differs after each change by another process."""
         return await asyncio.get_running_loop().run_in_executor(
             self._thread, self._read_change_number
         )
@@ -185,11 +185,11 @@ class ServerState(ABC):
         try:
             change.value = change.work(self._connection)
             self._connection.execute("RELEASE change")
-        except BaseException as error:  # any error of the caller's function is the caller's
+        except BaseException as error:  # any error in the caller's function is the caller's
             change.error = (
                 self._make_error(error) if isinstance(error, self.DATABASE_ERRORS) else error
             )
-            if not self._connection.in_transaction:  # such as after a full disk
+            if not self._connection.in_transaction:  # for example after a full disk
                 raise
             change.value = None  # an open cursor stops the next statements
             self._connection.execute("ROLLBACK TO change")

@@ -1,4 +1,4 @@
-"""Owners and options of the sessions that clients created, and what their owners spent each day."""
+"""Owners and options of sessions created by clients, and the owners' daily spending."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mudroom import Budget
 from .inputs import PROMPT, insert_input
 from .server_state import ServerState, StateConnection
 
-FIRST_KEY = "first"  # key of the prompt with which a session was created
+FIRST_KEY = "first"  # key of the prompt that a session was created with
 _COLUMNS = "number, id, owner, digest, body, created, usd, tokens, asking"
 
 
 class SessionChoices(Struct, frozen=True, kw_only=True):
-    """Choices of a client for a session; they hold as long as it exists."""
+    """A client's choices for a session, fixed as long as it exists."""
 
     agent: str = ""  # "" for the default agent
     workspace: str = ""
     mode: str = ""  # "" for that of the server
     budget: Budget = Budget()  # of each prompt; each can only lower a limit of the server
-    usd_per_day: float | None = None  # of the token that created it
+    usd_per_day: float | None = None  # from the token that created it
     tokens_per_day: int | None = None
 
 
@@ -39,9 +39,9 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     digest: bytes  # of the request that created it
     choices: SessionChoices
     created: float
-    usd: float = 0.0  # that its runs have spent
+    usd: float = 0.0  # spent by its runs
     tokens: int = 0
-    asking: str = ""  # JSON of the questions of the process at work
+    asking: str = ""  # the questions of the process running it, as JSON
 
 
 class SessionRecords:
@@ -78,17 +78,17 @@ class SessionRecords:
         return record, is_new
 
     async def find(self, id: str, owner: str) -> SessionRecord | None:
-        """Return a session of an owner, None if there is none."""
+        """Find an owner's session, None if there is none."""
         record = await self.read(id)
         return record if record and record.owner == owner else None
 
     async def read(self, id: str) -> SessionRecord | None:
-        """Return a session of any owner, None if there is none."""
+        """Read any owner's session, None if there is none."""
         row = await self._state.find_row(f"SELECT {_COLUMNS} FROM sessions WHERE id = ?", id)
         return _make_record(row) if row else None
 
     async def list(self, owner: str, before: int, limit: int) -> Sequence[SessionRecord]:
-        """Return sessions of an owner, the newest first; from below `before` unless it is 0."""
+        """List an owner's sessions, newest first; those below `before` unless it is 0."""
         rows = await self._state.list_rows(
             f"SELECT {_COLUMNS} FROM sessions WHERE owner = ?"
             " AND (CAST(? AS BIGINT) = 0 OR number < ?) ORDER BY number DESC LIMIT ?",
@@ -100,7 +100,7 @@ class SessionRecords:
         return [_make_record(row) for row in rows]
 
     async def note_questions(self, id: str, asking: str) -> None:
-        """Note the open questions of a session: JSON, "" for none."""
+        """Note a session's open questions: JSON, "" for none."""
         await self._state.execute("UPDATE sessions SET asking = ? WHERE id = ?", asking, id)
 
     async def delete(self, id: str) -> None:
@@ -150,7 +150,7 @@ class SpendingRecords:
         return Amounts(*row) if row else Amounts()
 
     async def read_session(self, session: str) -> tuple[int, Amounts]:
-        """Return the position of the last event that was charged, and the amounts so far."""
+        """Read the position of the last charged event, and the amounts so far."""
         row = await self._state.find_row(
             "SELECT charged, usd, tokens FROM sessions WHERE id = ?", session
         )
@@ -159,7 +159,7 @@ class SpendingRecords:
     async def charge(
         self, session: str, owner: str, after: int, position: int, amounts: Amounts
     ) -> None:
-        """Charge the events of a session up to a position, unless they were charged."""
+        """Charge a session's events up to a position, unless already charged."""
         day = self._get_day()
 
         def add(connection: StateConnection) -> None:

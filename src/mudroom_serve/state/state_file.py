@@ -1,4 +1,4 @@
-"""The state of the server in a file, shared by all server processes of a state folder."""
+"""The server's state in a file, shared by all server processes of a state folder."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class StateFile(ServerState):
         )[0]
 
     def _connect(self, busy_seconds: float) -> sqlite3.Connection:
-        with suppress(FileExistsError):  # another process may make it, too
+        with suppress(FileExistsError):  # another process may also make it
             make_private_file(self.path)
         connection = sqlite3.connect(
             self.path, timeout=busy_seconds, isolation_level=None, check_same_thread=False

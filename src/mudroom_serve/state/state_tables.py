@@ -1,4 +1,4 @@
-"""The state of the server in a PostgreSQL database, shared by server processes on all machines."""
+"""The server's state in a PostgreSQL database, shared by server processes on all machines."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ _TYPES = {
     "end": "",
 }
 _LOCK = 0x73657276
-"""Key of the lock that a process holds while it creates the tables: "serv" in ASCII."""
-# For one transaction each, because a connection pooler may give the next one another connection.
+"""Key of the lock held while creating the tables: "serv" in ASCII."""
+# For each transaction, because a connection pooler may give the next one another connection.
 _SCHEMA = "SET LOCAL search_path TO mudroom_serve"
-# A server that hangs inside a transaction loses it, so that the others go on: before their own
-# wait for the lock ends.
+# A server that hangs inside a transaction loses it before the others' wait for the lock ends, so
+# that they can continue.
 _IDLE_LIMIT = "SET LOCAL idle_in_transaction_session_timeout = '5s'"
 _LIMITS = (
     "SET LOCAL lock_timeout = '10s'",
     _IDLE_LIMIT,
 )
 _COUNT = "UPDATE changes SET number = number + 1"
-"""Its lock lasts until the end of the transaction, so only one changes the tables."""
+"""Its lock lasts until the transaction ends, so only one at a time changes the tables."""
 
 
 class TransactionConnection(StateConnection, Protocol):
-    """A connection that begins transactions with statements of its own."""
+    """A connection that begins transactions with its own statements."""
 
     place: str  # the address without its password
 
     def begin(self, *statements: str) -> None:
-        """Begin a transaction, and execute statements without values in it."""
+        """Begin a transaction, and execute in it statements without values."""
         ...
 
 
@@ -70,7 +70,7 @@ class StateTables(ServerState):
         if not is_made:
             lock = f"SELECT pg_advisory_xact_lock({_LOCK})"
             self._transactions.begin(lock, "CREATE SCHEMA IF NOT EXISTS mudroom_serve", _SCHEMA)
-            if not self._connection.execute(query).fetchone()[0]:  # another process was quicker
+            if not self._connection.execute(query).fetchone()[0]:  # another process was faster
                 for statement in list_tables(**_TYPES):
                     self._connection.execute(statement)
                 self._connection.execute(

@@ -1,4 +1,4 @@
-"""Bearer tokens: the owner and the rights of a client."""
+"""Bearer tokens: a client's owner and rights."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Scope = Literal["read", "run", "answer", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "run", "answer", "admin")
 DEFAULT_SCOPES: tuple[Scope, ...] = ("read", "run", "answer")
 _PREFIX = "mudroom"
-_FRESH_SECONDS = 1.0  # seconds that a token is used before it is read again
+_FRESH_SECONDS = 1.0  # seconds that a token is used before rereading it
 
 
 class Token(Struct, frozen=True, kw_only=True):
     """A token without its secret."""
 
     id: str
-    owner: str  # its user or program, to which sessions belong
+    owner: str  # the user or program that its sessions belong to
     # "read" sessions, "run" prompts, "answer" questions, "admin" reads the metrics.
     scopes: tuple[Scope, ...] = DEFAULT_SCOPES
-    usd_per_day: float | None = None  # of the owner's spending each day (UTC); None for no limit
+    usd_per_day: float | None = None  # the owner's daily limit (UTC); None for no limit
     tokens_per_day: int | None = None
-    agents: tuple[str, ...] = ()  # () allows all, also of workspaces
-    modes: tuple[str, ...] = ()  # that it may choose beside that of the server
+    agents: tuple[str, ...] = ()  # () allows all; so does () for workspaces
+    modes: tuple[str, ...] = ()  # that it may choose besides the server's
     workspaces: tuple[str, ...] = ()
     created: float = 0.0  # seconds since 1970
 
@@ -109,10 +109,10 @@ def is_owner_name(text: str) -> bool:
 
 
 def is_token(text: str) -> bool:
-    """Tell whether a text has the form of a token, which may be removed or wrong."""
+    """Return whether text has the form of a token, which may be removed or wrong."""
     return text.startswith(f"{_PREFIX}_")
 
 
 def _compute_digest(secret: str) -> bytes:
-    # The secret is random, so a fast function is enough.
+    # The secret is random, so a fast hash is enough.
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()

@@ -1,1 +1,1 @@
-"""What each command does, without click. An int that a function returns is the exit code."""
+"""What each command does, without click. A returned int is the exit code."""

@@ -68,7 +68,7 @@ def load_styles(cwd: str) -> LoadedStyles:
 
 
 def _find_sources(cwd: str) -> dict[str, Any]:
-    """Return the user's home folder and the plugins, whose files count besides those here."""
+    """Find the user's home folder and the plugins, whose files count besides those here."""
     programs = load_programs(load_settings(cwd), cwd)
     plugins = programs.plugins if programs else ()
     return {"user_home": os.environ.get("HOME", ""), "plugins": plugins}
@@ -88,7 +88,7 @@ def collect_findings(cwd: str) -> list[Diagnostic]:
 
 
 def _check_model(agent: Agent, path: str) -> Iterator[Diagnostic]:
-    """Warn about a model that no provider has; whether a key is set is another question."""
+    """Warn about a model that no provider has. Does not check for keys."""
     if agent.model == "inherit":
         return
     try:
@@ -154,7 +154,7 @@ def collect_agents(loaded: LoadedAgents) -> dict[str, Agent]:
 def resolve_rules(
     cwd: str, loaded: LoadedAgents, notices: list[Notice] | None = None
 ) -> dict[str, str]:
-    """Resolve the setting `child_model`; add a notice for each rule that is not used.
+    """Resolve the setting `child_model`; add a notice for each unused rule.
 
     Raises UsageError.
     """
@@ -166,14 +166,14 @@ def resolve_rules(
 
 
 def _restrict(agent: Agent, loaded: LoadedAgents, *, trusts_folder: bool) -> Agent:
-    """Restrict an agent as a session in the folder would."""
+    """Restrict an agent as a session in this folder would."""
     if trusts_folder or agent.name not in loaded.paths:
         return agent
     return restrict_untrusted(agent, loaded.personal_names)
 
 
 def _find_child_model(agent: Agent, rules: Mapping[str, str]) -> str:
-    """Return the model the agent runs with as a child; "inherit" is its parent's model."""
+    """Find the agent's model when it runs as a child; "inherit" is its parent's model."""
     if agent.model != "inherit" and not explain_unusable(agent.model, os.environ):
         return agent.model
     return choose_child_model(rules, agent.name, "inherit")
@@ -235,14 +235,14 @@ def create_agent_file(cwd: str, name: str) -> None:
 
     Raises UsageError if the file exists, MudroomError if it cannot be written.
     """
-    load_settings(cwd)  # fails for a folder that does not exist, or settings that are wrong
+    load_settings(cwd)  # fails for a missing folder or wrong settings
     normalized = agent_files.normalize_name(name)
     if not normalized:
         raise UsageError(f"{name!r} is not a valid name", remedy="Use letters and hyphens.")
     path = os.path.normpath(os.path.join(cwd, ".agents", "agents", f"{normalized}.md"))
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        # "x" fails if the file exists, also if another process creates it at this moment.
+        # "x" fails if the file exists, even if another process is just creating it.
         with open(path, "x", encoding="utf-8") as file:
             file.write(
                 _TEMPLATE.format(name=normalized, description=agent_files.TEMPLATE_DESCRIPTION)
@@ -263,9 +263,9 @@ def create_agent_file(cwd: str, name: str) -> None:
 
 
 def check_agent_files(cwd: str, paths: Iterable[str]) -> int:
-    """Print the problems of files, by default of all that apply in `cwd`.
+    """Print the problems in files, by default in all that apply in `cwd`.
 
-    Returns 1 if one of the files cannot be used, else 0.
+    Returns 1 if a file cannot be used, else 0.
     """
     load_settings(cwd)  # see `create_agent_file`
     named = list(paths)
@@ -287,7 +287,7 @@ def _check_path(path: str) -> list[Diagnostic]:
         return _check_file(path)
     findings: list[Diagnostic] = []
     for file in agent_files.find_files(path, "", findings):
-        # Other Markdown files in a skill's folder are its material, not agents.
+        # Other Markdown files in a skill's folder belong to the skill, and are no agents.
         if os.path.basename(file) == "SKILL.md" or not _is_part_of_skill(file, path):
             findings += _check_file(file)
     return findings

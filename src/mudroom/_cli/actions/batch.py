@@ -46,7 +46,7 @@ from .user_store import open_store
 
 
 def check_input(file: str) -> None:
-    """Raise UsageError if the file cannot be the input of a batch."""
+    """Raise UsageError if the file cannot be a batch's input."""
     if file == STDIN:
         return
     path = Path(file)
@@ -73,8 +73,8 @@ def open_input(file: str) -> Generator[InputFile]:
     if file != STDIN:
         yield InputFile(Path(file))
         return
-    # The input is read several times, so stdin is copied first. Each process has a copy of its own:
-    # a second one must not change the input of the first.
+    # The input is read several times, so stdin is copied first. Each process has its own copy: a
+    # second one must not change the input of the first.
     with ScratchDir() as folder:
         path = Path(folder, "stdin.jsonl")
         with path.open("wb") as copy:
@@ -84,10 +84,10 @@ def open_input(file: str) -> Generator[InputFile]:
 
 _LINE_LIMITS = "the key budget of a line and the budget of its agent limit the line"
 
-# --parallel limits the lines; their children need places, too.
+# --parallel limits the lines; their children also need slots.
 _MAX_CHILDREN = 10_000
 
-# What takes the place of each setting that a batch does not use.
+# Settings that a batch does not use -> what replaces each.
 _UNUSED_SETTINGS = {
     "max_children": "--parallel limits the lines that run at the same time",
     "max_budget_usd": "--max-budget-usd limits the costs of all lines",
@@ -96,9 +96,9 @@ _UNUSED_SETTINGS = {
     "max_tokens": _LINE_LIMITS,
 }
 
-# Seconds between two updates of the screen.
+# Seconds between screen updates.
 _SHOW_SECONDS = 0.25
-# The status file is written at every fourth update.
+# Screen updates per write of the status file.
 _SHOWN_PER_FILE = 4
 
 
@@ -143,7 +143,7 @@ async def _run_batch(cwd: str, flags: BatchFlags, settings: Settings) -> int:
                 batch = Batch(session, plan, reader.record, results)
                 file = StatusFile(settings.home, session.id)
                 received = await _run_with_screen(batch, file, screen)
-                if flags.is_ordered:  # here, because no other process can add results meanwhile
+                if flags.is_ordered:  # here, where no other process can add results
                     ids = (line.id for line in source.read())
                     await asyncio.to_thread(sort_results, output, ids)
     return _end(batch, screen, received)
@@ -151,12 +151,12 @@ async def _run_batch(cwd: str, flags: BatchFlags, settings: Settings) -> int:
 
 @contextmanager
 def name_output(output: Path) -> Generator[None]:
-    """Raise MudroomError for an OSError of the output in the block."""
+    """Turn the output's OSErrors in the block into MudroomErrors."""
     try:
         yield
     except OSError as error:
         if error.filename not in (str(output), str(get_new_path(output))):
-            # An error of another file, such as the input.
+            # The error is about another file, such as the input.
             raise
         raise MudroomError(
             f"the output cannot be written: {error.strerror}",
@@ -166,9 +166,9 @@ def name_output(output: Path) -> Generator[None]:
 
 
 async def _find_session(settings: Settings, out: str) -> SessionStart:
-    """Return the session that wrote this output before, or a new one.
+    """Find the session that wrote this output, or choose a new one.
 
-    Raises UsageError, and JournalBusy if another process runs the batch.
+    Raises UsageError, and JournalBusy if another process is running the batch.
     """
     store = open_store(settings.home)
     output = resolve_output(out)
@@ -187,7 +187,7 @@ async def _find_session(settings: Settings, out: str) -> SessionStart:
 
 async def _name_new_session(settings: Settings, session: str, output: Path) -> None:
     """Name the session of a new batch. Raises JournalBusy if another process has just begun it."""
-    # Names are unique in the store: of two processes that begin the same batch, one fails here.
+    # Names are unique in the store: if two processes begin the same batch, one fails here.
     try:
         await open_store(settings.home).rename(session, name_session(output))
     except UsageError as error:
@@ -240,7 +240,7 @@ def _list_unused(facts: InputFacts, settings: Settings) -> Iterable[str]:
 
 
 def _check_names(session: Session, source: InputFile, facts: InputFacts, flags: BatchFlags) -> None:
-    """Check the agents and models of all lines. Raises UsageError, which names the line."""
+    """Check the agents and models of all lines. Raises UsageError naming the line."""
     session.check_task(agent=flags.agent)
     for name, number in facts.agents.items():
         _check_name(session, f"{source.name}, line {number}", agent=name)
@@ -322,7 +322,7 @@ def handle_batch_signals(
 ) -> Generator[list[int]]:
     """Call `stop` at the first Ctrl-C inside the block, and `cancel` at the second.
 
-    SIGTERM and SIGHUP call `pause`. Yields the list of received signals.
+    SIGTERM and SIGHUP call `pause`. Yields the list of signals received.
     """
 
     def act(received: Sequence[int]) -> bool:

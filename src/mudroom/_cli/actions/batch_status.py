@@ -1,6 +1,6 @@
-"""The output of a batch, by which it is found again, and `mudroom batch status`.
+"""A batch's output, which identifies it, and `mudroom batch status`.
 
-The output identifies the batch: other spellings of its path, and links to it, mean the same one.
+Other spellings of the output's path, and links to it, mean the same batch.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def choose_output(file: str, out: str | None) -> str:
 
 
 def check_output(out: str) -> None:
-    """Raise UsageError if this cannot be the output of a batch."""
+    """Raise UsageError if this cannot be a batch's output."""
     remedy = "Name a file for the results with --out."
     if out == STDIN:
         raise UsageError("results go to a file, not to stdout", where=out, remedy=remedy)
     if out.endswith(os.sep) or os.path.isdir(out):
         raise UsageError("this is a folder", where=out, remedy=remedy)
-    # The results replace the file as a whole, which would destroy a device or a pipe.
+    # Results replace the whole file, which would destroy a device or a pipe.
     if os.path.exists(out) and not os.path.isfile(out):
         raise UsageError(
             "this cannot hold results: it is no regular file", where=out, remedy=remedy
@@ -57,26 +57,26 @@ def resolve_output(out: str) -> Path:
 
 def name_session(output: Path) -> str:
     """Name the session of a batch by its output, an absolute path."""
-    # The hash tells outputs of the same name apart; the stem is for people who list sessions.
+    # The hash tells outputs with the same name apart; the stem is for people listing sessions.
     stem = "".join(each if each.isalnum() or each in "-_." else "-" for each in output.name)[:40]
     return f"batch-{stem}-{sha256(str(output).encode()).hexdigest()[:8]}"
 
 
 async def find_session(store: SessionStore, out: str) -> str:
-    """Return the session of the batch with this output, "" if there is none."""
+    """Find the session of the batch with this output, "" if there is none."""
     with suppress(UnknownName):
         return await store.find(name_session(resolve_output(out)))
     return ""
 
 
 def show_status(cwd: str, out: str | None, *, as_json: bool) -> None:
-    """Print the status of a batch, by default of the only one that runs."""
+    """Print a batch's status, by default that of the only one running."""
     home = load_settings(cwd).home
     session, is_running = run_event_loop(_find_batch(home, out))
     status = StatusFile(home, session).read()
     if status is None:
         raise UsageError("the batch has not begun", where=out or "", remedy="Try again.")
-    # A process that was killed leaves a status that still says it runs.
+    # A killed process leaves a status that still says it is running.
     state = status.state if is_running else "ended" if status.state == "ended" else "interrupted"
     if as_json:
         print_json_line(msgspec.to_builtins(status) | {"state": state})
@@ -87,7 +87,7 @@ def show_status(cwd: str, out: str | None, *, as_json: bool) -> None:
 
 
 async def _find_batch(home: str, out: str | None) -> tuple[str, bool]:
-    """Return the session of a batch, and whether a process runs it. Raises UsageError."""
+    """Find a batch's session, and whether a process is running it. Raises UsageError."""
     store = open_store(home)
     if out:
         session = await find_session(store, out)

@@ -26,7 +26,7 @@ from .load_settings import load_settings
 
 
 def open_board(cwd: str) -> TaskBoard:
-    """Open the board of the project that a folder belongs to; a git repository is one project."""
+    """Open the board of a folder's project; a git repository is one project."""
     home = load_settings(cwd).home
     return TaskBoard(get_board_path(home, list_project_folders(cwd)[-1]))
 
@@ -57,7 +57,7 @@ def print_task(cwd: str, task_id: int, *, as_json: bool) -> None:
 def add_task(
     cwd: str, subject: str, description: str | None, blockers: Iterable[int], entries: Iterable[str]
 ) -> None:
-    """Add a task and print it. The values of `entries`, "KEY=VALUE", are JSON, else text."""
+    """Add a task and print it. Values in `entries`, "KEY=VALUE", are JSON or else text."""
     metadata = dict(map(_parse_entry, entries))
     with open_board(cwd) as board:
         print(format_task(board.add(subject, description or "", blockers, metadata)))

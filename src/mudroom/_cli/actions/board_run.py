@@ -1,4 +1,4 @@
-"""`mudroom board run`: works on the ready tasks of the board until none is left."""
+"""`mudroom board run`: works on the board's ready tasks until none are left."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from .load_settings import load_settings
 from .open_session import create_session
 from .programs.load_programs import list_server_names, load_programs
 
-# Runs for one task in this process. A task that fails twice waits for the next `mudroom board run`.
+# Runs per task in this process. A task that fails twice waits for the next `mudroom board run`.
 _ATTEMPTS = 2
 
-# Characters of a check command in the line that says a task is done.
+# Characters of a check command shown in the line for a completed task.
 _CHECK_LENGTH = 200
 
-# Seconds between two looks at the board while other processes work on its tasks.
+# Seconds between polls of the board while other processes work on its tasks.
 _POLL_SECONDS = 0.5
 
 
 def run_board(cwd: str, *, agent: str, parallel: int, quiet: bool, **flags: object) -> int:
-    """Work on the tasks of the board; return 0 if all are completed.
+    """Work on the board's tasks; return 0 if all are completed.
 
     `agent` works on tasks that name none; `flags` are settings.
     """
@@ -84,7 +84,7 @@ class BoardRunner:
         self._changed = asyncio.Event()
 
     async def run(self, parallel: int) -> None:
-        """Work on ready tasks until none is left, here or in other processes."""
+        """Work on ready tasks until none are left, here or in other processes."""
         try:
             await self._work_until_done(parallel)
         except ExceptionGroup as errors:
@@ -96,8 +96,7 @@ class BoardRunner:
         async with asyncio.TaskGroup() as group:
             while not self._is_stopped:
                 running = {task for task in running if not task.done()}
-                # Cleared before the look at the board, so that a change during the look is not
-                # missed.
+                # Cleared before reading the board, so that no change is missed during the read.
                 self._changed.clear()
                 if len(running) < parallel and (task := self._claim()):
                     running.add(group.create_task(self._work(task)))
@@ -118,12 +117,12 @@ class BoardRunner:
         return self._board.claim_next(f"session {self._session.id[:8]}", without=failed)
 
     def _has_work_elsewhere(self) -> bool:
-        """Return whether a task of another process may make further tasks ready when it ends."""
+        """Return whether another process's task may make further tasks ready when it ends."""
         tasks = self._board.list_tasks()
         return any(task.status == "in_progress" and task.has_process for task in tasks)
 
     async def _wait(self) -> None:
-        # Ends early when a run of this process ends.
+        # Ends early when one of this process's runs ends.
         with suppress(TimeoutError):
             async with time_limit(_POLL_SECONDS):
                 await self._changed.wait()
@@ -145,7 +144,7 @@ class BoardRunner:
         except UnknownName as error:
             if not task.agent:
                 raise
-            # Trying again would not find the agent either.
+            # A retry would not find the agent either.
             self._attempts[task.id] = _ATTEMPTS
             self._release(task, str(error))
         finally:
@@ -156,7 +155,7 @@ class BoardRunner:
             self._attempts[task.id] = self._attempts.get(task.id, 0) + 1
             self._release(task, explain_failure(report))
             return
-        # None if another process took the task over while it ran.
+        # None if another process took over the task while it ran.
         ready = self._board.complete(task, report.text)
         if ready is None:
             self._print_line(f"#{task.id} was returned to the board; its report is not used")

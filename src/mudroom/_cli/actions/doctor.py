@@ -1,6 +1,6 @@
-"""`mudroom doctor`: checks what this machine has.
+"""`mudroom doctor`: checks this machine's setup.
 
-It changes nothing and prints no key. Only models on this machine are sent a request. MCP servers
+It changes nothing and prints no keys. Only models on this machine are sent a request. MCP servers
 that a session here would use are started, wherever they are.
 """
 
@@ -54,7 +54,7 @@ _SERVE = "mcp serve"
 
 
 def check_servers(specs: Sequence[ServerSpec], settings: Settings, cwd: str) -> Iterable[Check]:
-    """Start these trusted servers, all at the same time, and stop them again."""
+    """Start these trusted servers, all at once, and stop them again."""
     return asyncio.run(_check_servers(specs, settings, cwd)) if specs else ()
 
 
@@ -97,7 +97,7 @@ def check_mcp_package() -> Check:
         return Check(_SERVE, "warn", missing, f"Run: {INSTALL_COMMAND}")
 
 
-# The newest sessions, whose journals are read.
+# Number of newest sessions whose journals are read.
 CHECKED_SESSIONS = 20
 
 STATE_LABELS = {"ok": "ok  ", "warn": "note", "fail": "FAIL"}
@@ -105,7 +105,7 @@ _MIN_FREE_BYTES = 100e6
 
 
 def print_checks(*, model: str | None = None, as_json: bool) -> int:
-    """Print all checks, or only those of one model; return 1 if one failed, else 0."""
+    """Print all checks, or only one model's; return 1 if any failed, else 0."""
     checks: list[Check] = []
     all_checks = (
         asyncio.run(check_model(model, os.environ))
@@ -225,7 +225,7 @@ async def _read_newest_journals(home: str) -> tuple[int, list[str]]:
 
 
 def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:
-    # Several providers share an address: one for each protocol of the server.
+    # Several providers may share an address, one for each protocol of the server.
     by_address: dict[tuple[str, str], ProviderRow] = {}
     for row in list_providers(environ):
         if row.variable:
@@ -306,7 +306,7 @@ def _check_permissions() -> Iterator[Check]:
 
 
 def _check_programs(*, starts_servers: bool) -> Iterator[Check]:
-    """Check MCP servers, hooks, plugins and their files; no row for what there is not."""
+    """Check MCP servers, hooks, plugins and their files; no rows for missing kinds."""
     from .programs.load_programs import require_programs
 
     settings = load_settings(".")
@@ -340,7 +340,7 @@ def _check_programs(*, starts_servers: bool) -> Iterator[Check]:
 
 
 def _check_traces() -> Iterator[Check]:
-    """Check the export of traces; no row if no variable names an address."""
+    """Check trace export; no row if no variable names an address."""
     from ..._adapters.integrations.tracing import variables
 
     if not variables.has_address(os.environ):
@@ -393,7 +393,7 @@ class Check(Struct, frozen=True):
 
     name: str
     state: str
-    # The key in the JSON output, which scripts read: it must not change.
+    # The key in the JSON output must not change: scripts read it.
     result: str = field(name="found")
     remedy: str = ""
 
@@ -401,7 +401,7 @@ class Check(Struct, frozen=True):
 REQUEST = "model request"
 # Local servers may first load the model.
 _SECONDS = 60
-# Tokens. A model that reasons needs some before it calls the tool.
+# Tokens. A reasoning model needs some before it calls the tool.
 _MAX_TOKENS = 2_048
 _PROMPT = "Call the tool `note` once, with the text ok. Then you are done."
 _START_PARSER = (
@@ -440,7 +440,7 @@ async def check_request(model: str, environ: Mapping[str, str]) -> Check:
 
 
 async def check_model(name: str, environ: Mapping[str, str]) -> list[Check]:
-    """Send a model one request with a tool, and list its abilities and those of its server."""
+    """Send a model one request with a tool, and list the abilities of model and server."""
     registry = _open_registry(environ)
     try:
         await registry.ask_servers(name)
@@ -462,14 +462,14 @@ def _open_registry(environ: Mapping[str, str]) -> ModelRegistry:
 
 
 def _refuse_replay(name: str) -> Model:
-    # The doctor asks servers only.
+    # The doctor only asks servers.
     raise UsageError(f"{name} is no model of a server")
 
 
 async def _ask(
     model: Model, config: RequestConfig
 ) -> tuple[AssistantMessage, float, list[RetryNotice]]:
-    """Return the answer, its seconds, and what had to be repaired before it."""
+    """Ask a model; return the answer, its seconds, and the repairs needed before it."""
     started_at = time.monotonic()
     notices: list[RetryNotice] = []
     answer = AssistantMessage(())
@@ -518,7 +518,7 @@ def _list_abilities(
     window = windows.find(name) or windows.look_up(name)
     if window:
         yield Check("context window", "ok", f"{window:,} tokens")
-    # Of a short request: some models cost more from some length on.
+    # For a short request: some models charge more for long ones.
     read, written = (calculate_cost(name, usage) for usage in (Usage(1_000), Usage(0, 1_000)))
     if read is None or written is None:
         remedy = "Limits in dollars do not work with it: limit its tokens."

@@ -41,7 +41,7 @@ def _format_value(setting: str, value: object) -> str:
 def change_setting(name: str, value: str) -> None:
     """Set a value in the user's file and print the file's path; "" removes the setting.
 
-    Raises UsageError for a setting or a value that cannot be used.
+    Raises UsageError for an unusable setting or value.
     """
     if name == "store" and value:
         from ..._adapters.journals import sessions  # slow to import

@@ -54,8 +54,8 @@ def export_session(
 ) -> None:
     """Write a session to a file or a folder, or send its spans.
 
-    `target` is a folder for "jsonl", else a file; STDOUT is the current folder or standard output.
-    `html` is the target of the format "html", whatever the others are. Raises UnknownName,
+    `target` is a folder for "jsonl", else a file; STDOUT means the current folder or standard
+    output. `html` is the target for the format "html", whatever the others are. Raises UnknownName,
     UsageError, JournalError.
     """
     if html is not None or export_format == "html":
@@ -90,7 +90,7 @@ def export_session(
 
 
 def _export_traces(name: str, *, store: str | None) -> None:
-    """Send a session's spans, with the same ids as live.
+    """Send a session's spans, with the ids they had live.
 
     Raises UnknownName, JournalError, and UsageError if the spans cannot be sent.
     """
@@ -128,7 +128,7 @@ def record_fixture(target: str, name: str, *, store: str | None) -> None:
 
 
 def check_target_file(target: str) -> None:
-    """Raise UsageError if no file can be created with this name."""
+    """Raise UsageError if a file of this name cannot be created."""
     folder = Path(target).parent
     if target.endswith("/") or Path(target).is_dir():
         raise UsageError(f"{target} is a folder. Name a file in it, as in {Path(target, 'NAME')}.")
@@ -148,7 +148,7 @@ def write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: Pa
     for name, lines in transcripts.files.items():
         path = folder / name
         make_private_folder(path.parent)
-        # Half of a surrogate pair, which JSON allows in a text, cannot be encoded.
+        # Half a surrogate pair, which JSON allows in text, cannot be encoded.
         write_private_file(path, "".join(lines).encode("utf-8", "replace"))
         paths.append(path)
     return paths
@@ -168,7 +168,7 @@ def redact_fields(value: object, redact: Callable[[str], str]) -> object:
 
 
 def export_html(name: str, target: str, *, store: str | None) -> None:
-    """Write a page with one session, secrets removed."""
+    """Write one session as a page, secrets removed."""
     home = load_settings(".", store=store).home
     session_id = asyncio.run(choose_session(home, name or "last"))
     source = StoredSessions(open_store(home), home)
@@ -208,7 +208,7 @@ async def render_session(home: str, session_id: str, suffix: str) -> AsyncIterat
 
 
 class _RedactedSource:
-    """Removes secrets from a source, whose events leave this machine."""
+    """Removes secrets from a source's events, which leave this machine."""
 
     def __init__(self, source: SessionSource) -> None:
         self.list_sessions = source.list_sessions
@@ -244,7 +244,7 @@ def render_session_markdown(events: Sequence[StoredEvent]) -> Iterator[str]:
     events_by_run: dict[str, list[StoredEvent]] = {}
     for event in events:
         events_by_run.setdefault(event.run, []).append(event)
-    # The record of a fork begins with that of its original: the last opening is its own.
+    # A fork's record begins with that of its original: the last opening is its own.
     openings = [event for event in events if isinstance(event, SessionOpened)]
     if openings:
         opened = openings[-1]
@@ -284,7 +284,7 @@ def _render_message(message: Message) -> Iterator[str]:
 
 
 def _make_code_block(text: str, language: str = "") -> str:
-    """Fence a text with more backticks than any row of them in it."""
+    """Fence text with more backticks than any row of them inside."""
     longest = max((len(ticks) for ticks in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"\n{fence}{language}\n{sanitize(text).rstrip()}\n{fence}\n"

@@ -19,7 +19,7 @@ from ..output.listing import print_entry, print_rows
 from ..output.progress import print_notice
 from .load_settings import load_settings
 
-# How long a busy session may take to answer.
+# Time that a busy session may take to answer.
 _ANSWER_SECONDS = 10.0
 _POLL_SECONDS = 0.05
 _WAIT_SECONDS = 0.2
@@ -31,7 +31,7 @@ _STATUS_REQUEST = FleetRequest()
 def print_status(session: str | None = None, *, as_json: bool = False) -> None:
     """Print the workers of running sessions.
 
-    `session` is the start of the id of the only one to show.
+    `session` is the start of an id, to show only that session.
     """
     home = load_settings(".").home
     statuses, silent = _ask_all(home, _find_sessions(home, session))
@@ -48,9 +48,9 @@ def print_status(session: str | None = None, *, as_json: bool = False) -> None:
 
 
 def drain_workers(worker: str | None, session: str | None, *, wait: bool) -> None:
-    """Drain workers of one session.
+    """Drain one session's workers.
 
-    `worker` is a number or the name of a machine, None for all; `session` is the start of an id,
+    `worker` is a number or a machine's name, None for all; `session` is the start of an id,
     None for the only session.
     """
     home = load_settings(".").home
@@ -108,7 +108,7 @@ def _select(status: FleetStatus, worker: str | None) -> tuple[int, ...]:
 
 
 def _ask(home: str, session: str, request: FleetRequest = _STATUS_REQUEST) -> FleetStatus | None:
-    """Return the session's status, None if it has ended.
+    """Ask for the session's status, None if it has ended.
 
     Raises UsageError if it does not answer.
     """
@@ -125,9 +125,9 @@ def _ask(home: str, session: str, request: FleetRequest = _STATUS_REQUEST) -> Fl
 def _ask_all(
     home: str, sessions: Sequence[str], request: FleetRequest = _STATUS_REQUEST
 ) -> tuple[list[FleetStatus], list[str]]:
-    """Send a request to sessions; return the answers, and the sessions that did not answer.
+    """Send a request to sessions; return the answers, and the silent sessions.
 
-    A session that has ended is in neither list. Raises UsageError if a request cannot be written.
+    Ended sessions are in neither list. Raises UsageError if a request cannot be written.
     """
     names = {each: _write_request(FleetFolder(home, each), request) for each in sessions}
     waiting = {each: name for each, name in names.items() if name}
@@ -140,7 +140,7 @@ def _ask_all(
                 statuses.append(status)
                 del waiting[session]
             elif not folder.has_session():
-                # An unanswered request would be carried out later, when nobody expects it.
+                # Left in place, the request would be carried out later, when nobody expects it.
                 folder.withdraw(name)
                 del waiting[session]
         if waiting:

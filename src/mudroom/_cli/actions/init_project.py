@@ -34,7 +34,7 @@ End with a clear, self-contained summary: only this last message is read.
 
 
 def init_project(cwd: str) -> None:
-    # Fails early for a folder that does not exist, or settings that are wrong.
+    # Fail early for a missing folder or wrong settings.
     load_settings(cwd)
     for line in write_starter_files(cwd):
         print(line)
@@ -48,7 +48,7 @@ def write_starter_files(cwd: str) -> Iterator[str]:
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            # A folder's name may have bytes that are not UTF-8.
+            # A folder's name may contain bytes that are not UTF-8.
             with path.open("x", encoding="utf-8", errors="replace") as file:
                 file.write(text)
         except FileExistsError:

@@ -19,17 +19,17 @@ from ..output.text import format_costs, format_tokens
 from .load_settings import load_settings, require_folder
 from .user_store import describe_store, get_address, open_store
 
-# Columns of a line if stdout is not a terminal.
+# Columns per line if stdout is not a terminal.
 WIDTH_WITHOUT_TERMINAL = 200
 
-# Columns of a session's cells: id, time, state, children, tokens.
+# Widths of a session's columns: id, time, state, children, tokens.
 _CELL_COLUMNS = (8, 16, 15, 11, 14)
 
 
 def print_sessions(folder: str | None, *, as_json: bool, limit: int, store: str | None) -> None:
     """Print the newest sessions.
 
-    Raises UsageError if the folder, which may be deleted, neither exists nor has sessions.
+    Raises UsageError for a folder that does not exist and has no sessions.
     """
     home = load_settings(".", store=store).home
     columns = get_width()
@@ -53,7 +53,7 @@ def print_sessions(folder: str | None, *, as_json: bool, limit: int, store: str 
 def _read_summaries(
     home: str, folder: str | None, limit: int, show: Callable[[SessionSummary], None]
 ) -> list[SessionSummary]:
-    if not get_address():  # without asyncio, which takes a third of the time to the first line
+    if not get_address():  # avoids asyncio, a third of the time to the first line
         from ..._adapters.journals.sqlite.summaries import read_summaries
 
         summaries: list[SessionSummary] = []

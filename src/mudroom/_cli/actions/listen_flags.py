@@ -1,4 +1,4 @@
-"""The flags of commands that listen for HTTP clients."""
+"""Flags of commands that listen for HTTP clients."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 from ...driving import ListenOptions
 from ...errors import UsageError
 
-# Flags beside the address; not every command has all of them.
+# Flags besides the address; not every command has them all.
 _DETAILS = ("tls_cert", "tls_key", "is_behind_proxy", "host_names", "allowed_origins")
 
 
 def take_listen_options(flags: dict[str, Any]) -> ListenOptions | None:
-    """Take the flags about listening out of the others; None without an address.
+    """Take the listening flags out of the others; None without an address.
 
     Raises UsageError.
     """
@@ -30,7 +30,7 @@ def take_listen_options(flags: dict[str, Any]) -> ListenOptions | None:
 
 
 def _check_origin(text: str) -> str:
-    """Return an origin as browsers write it. Raises UsageError."""
+    """Rewrite an origin as browsers send it. Raises UsageError."""
     parts = urlsplit(text.lower())
     origin = f"{parts.scheme}://{parts.netloc}"
     if parts.scheme not in ("http", "https") or not parts.netloc or origin != text.lower():

@@ -35,12 +35,12 @@ def load_permissions(
     servers: Iterable[str] | None = None,
     sources: Collection[str] = SOURCES,
 ) -> LoadedPermissions:
-    """Load the permissions of files and flags.
+    """Load the permissions from files and flags.
 
     With `accepts_unknown`, a flag's rule for an unknown tool is a notice, not an error. `servers`
-    are the names of the session's MCP servers, None if not known yet; `sources` says whose settings
-    files are read. Raises UsageError for a wrong rule or an unknown tool in a flag, or for a mode
-    that settings files forbid.
+    are the names of the session's MCP servers, None if not yet known; `sources` names whose
+    settings files to read. Raises UsageError for a wrong rule or an unknown tool in a flag, or for
+    a mode forbidden by settings files.
     """
     places = find_places(sources, cwd, os.environ.get("HOME", ""))
     from_files = permission_files.load_permission_files(
@@ -67,7 +67,7 @@ def load_permissions(
             raise error
         if error:
             notices.append(f"the rule has no effect, this tool is not available here: {rule}")
-    # Files are shared with other programs, whose tools mudroom need not have.
+    # Files are shared with other programs, whose tools mudroom may lack.
     for rule in from_files.rules:
         error = _find_unknown_tool(rule)
         if error and not is_known_elsewhere(rule.tool):
@@ -76,7 +76,7 @@ def load_permissions(
         rules=(*from_files.rules, *approved, *allowed, *denied),
         mode=mode,
         can_ask=can_ask,
-        # Who lists what is allowed means that nothing else is.
+        # A list of what is allowed means that nothing else is.
         denies_unlisted=bool(allowed),
     )
     return LoadedPermissions(permissions, tuple(notices))
@@ -91,7 +91,7 @@ def _find_unknown_tool(rule: Rule) -> UnknownName | None:
 
 
 def _may_name_server(rule: Rule, servers: Iterable[str] | None) -> bool:
-    """Return whether a rule names tools of a server; true while servers are not known (None)."""
+    """Return whether a rule names a server's tools; true while servers are unknown (None)."""
     if servers is None:
         return True
     patterns = [make_server_pattern(server) for server in servers]
@@ -102,7 +102,7 @@ def _may_name_server(rule: Rule, servers: Iterable[str] | None) -> bool:
 def make_policy(
     permissions: Permissions, cwd: str, *, tier: Callable[[], str] = lambda: "off"
 ) -> RulePolicy:
-    """Make the policy of a folder, by default without a sandbox."""
+    """Make a folder's policy, by default without a sandbox."""
     from ..._adapters.tools import make_builtin_tools
     from ...permissions.policy import RulePolicy  # slow to import, as is the next one
 

@@ -1,4 +1,4 @@
-"""Loads settings and start options of a command line from files, environment and flags."""
+"""Loads a command line's settings and start options from files, environment and flags."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def require_folder(cwd: str) -> None:
 
 
 def choose_folder(start: SessionStart, cwd: str | None) -> str:
-    """Choose the folder that a session works in. Raises UsageError if it is gone.
+    """Choose the folder a session works in. Raises UsageError if it is gone.
 
     A session moves to `cwd`, the folder on the command line. None means its own folder, or the
     current one for a new session.
@@ -66,11 +66,11 @@ def describe_unknown_variables(environ: Mapping[str, str]) -> list[str]:
     notices: list[str] = []
     for name in sorted(word.removeprefix(prefix) for word in unknown):
         if name in list_variables():
-            continue  # it has precedence over the variable without the prefix
+            continue  # it takes precedence over the variable without the prefix
         if name.lower() in config.SETTING_NAMES:
             remedy = f"Use the setting: mudroom config set {name.lower()} VALUE"
         else:
-            # Suggestions are setting names; show them as the variables that the user writes.
+            # Suggestions are setting names; show them as the variables the user would write.
             remedy = re.sub("[A-Z][A-Z_]+", rf"{prefix}\g<0>", suggest_names(name, names))
         notices.append(f"${prefix}{name} is not used. {remedy}")
     return notices
@@ -82,7 +82,7 @@ def _resolve_replayed(settings: config.Settings, cwd: str) -> config.Settings:
     Raises UnknownName or UsageError if there is no such session.
     """
     models = (settings.model, settings.model_options.fallback, str(settings.children.model))
-    # Most command lines end here, without reading the store.
+    # Most command lines return here, without reading the store.
     if not any("replay:" in model for model in models):
         return settings
     import asyncio
@@ -120,8 +120,8 @@ def prepare_start(
         from .session_store import select_session
 
         require_folder(here)
-        # The folder, and with it the settings, is known only once the session is found, so the
-        # store comes from flag, environment and the user's file.
+        # The folder, and so its settings, is known only once the session is found. The store
+        # therefore comes from flag, environment and the user's file.
         use_store(str(flags.get("store") or config.load_store(os.environ)))
         store = open_store(config.load_home(os.environ))
         start = asyncio.run(select_session(store, here, asks_at_prompt=asks_at_prompt, **selection))

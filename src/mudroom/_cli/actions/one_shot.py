@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 MAX_STDIN_BYTES = 10 * 1024 * 1024
 
-# Seconds to wait for the first byte: many programs neither write to their pipe nor close it.
+# Seconds to wait for the first byte: many programs neither write to nor close their pipe.
 STDIN_TIMEOUT = 3.0
 
 
@@ -55,8 +55,8 @@ def read_prompt(
 ) -> str:
     """Read the whole prompt.
 
-    `words` is the command line's prompt; None if all of it comes from stdin, which is read to its
-    end if `wait`, else if its first byte comes within `timeout` seconds. Raises UsageError if the
+    `words` is the command line's prompt; None if all of it comes from stdin. stdin is read to its
+    end if `wait`, or if its first byte arrives within `timeout` seconds. Raises UsageError if the
     prompt is empty, too large, or not UTF-8.
     """
     if words is None:
@@ -73,7 +73,7 @@ def read_prompt(
             remedy='Describe the task: mudroom -p "find the testing framework"',
         )
     try:
-        # Arguments with bytes that are not UTF-8 contain surrogates, which no provider accepts.
+        # Arguments that are not UTF-8 contain surrogates, which no provider accepts.
         words.encode()
     except UnicodeEncodeError:
         raise UsageError("the prompt is not UTF-8", remedy="Check the terminal's locale.") from None
@@ -86,7 +86,7 @@ def read_prompt(
 
 
 def _decode(data: bytes, warn: Callable[[str], None]) -> str:
-    """Return the text of stdin; warn if it costs a lot."""
+    """Decode stdin's text; warn if it costs a lot."""
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -145,9 +145,9 @@ _COMMAND = compile_later(rf"/(?!{SERVER_PREFIX})[A-Za-z][\w:-]*")
 def find_call(
     words: str, settings: Settings, cwd: str, programs: UsablePrograms | None
 ) -> PromptCall | None:
-    """Return the call that a prompt is; None for text, and for a prompt of an MCP server.
+    """Find the call that a prompt makes; None for text, and for an MCP server's prompt.
 
-    Raises UnknownName if the first word looks like a command and is neither one nor a path.
+    Raises UnknownName if the first word looks like a command but is neither one nor a path.
     """
     if not words.startswith("/"):
         return None
@@ -169,7 +169,7 @@ def find_call(
 
 
 def add_rules(call: PromptCall | None, loaded: LoadedPermissions) -> LoadedPermissions:
-    """Add a call's rules to the permissions; the session runs no other prompt."""
+    """Add a call's rules to the permissions; the session runs only this prompt."""
     if call is None:
         return loaded
     permissions = loaded.permissions
@@ -186,7 +186,7 @@ class WordsRun(Struct):
     teammates: Collection[str]
 
     async def run(self, call: PromptCall | None, words: str, data: str, **options: Any) -> Report:
-        """Run the prompt, or that of the file or MCP server that it calls.
+        """Run the prompt, or the prompt of the file or MCP server that it calls.
 
         `data` follows the words.
         """
@@ -233,8 +233,7 @@ def run_print_mode(words: str | None, options: StartOptions, *, wait_for_stdin: 
 async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str = "") -> int:
     """Run one prompt; None only finishes an interrupted run.
 
-    `words` is its beginning that was typed on the command line. What follows it is data of another
-    program.
+    `words` is its beginning, typed on the command line. The rest is another program's data.
     """
     settings = options.settings
     schema = None
@@ -242,7 +241,7 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
         from .parse_json_flags import load_json_schema
 
         schema = load_json_schema(settings.json_schema)
-    # Data may contain instructions of a stranger: only mentions in the typed words count, and
+    # Data may contain a stranger's instructions: only mentions in the typed words count, and
     # without a permission mode nothing may be changed.
     has_data = bool(words) and prompt != words
     default_mode = Mode.DONT_ASK if has_data else Mode.DEFAULT
@@ -291,7 +290,7 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
 
 
 def _require_report(report: Report | None, session: str, signals: Sequence[int]) -> Report:
-    """Return the report. Raises UsageError if nothing was to be done."""
+    """Return the report. Raises UsageError if there was nothing to do."""
     if report is None:
         raise UsageError("no run of this session was interrupted", where=session)
     if report.is_interrupted and not signals:

@@ -1,4 +1,4 @@
-"""Creates sessions from settings: the only place where settings become session options."""
+"""Creates sessions from settings: the only place that turns settings into session options."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def create_session(
 ) -> Session:
     """Create a session without opening it.
 
-    `options` replace those of the settings, by their flat names.
+    `options`, by their flat names, replace those from the settings.
     """
     notices = list(loaded.notices)
     given = tuple(options)
@@ -55,14 +55,14 @@ def create_session(
 
             make_data_folders(programs.plugins)
     of_settings = make_session_options(settings, cwd, loaded, notices, start)
-    # Servers of --agents belong to single agents, and are used besides those of files.
+    # Servers from --agents belong to single agents, and are used besides those from files.
     servers = [*of_settings["mcp_servers"], *options.get("mcp_servers", ())]
     options = {**of_settings, **options, "mcp_servers": servers}
     session = Session(**gather_options(options, SessionOptions()))
-    # Of the settings, only the flags are the choice of this command line.
+    # Of the settings, only the flags were chosen by this command line.
     flags = {name for name, origin in settings.origins.items() if origin == "flag"}
-    # The session works in the folder whose permissions and settings it has, also if it was recorded
-    # in another one.
+    # The session works in the folder whose permissions and settings it has, even if it was recorded
+    # in another.
     session.chosen_options = frozenset({*flags, *given, "cwd"})
     session.start_source = start.source
     session.notices += (Notice("unused", text) for text in notices)
@@ -76,11 +76,11 @@ def make_session_options(
     notices: list[str],
     start: SessionStart = NEW_SESSION,
 ) -> dict[str, Any]:
-    """Return the session options for these settings, by their flat names.
+    """Make the session options for these settings, by their flat names.
 
-    A setting that is named like a session option is passed on, and so are groups; only the others
-    are listed here. A notice is added for each part of a setting that is not used. Raises
-    UsageError for agents that cannot be used.
+    Settings named like a session option are passed on, and so are groups; only the others are
+    listed here. A notice is added for each unused part of a setting. Raises UsageError for unusable
+    agents.
     """
     agents: list[Agent] = []
     servers: list[ServerSpec] = []
@@ -113,7 +113,7 @@ def make_session_options(
 
 
 def _choose_output_style(settings: Settings, cwd: str, notices: list[str]) -> tuple[str, str]:
-    """Return the output style's name and its file, "" for none."""
+    """Find the output style's name and its file, "" for none."""
     if settings.output_style:
         return settings.output_style, settings.get_persistent_origin("output_style")
     user_home = os.environ.get("HOME", "")
@@ -127,7 +127,7 @@ def _choose_output_style(settings: Settings, cwd: str, notices: list[str]) -> tu
         # Another reader reports a file that is not JSON.
         name = read_json(path, []).get("outputStyle")
         if name is not None and not (is_personal or is_trusted(settings, cwd)):
-            # A style replaces instructions, so a stranger's file does not choose one.
+            # A style replaces instructions, so a stranger's file must not choose one.
             notices.append(
                 f"{path}: outputStyle is not used: you have not trusted this folder."
                 " To use it: mudroom trust add, or --trust for one run."
@@ -140,10 +140,10 @@ def _choose_output_style(settings: Settings, cwd: str, notices: list[str]) -> tu
 
 
 def _choose_tracing(settings: Settings) -> Tracing | None:
-    """Return how to export traces; None without the setting and an address for them."""
+    """Choose how to export traces; None without the setting and an address for them."""
     if settings.trace:
         return Tracing()
-    # Nearly every start ends here, before anything is imported.
+    # Nearly every start returns here, before importing anything.
     if not any(name.startswith("OTEL_") for name in os.environ):
         return None
     from ..._adapters.integrations.tracing.variables import explain_off, has_address, is_installed

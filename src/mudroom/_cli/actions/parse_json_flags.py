@@ -35,7 +35,7 @@ class InlineAgents(NamedTuple):
 def parse_inline_agents(text: str, cwd: str, notices: list[str]) -> InlineAgents:
     """Parse `--agents`: a JSON object that maps names to keys as in agent files.
 
-    A notice is added for each key that is not used, or not as written. Raises UsageError.
+    A notice is added for each key not used, or not used as written. Raises UsageError.
     """
     agents: list[Agent] = []
     servers: list[ServerSpec] = []
@@ -66,7 +66,7 @@ def parse_inline_agents(text: str, cwd: str, notices: list[str]) -> InlineAgents
 def _parse_servers(
     agent: str, entries: Mapping[str, Any], cwd: str, notices: list[str]
 ) -> list[ServerSpec]:
-    """Parse the servers that an agent configures itself; an entry of None names one of a file."""
+    """Parse the servers an agent configures itself; an entry of None names one from a file."""
     declared = {name: entry for name, entry in entries.items() if entry is not None}
     if not declared:
         return []
@@ -87,13 +87,13 @@ def _check_tools(agent: Agent) -> None:
 
 
 def load_json_schema(text: str) -> dict[str, Any]:
-    """Load the schema of `--json-schema`, JSON or the name of a file. Raises UsageError."""
-    # JSON that is no object gets an error about JSON, not about a missing file.
+    """Load the schema of `--json-schema`, JSON or a file's name. Raises UsageError."""
+    # JSON other than an object gets an error about JSON, not about a missing file.
     if text.lstrip().startswith(("{", "[", '"')):
         return _parse_json_object(text, _SCHEMA_FLAG, _SCHEMA_REMEDY)
     try:
         with open(text, "rb") as file:
-            # One byte more tells a file at the limit from a larger one.
+            # One extra byte tells a file at the limit from a larger one.
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise ValueError(f"larger than {MAX_BYTES:,} bytes")

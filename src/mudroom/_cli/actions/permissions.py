@@ -45,7 +45,7 @@ def explain_call(
 ) -> int:
     """Print what the permissions decide about a call; return 0 if it is allowed, else 1.
 
-    `subject` is the command, or the file, agent or address for another tool.
+    `subject` is the command, or for other tools the file, agent or address.
     """
     settings = load_settings(cwd, **flags)
     permissions, _ = load_permissions(settings, cwd, can_ask=not headless)
@@ -64,7 +64,7 @@ def explain_call(
 
 
 def _find_tier(settings: Settings, cwd: str) -> str:
-    """Find the tier that the sandbox of a session in this folder would have."""
+    """Find the sandbox tier that a session in this folder would have."""
     if settings.sandbox in ("full", "file", "off"):
         return settings.sandbox
     if settings.sandbox == SEATBELT_MODE:
@@ -88,7 +88,7 @@ def _find_tool(name: str) -> Tool:
     tools = {**collect_tools((), {}, {}, ask=False), "skill": make_skill_tool({})}
     if name in tools:
         return tools[name]
-    # A tool that the session does not have, such as web_fetch: rules match its address.
+    # A tool the session does not have, such as web_fetch: rules match its address.
     unknown = declare_tool(name, "", {"type": "object"})
     return replace(unknown, category=ToolCategory.NETWORK, rule_argument="url")
 
@@ -124,7 +124,7 @@ def print_trusted(*, as_json: bool = False) -> None:
 
 
 def add_trusted(folder: str) -> None:
-    """Trust a folder and all below it, and the programs it declares now."""
+    """Trust a folder with everything below it, and the programs it now declares."""
     settings = load_settings(".")
     print_entry(f"trusted: {trust.trust_folder(settings.home, folder)}")
     programs = require_programs(settings, folder)

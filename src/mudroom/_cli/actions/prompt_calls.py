@@ -1,4 +1,4 @@
-"""Calls of commands and skills by the user: rules, shell commands in the text, the prompt."""
+"""The user's calls of commands and skills: rules, shell commands in the text, the prompt."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .prompts import fetch_prompt, prepare_prompt
 
 
 class ShellEscape:
-    """The port ToolContext for the bash tool when the user calls it."""
+    """The bash tool's ToolContext when the user calls it."""
 
     def __init__(self, session: Session, home: str) -> None:
         self.run_id = "shell"
@@ -52,7 +52,7 @@ class ShellEscape:
     async def run_detachable(
         self, title: str, work: Coroutine[Any, Any, ToolResult], on_detach: Callable[[], object]
     ) -> ToolResult:
-        # There is no run that could read the result later.
+        # No run could read the result later.
         return await work
 
     def spill_path(self, name: str) -> str:
@@ -63,7 +63,7 @@ _TRUST_REMEDY = "Read the file, then: mudroom trust add, or --trust for one run.
 
 
 class PromptCall(Struct, frozen=True):
-    """A call of a command or a skill, with allow rules for this call only."""
+    """A call of a command or skill, with allow rules for this call only."""
 
     file: PromptFile
     template: PromptTemplate
@@ -73,10 +73,10 @@ class PromptCall(Struct, frozen=True):
 
 
 class FilledPrompt(Struct):
-    """The prompt of a call, with marks where the outputs of commands go.
+    """A call's prompt, with marks where the outputs of commands go.
 
-    `model` is for this prompt only, "" for the session's. `typed` is what the user wrote, if the
-    rest of the text is not the user's.
+    `model` applies to this prompt only, "" for the session's. `typed` is the part the user wrote,
+    if the rest is not the user's.
     """
 
     line: str
@@ -85,7 +85,7 @@ class FilledPrompt(Struct):
     typed: str | None = None
 
     def put_outputs(self, text: str) -> str:
-        # Done after mentions are expanded, so that a mention in an output means nothing.
+        # After mentions are expanded, so that a mention in an output means nothing.
         for mark, output in self.outputs.items():
             text = text.replace(mark, output)
         return text
@@ -98,13 +98,13 @@ def make_call(
     cwd: str,
     trusted: Collection[str] = (),
 ) -> PromptCall:
-    """Make a call of a file of the user, or of one with the rights that the user trusts.
+    """Make a call of the user's own file, or of one whose rights the user trusts.
 
-    `trusted` are digests of rights that the user trusts for this session. Raises UsageError if the
+    `trusted` are digests of rights the user trusts for this session. Raises UsageError if the
     file runs shell commands that the user has not trusted.
     """
     template = file.source.load_template()
-    # The rights and the text that runs are of the same reading: a file may change meanwhile.
+    # Rights and text must come from the same reading: the file may change meanwhile.
     rights = find_rights(file, template)
     path = file.source.path
     notices: list[str] = []
@@ -137,7 +137,7 @@ def _choose_model(
     path = file.source.path
     if wanted in ("", "inherit"):
         return ""
-    # A stranger's file must not choose a model, which the user pays.
+    # A stranger's file must not choose a model, because the user pays for it.
     if not (file.source.is_personal or is_trusted(settings, cwd)):
         notices.append(_describe_unused("model", path))
         return ""
@@ -171,11 +171,11 @@ async def fill_call(
     permissions: Permissions,
     approver: Approver | None = None,
 ) -> FilledPrompt:
-    """Fill in the prompt of a call, after running the shell commands in its text one by one.
+    """Fill in a call's prompt, after running the shell commands in its text one by one.
 
-    A command is judged by the rules like one of the model, and runs in the sandbox. Without an
-    approver, one that someone must confirm is refused. Raises UsageError for a refused command, and
-    for a file without a text.
+    The rules judge a command like one from the model, and it runs in the sandbox. Without an
+    approver, a command that needs confirmation is refused. Raises UsageError for a refused command,
+    and for a file without text.
     """
     pieces = call.template.fill(call.arguments)
     if any(isinstance(piece, ShellText) for piece in pieces) and (by := _find_forbidding(session)):
@@ -203,7 +203,7 @@ async def fill_call(
                 " are words of its own.",
             )
         await _require_permission(call, piece.command, session, permissions, approver)
-        # Control characters, which no file or user types: the mark cannot occur by accident.
+        # Control characters, which nobody types: the mark cannot occur by accident.
         mark = f"\x02{len(prompt.outputs)}\x03"
         command = f"{exports}{piece.command}"
         prompt.outputs[mark] = await ShellEscape(session, settings.home).run(command)
@@ -238,7 +238,7 @@ async def run_forked(
 
 
 def _find_forbidding(session: Session) -> str:
-    """Return the settings file that forbids shell commands in files, "" for none."""
+    """Find the settings file that forbids shell commands in files, "" for none."""
     from ..._adapters.integrations.plugins.load import load_plugin_settings
     from ..._platform.git_folders import list_project_folders
 
@@ -253,7 +253,7 @@ async def _require_permission(
     permissions: Permissions,
     approver: Approver | None,
 ) -> None:
-    """Raise UsageError if a shell command of a call is refused."""
+    """Raise UsageError if a call's shell command is refused."""
     rules = (*permissions.rules, *call.rules)
     policy = make_policy(
         replace(permissions, rules=rules), session.cwd, tier=lambda: session.sandbox.tier
@@ -282,7 +282,7 @@ _MARK = "\x020\x03"
 
 
 async def fetch_filled(session: Session, line: str) -> FilledPrompt:
-    """Return the server's prompt that a line calls. Raises MudroomError if there is none."""
+    """Fetch the server's prompt that a line calls. Raises MudroomError if there is none."""
     name, _, words = line.partition(" ")
     fetched = await fetch_prompt(session, name, words.strip())
     if fetched is None:
@@ -293,6 +293,6 @@ async def fetch_filled(session: Session, line: str) -> FilledPrompt:
 
 
 def make_filled(text: str) -> FilledPrompt:
-    """Make a server's text a prompt, in which mentions mean nothing."""
-    # As if it were a command's output, which is put in after mentions are expanded.
+    """Turn a server's text into a prompt in which mentions mean nothing."""
+    # Treated as a command's output, which is inserted after mentions are expanded.
     return FilledPrompt(_MARK, outputs={_MARK: text})

@@ -1,4 +1,4 @@
-"""Commands from files: prompts and skills that the user calls as `/name` with arguments."""
+"""Commands from files: prompts and skills the user calls as `/name` with arguments."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class PromptFile(Struct, frozen=True):
-    """A command file or a skill that a slash command sends. The name has its slash."""
+    """A command file or skill that a slash command sends. The name includes the slash."""
 
     name: str
     source: CommandFile | Skill
 
     def format_prompt(self, arguments: str) -> str:
-        """Return the prompt of a call with its shell commands as text; "" if the file is empty."""
+        """Format a call's prompt with its shell commands as text; "" if the file is empty."""
         pieces = self.source.load_template().fill(arguments)
         text = "".join(piece if isinstance(piece, str) else piece.source for piece in pieces)
         return self.enclose(text) if text.strip() else ""
@@ -39,7 +39,7 @@ class PromptFile(Struct, frozen=True):
         return self.source.load_template().problem or "the prompt is empty"
 
     def enclose(self, text: str) -> str:
-        """Wrap a skill's prompt with the skill's name and folder, where its material is."""
+        """Wrap a skill's prompt with the skill's name and folder, which holds its material."""
         if isinstance(self.source, CommandFile):
             return text
         from ..._projections.engine_text import wrap
@@ -48,7 +48,7 @@ class PromptFile(Struct, frozen=True):
 
 
 def find_rights(file: PromptFile, template: PromptTemplate) -> PromptRights:
-    """Return what the file does beyond sending its prompt."""
+    """Find what the file does beyond sending its prompt."""
     return PromptRights(
         name=file.name,
         origin=file.source.path,
@@ -59,7 +59,7 @@ def find_rights(file: PromptFile, template: PromptTemplate) -> PromptRights:
 
 
 def list_rights(places: Places, plugins: Iterable[Plugin]) -> list[PromptRights]:
-    """List the rights of the files that the user has not written."""
+    """List the rights of files the user has not written."""
     files = _load_prompt_files(places, plugins).values()
     found = [find_rights(file, file.source.load_template()) for file in files]
     return [each for each in found if each.place and (each.commands or each.rules)]
@@ -68,10 +68,10 @@ def list_rights(places: Places, plugins: Iterable[Plugin]) -> list[PromptRights]
 def load_prompt_files(
     folder: str, plugins: Iterable[Plugin] = (), *, trusts_folder: bool = True
 ) -> dict[str, PromptFile]:
-    """Load the prompt files of a folder, of the user and of plugins by name.
+    """Load the prompt files of a folder, the user and plugins by name.
 
-    A command hides a skill. Files that only models use are left out. The user's files win over
-    those of a folder that is not trusted.
+    Commands hide skills. Files for models only are left out. The user's files win over
+    those of an untrusted folder.
     """
     places = find_places(True, folder, os.environ.get("HOME", ""))
     return _load_prompt_files(places, plugins, trusts_folder=trusts_folder)
@@ -88,7 +88,7 @@ def _load_prompt_files(
     )
     sources: dict[str, CommandFile | Skill] = {**skills.by_name, **commands}
     if not trusts_folder:
-        # A skill of the user must not be hidden by a command of a stranger.
+        # A stranger's command must not hide the user's skill.
         own = {name: skill for name, skill in skills.by_name.items() if skill.is_personal}
         sources |= {name: skill for name, skill in own.items() if not sources[name].is_personal}
     return {
@@ -99,7 +99,7 @@ def _load_prompt_files(
 
 
 def list_file_prompts(session: Session, sources: Collection[str] = SOURCES) -> list[FilePrompt]:
-    """List the prompts from files in an open session, for the clients of servers."""
+    """List an open session's prompts from files, for the clients of servers."""
     from mudroom_hosts.file_prompts import FilePrompt
 
     from ..._projections.safe_text import sanitize_line
@@ -121,9 +121,9 @@ def list_file_prompts(session: Session, sources: Collection[str] = SOURCES) -> l
 def find_prompt_file(
     files: Mapping[str, PromptFile], name: str, *, trusts_folder: bool = True
 ) -> PromptFile | None:
-    """Find the file of a slash command, which may lack the names of its plugin and folders.
+    """Find a slash command's file; the command may omit the names of plugin and folders.
 
-    In a folder that is not trusted, a short name means a file of the user first.
+    In an untrusted folder, a short name means the user's file first.
     """
     by_name = {file.name.removeprefix("/"): file for file in files.values()}
     typed = name.removeprefix("/")

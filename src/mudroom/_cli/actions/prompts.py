@@ -1,4 +1,4 @@
-"""The user's prompts: mentions, attached files and images, prompts and resources of MCP servers."""
+"""User prompts: mentions, attached files and images, prompts and resources of MCP servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MENTION = compile_later(r"(?<![A-Za-z0-9_@/.])@([^\s,;!?()\"'`<>，。；：！？、“”‘’]+)")
 _MESSAGE = compile_later(r"(@[^\s:.,，。：、]+)(?:[:.,]?\s+|[，。：、]\s*)(\S.*)", re.DOTALL)
 
-# Optional prefix of an agent's name, to tell it from a file.
+# Optional prefix that tells an agent's name from a file.
 AGENT_PREFIX = "agent-"
 
 
@@ -41,7 +41,7 @@ def find_mentions(prompt: str) -> list[str]:
 
 
 def split_message(line: str, teammates: Collection[str]) -> tuple[str, str]:
-    """Split "@alice look" into name and text; ("", "") for a line to no teammate."""
+    """Split "@alice look" into name and text; ("", "") for a line not meant for a teammate."""
     match = _MESSAGE.fullmatch(line.strip())
     if match and (name := normalize_name(match[1])) in teammates:
         return name, match[2]
@@ -56,10 +56,10 @@ def expand_mentions(
     teammates: Collection[str] = (),
     attached: Collection[str] = (),
 ) -> str:
-    """Return the prompt for the model.
+    """Expand the mentions in a prompt for the model.
 
     A mentioned file becomes its path, unless it is attached. A mentioned agent or teammate adds an
-    instruction at the end; teammates win over files and agents. Any other mention stays as it is.
+    instruction at the end; teammates win over files and agents. Other mentions stay as they are.
     """
     mentioned: dict[str, None] = {}
 
@@ -84,36 +84,36 @@ def expand_mentions(
 def describe_unknown_mentions(
     prompt: str, *, folder: str, agents: Collection[str], teammates: Collection[str]
 ) -> Iterator[str]:
-    """Yield hints for meaningless mentions that resemble a name or begin the prompt."""
+    """Yield hints for unknown mentions that resemble a name or begin the prompt."""
     names = {*agents, *teammates}
     for word in dict.fromkeys(find_mentions(prompt)):
         name = normalize_name(word).removeprefix(AGENT_PREFIX)
         if name in names or os.path.lexists(os.path.join(folder, os.path.expanduser(word))):
             continue
         nearest = suggest_names(name, names)
-        # Elsewhere in the prompt, an unknown "@word" is likely meant as text, such as a decorator.
+        # Elsewhere, an unknown "@word" is probably plain text, such as a decorator.
         if nearest.startswith("Did you mean") or prompt.lstrip().startswith(f"@{word}"):
             yield f"@{word} is no agent, named child or file here. It is sent as text. {nearest}"
 
 
 def begins_with_path(line: str) -> bool:
-    """Return whether a line begins with the path of a file, perhaps dropped there."""
+    """Return whether a line begins with a file's path, perhaps from a dropped file."""
     word = line.split()[0]
     # "/help" is a command, even where a file has this path.
     return word.count("/") > 1 and os.path.lexists(word)
 
 
-# Bytes of a text file that is attached; the model reads parts of a larger one itself.
+# Bytes; the model reads parts of larger text files itself.
 MAX_TEXT_BYTES = 100_000
 
-# Tokens of an input from which its size is shown before it is sent: each request sends it again.
+# Tokens; larger inputs are announced before they are sent, because each request repeats them.
 MANY_TOKENS = 50_000
 
-# A word of a line, in quotes or not. Each character is looked at a bounded number of times, because
-# a line may be one word of a million characters, as in Chinese.
+# A word of a line, quoted or not. Visits each character a bounded number of times, because a line
+# may be a single word of a million characters, as in Chinese.
 _WORD = compile_later(r"""(?<!\S)"[^"]+"(?!\S)|(?<!\S)'[^']+'(?!\S)|(?:\\.|[^\s\\])+""")
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
-# Linux allows no longer path; longer words need not be looked up.
+# Linux's longest path; longer words need not be looked up.
 _MAX_PATH = 4_096
 
 
@@ -136,9 +136,9 @@ def load_attachments(
     without: Collection[str] = (),
     typed: str | None = None,
 ) -> Attachments:
-    """Read the files that a line mentions with "@", and the images whose paths it contains.
+    """Read the files a line mentions with "@", and the images whose paths it contains.
 
-    `without` are mentions that name no file; `typed` is the part that the user wrote, None for all.
+    `without` are mentions that name no file; `typed` is the part the user wrote, None for all.
     """
     attachments = Attachments()
     paths = [each for each in _find_paths(session.cwd, line) if each[0] not in without]
@@ -149,8 +149,8 @@ def load_attachments(
 
     permissions, _ = load_permissions(settings, session.cwd, can_ask=True)
     policy = make_policy(permissions, session.cwd)
-    # An image outside the workspace is read only if the user names it: a stranger's file must not
-    # send one.
+    # Images outside the workspace are read only if the user names them: a stranger's file must not
+    # send any.
     own = {path for _, path in (paths if typed is None else _find_paths(session.cwd, typed))}
     for word, path in paths:
         absolute = os.path.join(session.cwd, path)
@@ -158,7 +158,7 @@ def load_attachments(
             continue
         verdicts = [
             policy.decide(READ, {"file_path": name}, permissions.mode)
-            # Judged under both names: a link must not lead around a rule.
+            # Judged under both names: a link must not bypass a rule.
             for name in (absolute, os.path.realpath(absolute))
         ]
         denied = next((verdict for verdict in verdicts if verdict.verdict == Verdict.DENY), None)
@@ -170,14 +170,14 @@ def load_attachments(
 
 
 def _find_paths(folder: str, line: str) -> Iterator[tuple[str, str]]:
-    """Yield (mention or "", path) of the existing files in a line, each path once."""
+    """Yield (mention or "", path) for existing files in a line, each path once."""
     seen: set[str] = set()
     for word in find_mentions(line):
         path = os.path.expanduser(word)
         if path not in seen and os.path.lexists(os.path.join(folder, path)):
             seen.add(path)
             yield word, path
-    # Lines with line feeds are pasted: paths in them without "@" are not meant.
+    # Lines with line feeds are pasted; paths in them without "@" are not meant as files.
     if "\n" in line:
         return
     for path in list_image_paths(line):
@@ -187,7 +187,7 @@ def _find_paths(folder: str, line: str) -> Iterator[tuple[str, str]]:
 
 
 def list_image_paths(line: str) -> Iterator[str]:
-    """Yield the words of a line that are paths of images, as a terminal inserts dropped files."""
+    """Yield a line's words that are image paths, as a terminal inserts dropped files."""
     for match in _WORD.finditer(line):
         word = match[0]
         if len(word) > _MAX_PATH:
@@ -195,7 +195,7 @@ def list_image_paths(line: str) -> Iterator[str]:
         if len(word) > 1 and word[0] == word[-1] and word[0] in "\"'":
             word = word[1:-1]
         else:
-            # Terminals put a backslash before blanks.
+            # Terminals escape blanks with a backslash.
             word = re.sub(r"\\(.)", r"\1", word)
         if word.lower().endswith(_IMAGE_SUFFIXES):
             yield os.path.expanduser(word)
@@ -204,7 +204,7 @@ def list_image_paths(line: str) -> Iterator[str]:
 def _attach(
     attachments: Attachments, session: Session, word: str, path: str, *, reads_outside: bool
 ) -> None:
-    """Attach one file, or add a note why only its path is sent."""
+    """Attach one file, or add a note that explains why only its path is sent."""
     try:
         data = _read(session, path, reads_outside=reads_outside)
     except (OSError, WorkspaceError) as error:
@@ -244,7 +244,7 @@ def _attach(
 
 
 def _read(session: Session, path: str, *, reads_outside: bool) -> bytes:
-    """Read a file of the workspace; outside of it, only an image that the user names."""
+    """Read a workspace file; outside the workspace, only an image that the user names."""
     try:
         return session.workspace.read(path, 0, MAX_IMAGE_BYTES + 1)
     except WorkspaceError:
@@ -257,17 +257,17 @@ def _add_note(attachments: Attachments, path: str, text: str) -> None:
     attachments.notes.append(f"{sanitize_line(path)}: {text}")
 
 
-# Characters of a resource that are sent.
+# Characters; longer resources are cut.
 MAX_RESOURCE = 100_000
 
 
 async def fetch_prompt(session: Session, command: str, words: str) -> str | None:
-    """Return the text of a slash command such as `/mcp__docs__summarize parsers`.
+    """Fetch the text of a slash command such as `/mcp__docs__summarize parsers`.
 
-    Returns None if it names no prompt of a server. A server whose prompts are not known yet is
+    Returns None if it names no server's prompt. A server whose prompts are not yet known is
     started. The words are the arguments in order; the last argument gets the rest of the line.
 
-    Raises MudroomError if an argument is missing, or the server cannot be used.
+    Raises MudroomError if an argument is missing or the server cannot be used.
     """
     name = command.removeprefix("/")
     if not name.startswith(SERVER_PREFIX) or not session.mcp.servers:
@@ -289,7 +289,7 @@ def _assign(prompt: ServerPrompt, words: str) -> dict[str, str]:
 
 
 def describe_arguments(prompt: ServerPrompt) -> str:
-    """Return the arguments as the user writes them, such as `TOPIC [TONE]`."""
+    """Describe the arguments as the user writes them, such as `TOPIC [TONE]`."""
     return " ".join(
         name.upper() if name in prompt.required else f"[{name.upper()}]"
         for name in prompt.arguments
@@ -310,9 +310,9 @@ def _split(words: str, count: int) -> Sequence[str]:
 
 
 async def fetch_resources(session: Session, line: str, notes: list[str]) -> tuple[str, list[str]]:
-    """Read the resources that a line mentions as `@server:uri`, and add a note for each.
+    """Read the resources a line mentions as `@server:uri`, adding a note for each.
 
-    Returns one text for the model, and the mentions.
+    Returns a single text for the model, and the mentions.
     """
     servers = {status.name for status in session.mcp.servers}
     parts: list[str] = []
@@ -339,9 +339,9 @@ def list_prompts(session: Session) -> list[tuple[str, str]]:
 
 
 class PreparedPrompt(Struct):
-    """A prompt as the model gets it.
+    """A prompt as the model receives it.
 
-    `text` has instructions for mentioned agents; the contents of files are in `files`.
+    `text` includes instructions for mentioned agents; `files` holds the contents of files.
     """
 
     text: str
@@ -387,14 +387,14 @@ async def run_prepared(
     warn: Callable[[str], None],
     **options: Any,
 ) -> Report:
-    """Run a prompt, then `data`. If the model takes no images, only their paths are sent."""
+    """Run a prompt followed by `data`. If the model takes no images, only their paths are sent."""
     for note in prompt.notes:
         warn(note)
     text = prompt.text + data + prompt.files
     if prompt.images:
         try:
             return await session.run([TextBlock(text), *prompt.images], **options)
-        # Raised before anything is sent; the paths are in the text anyway.
+        # Raised before anything is sent; the text contains the paths anyway.
         except UsageError as error:
             warn(f"The images are not sent, only their paths: {error}")
     return await session.run(text, **options)

@@ -1,4 +1,4 @@
-"""`mudroom models`: the model providers, and which of them this machine can use."""
+"""`mudroom models`: the model providers, and those this machine can use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 class ProviderRow(Struct, frozen=True):
     """One model provider. `field(name=...)` is the key in the JSON output.
 
-    `variable` makes it usable, and `missing_variable` is the one to set if it is not. `reachable`
+    `variable` makes it usable; `missing_variable` is the one to set if it is not. `reachable`
     is None if no connection was tried.
     """
 
@@ -55,7 +55,7 @@ def print_providers(*, as_json: bool = False, **flags: object) -> None:
 
 
 def _make_cells(row: ProviderRow, model: str) -> tuple[str, ...]:
-    """Format a provider's row; a narrow terminal shows no wire, the used provider its own model."""
+    """Format a provider's row; narrow terminals show no wire, the provider in use its own model."""
     state = f"found {row.variable}".rstrip() if row.is_usable else f"set {row.missing_variable}"
     wire = () if 0 < get_listing_columns() < _MIN_COLUMNS_FOR_WIRE else (row.wire,)
     provider, _, name = model.partition(":")
@@ -81,7 +81,7 @@ def _make_row(provider: providers.Provider, environ: Mapping[str, str]) -> Provi
     url = urlsplit(providers.get_base_url(provider, environ))
     address = ""
     if url.hostname:
-        # Without user name, password and query: those may be secrets.
+        # Omit user name, password and query, which may be secrets.
         port = f":{url.port}" if url.port else ""
         address = f"{url.scheme}://{url.hostname}{port}{url.path}"
     reachable = None

@@ -1,4 +1,4 @@
-"""Runs the ACP server: an editor sends requests on stdin and reads the answers from stdout."""
+"""Runs the ACP server: an editor sends requests on stdin and reads answers from stdout."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 def serve_acp(*, reads_unsaved: bool, is_check: bool, quiet: bool, **flags: object) -> int:
-    """Serve one editor until it closes its end.
+    """Serve one editor until it closes the connection.
 
-    With `is_check`, only print the providers, and whether a model is set up. With `reads_unsaved`,
-    `read` shows text that the editor has not saved yet.
+    With `is_check`, only print the providers and whether a model is set up. With `reads_unsaved`,
+    `read` shows text the editor has not yet saved.
     """
     command_line = make_command_line(flags, reads_unsaved=reads_unsaved)
     if is_check:
@@ -46,13 +46,13 @@ def serve_acp(*, reads_unsaved: bool, is_check: bool, quiet: bool, **flags: obje
     return run_event_loop(serving)
 
 
-# Each needs a look into its record.
+# Listing a session means reading its record.
 _MAX_LISTED = 200
 
 
 def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = False) -> CommandLine:
     def has_model(folder: str) -> bool:
-        from . import open_session  # imports sessions, which `initialize` does without
+        from . import open_session  # imports sessions, which `initialize` does not need
         from .load_settings import load_settings
 
         return open_session.has_model(load_settings(folder, **flags))
@@ -82,7 +82,7 @@ def _check_setup(command_line: CommandLine, flags: Mapping[str, Any]) -> int:
 
 
 def _preload() -> None:
-    # The first session needs them, and they are slow to import.
+    # Slow to import, and needed by the first session.
     import_module("mudroom_hosts.acp.editor_session")
     import_module(f"{__package__}.open_session")
     import_module(f"{__package__}.programs.load_programs")
@@ -102,7 +102,7 @@ def prepare_session(
     settings = replace(settings, permission_mode=plan.mode or settings.permission_mode)
     programs = load_programs(settings, plan.cwd)
     names = {server.name for server in plan.servers}
-    # The editor's servers replace those of files with the same name; an agent's own servers are
+    # The editor's servers replace servers from files with the same name; an agent's own servers are
     # known only to that agent.
     from_files = programs.servers if programs else ()
     others = [each for each in from_files if each.agent or each.name not in names]
@@ -160,7 +160,7 @@ async def _list_sessions(folder: str | None) -> Sequence[RecordedSession]:
     sessions: list[RecordedSession] = []
     for info in await list_infos(store, folder, _MAX_LISTED):
         summary = await read_summary(store, info)
-        # A record without a summary may still name its folder.
+        # A record may name its folder even without a summary.
         where = summary.folder or await read_session_folder(store, info.id)
         if summary.prompts and where:
             title = summary.name or summary.topic

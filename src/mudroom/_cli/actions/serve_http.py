@@ -34,7 +34,7 @@ from .session_start import SessionStart
 from .session_store import delete_expired_sessions
 from .user_store import open_server_state, open_store
 
-# The part of the places that one owner may take, without --parallel-owner.
+# Fraction of the slots that one owner may take, without --parallel-owner.
 _OWN_PART = 0.75
 DEFAULT_WORKSPACE = "default"
 
@@ -53,10 +53,10 @@ def serve_http(
     quiet: bool,
     **flags: Any,
 ) -> int:
-    """Serve until a signal comes. Raises UsageError.
+    """Serve until a signal arrives. Raises UsageError.
 
-    `cwd` is the default workspace, `workspaces` are NAME=DIR each, and `per_owner` is by default a
-    part of `parallel`.
+    `cwd` is the default workspace, each of `workspaces` is NAME=DIR, and `per_owner` defaults to a
+    fraction of `parallel`.
     """
     listening = take_listen_options(flags)
     assert listening is not None
@@ -78,7 +78,7 @@ def serve_http(
     show = make_notice_printer(quiet=quiet)
 
     def show_address(address: ServerAddress) -> None:
-        # Flushed at once: programs that start the server read the address from a pipe.
+        # Flush: programs that start the server read the address from a pipe.
         print(address.url, flush=True)
         show("Serving. Press Ctrl+C to stop.")
         if not is_usable:
@@ -101,7 +101,7 @@ def serve_http(
 
 @asynccontextmanager
 async def open_workers(settings: Settings) -> AsyncGenerator[WorkerProcesses | None]:
-    """Open the worker processes that all sessions share; None if children run in this process.
+    """Open the worker processes shared by all sessions; None if children run in this process.
 
     Raises UsageError.
     """
@@ -115,8 +115,8 @@ async def open_workers(settings: Settings) -> AsyncGenerator[WorkerProcesses | N
 
 
 def parse_workspaces(cwd: str, texts: Sequence[str]) -> dict[str, str]:
-    """Map names to the folders of the workspaces, the default one first. Raises UsageError."""
-    # With only named workspaces there is no default, unless -C asks for it.
+    """Map workspace names to folders, the default one first. Raises UsageError."""
+    # With named workspaces there is no default, unless -C asks for it.
     folders = {DEFAULT_WORKSPACE: cwd} if not texts or cwd != "." else {}
     for text in texts:
         name, equals, folder = text.partition("=")
@@ -135,7 +135,7 @@ def parse_workspaces(cwd: str, texts: Sequence[str]) -> dict[str, str]:
 def require_models(flags: Mapping[str, object], folders: Iterable[str]) -> None:
     for folder in folders:
         settings = load_settings(folder, **flags)
-        # The agent of the settings may have a model of its own; if not, each session says so.
+        # The settings' agent may have its own model; if not, each session says so.
         if not settings.agent and not has_model(settings):
             raise make_missing_model_error(folder)
 
@@ -148,7 +148,7 @@ def has_tokens(home: str) -> bool:
 def make_command_line(
     flags: Mapping[str, object], workers: WorkerProcesses | None = None
 ) -> CommandLine:
-    """Bundle the functions for the server. Without `workers`, each session follows the settings."""
+    """Bundle the server's functions. Without `workers`, each session follows the settings."""
 
     def prepare(plan: ServedSessionPlan, approver: Approver, store: SessionStore) -> Session:
         settings = load_settings(plan.cwd, **flags)

@@ -1,4 +1,4 @@
-"""Serves a host at stdin and stdout, as editors and agent SDKs start mudroom."""
+"""Serves a host on stdin and stdout, as editors and agent SDKs start mudroom."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..output.signals import handle_signals
 
 
 class LineServer(Protocol):
-    """A server that ends at a signal; its methods return False if nothing works in it."""
+    """A server that a signal ends; its methods return False if nothing is running in it."""
 
     def stop(self) -> bool: ...
 
@@ -33,9 +33,9 @@ async def serve_lines(
     *,
     remedy: str,
 ) -> int:
-    """Serve until the input ends or a signal comes; return the exit code.
+    """Serve until the input ends or a signal arrives; return the exit code.
 
-    `remedy` says what continues the work after the output has failed.
+    `remedy` says how to continue the work after the output has failed.
     """
 
     def on_closed(reason: str) -> None:
@@ -44,7 +44,7 @@ async def serve_lines(
         server.stop()
 
     def end(end_server: Callable[[], bool]) -> bool:
-        # The host may have stopped reading; do not wait for it to take the remaining output.
+        # The host may have stopped reading; do not wait for it to take the rest of the output.
         output.hurry()
         return end_server()
 
@@ -53,7 +53,7 @@ async def serve_lines(
     stop, pause = partial(end, server.stop), partial(end, server.pause)
     with handle_signals(stop, pause, exits_after=True, must_end=True) as signals, show_log(show):
         try:
-            with suppress(SessionPaused):  # the signal asked for it
+            with suppress(SessionPaused):  # as the signal asked
                 await serve(server)
         finally:
             await output.close()

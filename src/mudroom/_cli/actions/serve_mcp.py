@@ -31,7 +31,7 @@ from .programs.load_programs import list_server_names, load_programs
 from .session_store import delete_expired_sessions
 from .user_store import open_server_state
 
-# Name of the folder of the server, for tokens that are for some workspaces only.
+# Name of the server's folder, for tokens limited to some workspaces.
 _WORKSPACE = "default"
 _WRONG_TOKEN = Refusal(
     401,
@@ -50,7 +50,7 @@ def serve_mcp(
     quiet: bool,
     **flags: Any,
 ) -> int:
-    """Serve the host at stdin and stdout, or hosts over HTTP; totals limit all tasks together.
+    """Serve a host on stdin and stdout, or hosts over HTTP; totals limit all tasks together.
 
     Raises UsageError for wrong flags, and without the package `mcp`.
     """
@@ -111,7 +111,7 @@ async def _serve_http(
 
 
 async def find_owner(tokens: TokenRecords, secret: str) -> Owner | Refusal:
-    """Return the owner of a token of `mudroom serve`, or why a task needs more than it allows."""
+    """Find the owner of a `mudroom serve` token, or why a task needs more than it allows."""
     token = await tokens.find(secret)
     if token is None:
         return _WRONG_TOKEN

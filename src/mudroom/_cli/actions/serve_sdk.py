@@ -1,4 +1,4 @@
-"""Runs the server for agent SDKs: makes the session of each plan from settings and flags."""
+"""Runs the server for agent SDKs: makes each plan's session from settings and flags."""
 
 from __future__ import annotations
 
@@ -118,9 +118,9 @@ def _list_styles(session: Session, sources: Sequence[str]) -> list[str]:
 
 
 class _SessionPlanner:
-    """Makes a host's sessions from the settings and flags of the command line.
+    """Makes a host's sessions from settings and the command line's flags.
 
-    `is_strict`: ignore the MCP servers of files.
+    `is_strict`: ignore MCP servers from files.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class _SessionPlanner:
         self._servers = self._load_servers(self._notices)
 
     def prepare(self, plan: SdkSessionPlan, parts: SessionParts) -> PlannedSession:
-        """Make the session of a plan. Raises UsageError."""
+        """Make a plan's session. Raises UsageError."""
         values = self._values
         settings = self._options.settings
         mode = plan.mode or settings.permission_mode or values.mode
@@ -181,14 +181,14 @@ class _SessionPlanner:
         )
 
     def _load_servers(self, notices: list[str]) -> list[ServerSpec]:
-        """List the MCP servers of the flags, and then those of files."""
+        """List the MCP servers from flags, then those from files."""
         entries = self._values.other_servers
         from_files = self._programs.servers if self._programs and not self._is_strict else ()
         if not entries:
             return list(from_files)
         servers, findings = _parse(entries, _IN_FLAG, self._options.cwd, os.environ)
         notices += [_describe(finding, _IN_FLAG) for finding in findings]
-        # A server of the flags replaces one of files with the same name, except an agent's own.
+        # A server from flags replaces one from files with the same name, except an agent's own.
         others = (each for each in from_files if each.agent or each.name not in servers)
         return [*servers.values(), *others]
 
@@ -201,18 +201,18 @@ class _SessionPlanner:
     def _make_options(
         self, plan: SdkSessionPlan, chosen: Sequence[ServerSpec], notices: list[str]
     ) -> dict[str, Any]:
-        """Return the session options that the host or the SDK's flags change."""
+        """Make the session options that the host or the SDK's flags change."""
         setup = plan.setup
         settings = self._options.settings
         options: dict[str, Any] = {"prices": True}
         if plan.model:
             options["model"] = plan.model
         options["agent_files"] = self._values.sources
-        if self._values.sources != SOURCES:  # a settings file that is left out may name one
+        if self._values.sources != SOURCES:  # an omitted settings file may name one
             options["output_style"] = settings.output_style
         agents: list[Agent] = []
         servers = [*chosen]
-        if settings.agents:  # its notices and servers are those of the settings
+        if settings.agents:  # its notices and servers come from the settings
             agents += parse_inline_agents(settings.agents, self._options.cwd, []).agents
         if setup.agents:
             text = json.dumps(setup.agents)
@@ -242,9 +242,9 @@ def choose_servers(
     folder: str,
     environ: Mapping[str, str],
 ) -> ChosenServers:
-    """Choose the servers of a plan's session; start none.
+    """Choose the servers for a plan's session, without starting any.
 
-    A server of the host has precedence over one of a file or flag with the same name.
+    The host's server takes precedence over one from a file or flag with the same name.
     """
     notices: list[str] = []
     errors: dict[str, str] = {}
@@ -292,8 +292,8 @@ _USED_SETTINGS = ("permissions",)
 class SdkValues(Struct, frozen=True, kw_only=True):
     """Values of the agent SDKs' flags.
 
-    `system_prompt` replaces the built-in one unless it is ""; `tools` are patterns of those that
-    prompts may use, None for all. `host_servers` run in the host; `other_servers` maps names to
+    `system_prompt` replaces the built-in one unless ""; `tools` are patterns for the tools prompts
+    may use, None for all. `host_servers` run in the host; `other_servers` maps names to
     configurations.
     """
 
@@ -307,9 +307,9 @@ class SdkValues(Struct, frozen=True, kw_only=True):
     sources: tuple[str, ...] = SOURCES
 
     def make_root_agent(self, system_prompt: str, appended_prompt: str) -> Agent | None:
-        """Return the agent that runs the prompts, or None if neither flags nor host change it.
+        """Make the agent that runs the prompts, None if neither flags nor host change it.
 
-        The arguments are the host's, which come before those of the flags.
+        The arguments come from the host, and take precedence over the flags.
         """
         prompt = system_prompt or self.system_prompt
         appended = appended_prompt or self.appended_prompt
@@ -324,10 +324,10 @@ class SdkValues(Struct, frozen=True, kw_only=True):
 def parse_sdk_values(flags: Mapping[str, Sequence[str]], cwd: str, notices: list[str]) -> SdkValues:
     """Parse the flags' values, given by flag in their order on the command line.
 
-    A notice is added for each part that is not used. Raises UsageError for a file that cannot be
+    A notice is added for each unused part. Raises UsageError for a file that cannot be
     read, and for values that are not JSON.
     """
-    # Like the CLI that it stands in for, use the last value of a repeated flag.
+    # Like the CLI it replaces, use the last value of a repeated flag.
     last = {name: values[-1] for name, values in flags.items()}
     prompt = last.get("--system-prompt", "")
     if file := last.get("--system-prompt-file"):
@@ -411,7 +411,7 @@ def _get_type(entry: object) -> object:
 
 
 def _load_json(text: str, cwd: str, flag: str) -> dict[str, Any]:
-    """Parse a JSON object, given as text or as the name of a file."""
+    """Parse a JSON object, given as text or as a file's name."""
     if not text.lstrip().startswith("{"):
         text = _read_file(text, cwd, flag)
     try:

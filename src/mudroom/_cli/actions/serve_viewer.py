@@ -25,7 +25,7 @@ def serve_viewer(
     open_browser: bool,
     store: str | None,
 ) -> None:
-    """Serve the viewer until it is interrupted, or write a page that needs no server."""
+    """Serve the viewer until interrupted, or write a page that needs no server."""
     if target:
         from .export import export_html
 
@@ -57,7 +57,7 @@ async def _serve(
 
 
 def can_open_browser(environ: Mapping[str, str], platform: str = sys.platform) -> bool:
-    """Return whether this machine has a screen for a browser: not over SSH, not in CI."""
+    """Return whether this machine can show a browser: not over SSH, not in CI."""
     if environ.get("SSH_CONNECTION") or environ.get("CI"):
         return False
     if platform in ("darwin", "win32"):

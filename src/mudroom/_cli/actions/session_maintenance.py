@@ -51,10 +51,10 @@ def resume_session(
     output_format: str | None,
     store: str | None = None,
 ) -> int:
-    """Finish the interrupted run of a session, or print its last answer.
+    """Finish a session's interrupted run, or print its last answer.
 
-    Without a name, the session is the last of the folder. Raises UnknownName, JournalBusy if
-    another process writes the session, UsageError if it has no prompts.
+    Without a name, the session is the folder's last. Raises UnknownName, JournalBusy if
+    another process is writing the session, UsageError if it has no prompts.
     """
     if name and last:
         raise UsageError(f"--last and {name} each name a session", remedy="Use only one of them.")
@@ -78,7 +78,7 @@ def resume_session(
 
 
 class _RecordedSession(NamedTuple):
-    """A recorded session that no process writes. `tree` only has the starts and ends of runs."""
+    """A recorded session that no process is writing. `tree` has only starts and ends of runs."""
 
     id: str
     folder: str
@@ -86,7 +86,7 @@ class _RecordedSession(NamedTuple):
 
 
 async def _read_idle_session(home: str, cwd: str, name: str) -> _RecordedSession:
-    """Read a session that no process writes. Raises JournalBusy, JournalError."""
+    """Read a session that no process is writing. Raises JournalBusy, JournalError."""
     store = open_store(home)
     session_id = await find_session(store, cwd, name)
     await require_no_writer(store, session_id)
@@ -101,7 +101,7 @@ def _read_all_events(home: str, session_id: str) -> list[StoredEvent]:
 
 
 def _get_last_report(recorded: _RecordedSession) -> Report:
-    """Return the report of the last root run. Raises UsageError if the session has no runs."""
+    """Return the last root run's report. Raises UsageError if the session has no runs."""
     if not recorded.tree.roots:
         raise UsageError(
             "this session has no prompts yet",
@@ -116,7 +116,7 @@ def _get_last_report(recorded: _RecordedSession) -> Report:
 def _print_again(
     recorded: _RecordedSession, root: RunView, report: Report, settings: Settings
 ) -> None:
-    """Print the last answer of a session as the run itself did."""
+    """Print a session's last answer as the run itself did."""
     if settings.output_format == "text":
         sys.stdout.buffer.write(encode_answer(report))
         return
@@ -151,7 +151,7 @@ def _print_again(
 def replay_session(name: str, *, quiet: bool, store: str | None = None) -> None:
     """Replay a finished session without a model or effects, and print its last answer.
 
-    Raises ReplayDiverged, which shows the first event that differs from the recorded one.
+    Raises ReplayDiverged, showing the first event that differs from the recorded one.
     """
     from ..._replay import replay
 
@@ -182,7 +182,7 @@ def rename_session(session: str, name: str, *, store: str | None = None) -> None
 def delete_sessions(names: Sequence[str], *, yes: bool, store: str | None = None) -> int:
     """Delete sessions after asking the user, unless `yes`.
 
-    Raises UnknownName, or JournalBusy for a session that is open; then none is deleted.
+    Raises UnknownName, or JournalBusy for an open session; in either case none is deleted.
     """
     home = load_settings(".", store=store).home
     return asyncio.run(_delete_sessions(home, names, yes=yes))
@@ -191,7 +191,7 @@ def delete_sessions(names: Sequence[str], *, yes: bool, store: str | None = None
 async def _delete_sessions(home: str, names: Sequence[str], *, yes: bool) -> int:
     store = open_store(home)
     session_ids = list(dict.fromkeys([await find_session(store, ".", name) for name in names]))
-    # All are checked before the first is deleted.
+    # Check all before deleting the first.
     for session_id in session_ids:
         await require_no_writer(store, session_id)
     if not yes and not await _confirm_deletion(store, session_ids):
@@ -243,7 +243,7 @@ def repair_journal(name: str, *, cwd: str) -> None:
 
 
 def _find_file(home: str, cwd: str, name: str) -> Path:
-    """Return a session's SQLite file: check and repair work on the file itself."""
+    """Find a session's SQLite file; check and repair work on the file itself."""
     from ..._adapters.journals.sqlite.store import SqliteStore
 
     store = SqliteStore(home)

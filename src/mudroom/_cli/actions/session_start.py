@@ -10,16 +10,16 @@ from ..._core.events import RunStarted, StoredEvent
 from ..._projections.safe_text import sanitize_line
 from ..._session.config import Settings
 
-# Characters of a prompt that say which session continues.
+# Characters of a prompt shown to identify the session that continues.
 MAX_TITLE = 50
 
 
 class SessionStart(Struct, frozen=True, kw_only=True):
-    """The choice of a session to start with.
+    """The choice of the session to start with.
 
-    `resume` is "" for a new session, `id` for any id. With `fork`, the resumed session becomes a
-    new one; with `asks`, the user chooses at the prompt. `source` is for hooks: "startup", or
-    "clear" after another session.
+    `resume` is "" for a new session, `id` is "" for any id. With `fork`, the resumed session
+    becomes a new one; with `asks`, the user chooses at the prompt. `source` is for hooks:
+    "startup", or "clear" after another session.
     """
 
     resume: str = ""
@@ -35,7 +35,7 @@ NEW_SESSION = SessionStart()
 
 
 def describe_continued(start: SessionStart, events: Iterable[StoredEvent]) -> str:
-    """Describe in one line which session a command line continues: its id and first prompt."""
+    """Describe in one line the session being continued: its id and first prompt."""
     prompts = (event.brief.prompt for event in events if isinstance(event, RunStarted))
     title = sanitize_line(next(prompts, "").strip().partition("\n\n")[0], MAX_TITLE)
     what = f"a copy of {start.resume[:8]}" if start.fork else start.resume[:8]

@@ -27,7 +27,7 @@ from .user_store import open_store
 
 _SECONDS_PER_DAY = 86_400
 
-# Sessions whose summaries are read at the same time.
+# Summaries read at the same time.
 _READ_AT_ONCE = 10
 
 # Sessions in the list that the user chooses from.
@@ -35,7 +35,7 @@ MAX_OFFERED = 20
 
 
 async def find_session(store: SessionStore, cwd: str, text: str, *, without: str = "") -> str:
-    """Find a session by its id, the beginning of one, its name, or "last" for the last of `cwd`.
+    """Find a session by id, the start of an id, name, or "last" for the last in `cwd`.
 
     "last" never means `without`. Raises UnknownName or UsageError.
     """
@@ -45,9 +45,9 @@ async def find_session(store: SessionStore, cwd: str, text: str, *, without: str
 
 
 async def choose_session(home: str, name: str) -> str:
-    """Return the id of the session that the viewer opens, "" for its list. Raises UnknownName.
+    """Choose the id of the session the viewer opens, "" for its list. Raises UnknownName.
 
-    The name "" means the last session of this folder, else the last of all.
+    The name "" means this folder's last session, else the last of all.
     """
     store = open_store(home)
     if name:
@@ -65,8 +65,8 @@ async def read_session(home: str, name: str) -> tuple[str, list[StoredEvent]]:
 
 
 async def resolve_replayed(store: SessionStore, cwd: str, model: str, *, without: str = "") -> str:
-    """Put the session's id in each `replay:` part of a model string."""
-    # Before the session opens, because "last" would then mean this session itself.
+    """Replace names with session ids in the `replay:` parts of a model string."""
+    # Before the session opens: afterwards "last" would mean this session itself.
     names: list[str] = []
     for name in model.split(","):
         prefix, _, text = name.partition(":")
@@ -77,7 +77,7 @@ async def resolve_replayed(store: SessionStore, cwd: str, model: str, *, without
 
 
 async def find_last_session(store: SessionStore, cwd: str, *, without: str = "") -> str:
-    """Return the id of the session last written here. Raises UsageError if there is none."""
+    """Find the id of the session last written here. Raises UsageError if there is none."""
     folder = find_real_path(cwd)
     moved = ""
     for info in await store.list():
@@ -86,7 +86,7 @@ async def find_last_session(store: SessionStore, cwd: str, *, without: str = "")
             return info.id
         if not moved and worked_in and not os.path.isdir(worked_in):
             short = info.id[:8]
-            # A guess could let the work of another project go on here, so the user decides.
+            # A guess could continue another project's work here, so the user decides.
             moved = (
                 f"The folder of session {short} is gone: {worked_in}. If you moved it here: "
                 f"mudroom -C . --resume {short}. "
@@ -99,7 +99,7 @@ async def find_last_session(store: SessionStore, cwd: str, *, without: str = "")
 
 
 async def list_sessions_of_folder(store: SessionStore, cwd: str) -> AsyncIterator[SessionInfo]:
-    """Yield the sessions that worked in this folder, the last written first."""
+    """Yield the sessions that worked in this folder, latest written first."""
     folder = find_real_path(cwd)
     for info in await store.list():
         if await read_session_folder(store, info.id) == folder:
@@ -107,7 +107,7 @@ async def list_sessions_of_folder(store: SessionStore, cwd: str) -> AsyncIterato
 
 
 async def read_session_folder(store: SessionStore, session_id: str) -> str:
-    """Return the folder that a session works in, "" if its journal cannot be read."""
+    """Read the folder a session works in, "" if its journal cannot be read."""
     try:
         return path_from_text((await store.read_header(session_id)).folder)
     except JournalError:
@@ -127,7 +127,7 @@ async def read_newest_summaries(
     limit: int,
     show: Callable[[SessionSummary], None],
 ) -> list[SessionSummary]:
-    """Read the newest summaries, and show each as soon as it is read."""
+    """Read the newest summaries, showing each as soon as it is read."""
     infos = await list_infos(store, folder, limit)
     summaries: list[SessionSummary] = []
     for start in range(0, len(infos), _READ_AT_ONCE):
@@ -181,7 +181,7 @@ async def delete_older_sessions(store: SessionStore, home: str, days: int, now: 
     deleted = 0
     for info in await store.list():
         if info.modified < now - days * _SECONDS_PER_DAY:
-            # A session that is open is not expired, however long ago it was written.
+            # An open session is not expired, however long ago it was last written.
             with suppress(JournalBusy):
                 await delete_session(store, home, info.id)
                 deleted += 1
@@ -189,9 +189,9 @@ async def delete_older_sessions(store: SessionStore, home: str, days: int, now: 
 
 
 async def delete_session(store: SessionStore, home: str, session_id: str) -> None:
-    """Delete a session, and the answers to its calls on the task boards.
+    """Delete a session and the answers to its calls on the task boards.
 
-    Raises JournalBusy for a session that is open.
+    Raises JournalBusy for an open session.
     """
     from ..._adapters.boards.session_board import delete_answers
 
@@ -210,9 +210,9 @@ async def select_session(
     name: str | None = None,
     asks_at_prompt: bool = False,
 ) -> SessionStart:
-    """Return the session that the flags select.
+    """Select the session named by the flags.
 
-    `resume` "" asks the user, at the interactive prompt with `asks_at_prompt`. `session_id` is for
+    `resume` "" asks the user, with `asks_at_prompt` at the interactive prompt. `session_id` is for
     a new session or the copy. Raises UnknownName, or UsageError for flags that contradict each
     other.
     """
@@ -248,7 +248,7 @@ async def select_session(
 
 
 async def _check_new_id(text: str, store: SessionStore) -> str:
-    """Return the id in its standard form. Raises UsageError if it is no UUID or is in use."""
+    """Return the id in standard form. Raises UsageError if it is not a UUID or is in use."""
     try:
         session_id = str(uuid.UUID(text))
     except ValueError:
@@ -271,7 +271,7 @@ async def _ask_for_session(store: SessionStore, cwd: str) -> str:
             remedy="mudroom runs lists the sessions; --continue takes the last one.",
         )
     offered = await read_summaries_of_folder(store, cwd)
-    # Raises the error that says so.
+    # Raises the error for an empty list.
     if not offered:
         return await find_last_session(store, cwd)
     for number, summary in enumerate(offered, 1):

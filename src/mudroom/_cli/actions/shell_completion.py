@@ -1,4 +1,4 @@
-"""Shell completion by click: scripts for shells, and the completions they ask for."""
+"""Shell completion by click: scripts for shells, and the completions they request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from click.shell_completion import get_completion_class, shell_complete
 
 COMPLETION_VARIABLE = "_MUDROOM_COMPLETE"
 
-# For a zsh whose start-up files do not load its completion system.
+# For a zsh whose startup files do not load its completion system.
 _START_ZSH_COMPLETION = """\
 if (( ! $+functions[compdef] )) && [[ $zsh_eval_context[-1] != loadautofunc ]]; then
     autoload -Uz compinit && compinit
@@ -33,7 +33,7 @@ def print_script(shell: str) -> None:
 def print_completions(
     instruction: str, root_command: click.Command, commands: Mapping[str, click.Command]
 ) -> int:
-    """Print the completions that a shell asks for with an instruction like "bash_complete"."""
+    """Print the completions a shell requests with an instruction like "bash_complete"."""
     options = [item for item in root_command.params if isinstance(item, click.Option)]
     whole = click.Group("mudroom", commands=dict(commands), params=list(options))
     return shell_complete(whole, {}, "mudroom", COMPLETION_VARIABLE, instruction)

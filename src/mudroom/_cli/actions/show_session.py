@@ -37,7 +37,7 @@ def print_session(
 ) -> None:
     """Print the run tree, ledger and transcripts of a session, or what the model knew at a turn.
 
-    `run_id` selects the transcript of a run, or those of a named child; `turn_name` is run and
+    `run_id` selects one run's transcript, or those of a named child; `turn_name` is run and
     turn, such as "1.8". Raises UnknownName for the session or the run, UsageError for the turn,
     JournalError.
     """
@@ -50,7 +50,7 @@ def print_session(
 
 
 async def _print_session(store: SessionStore, name: str, run_id: str | None, color: str) -> None:
-    """Print a session while it is read, then the transcripts."""
+    """Print a session while reading it, then the transcripts."""
     session_id = await find_session(store, ".", name)
     chosen = await _find_runs(store, session_id, run_id) if run_id is not None else []
     style = TextStyle(
@@ -67,7 +67,7 @@ async def _print_session(store: SessionStore, name: str, run_id: str | None, col
         if part := text.apply(event):
             draw(sys.stdout, part)
             sys.stdout.flush()
-        # Only the events whose transcripts follow: a large session must not fill the memory.
+        # Keep only events whose transcripts follow: a large session must not fill the memory.
         if event.run in chosen or (run_id is None and not is_child_id(event.run)):
             shown.append(event)
     draw(sys.stdout, f"{text.finish()}\n")
@@ -78,7 +78,7 @@ async def _print_session(store: SessionStore, name: str, run_id: str | None, col
 
 async def _print_context(store: SessionStore, name: str, run: str, turn: int) -> None:
     session_id = await find_session(store, ".", name)
-    # Of a named child, the newest run.
+    # For a named child, the newest run.
     run = (await _find_runs(store, session_id, run))[-1]
     receipts = ContextReceipts()
     kinds = (RunStarted, MessageDelivered, ResultsCleared, Compacted)
@@ -89,7 +89,7 @@ async def _print_context(store: SessionStore, name: str, run: str, turn: int) ->
 
 
 async def _find_runs(store: SessionStore, session_id: str, name: str) -> list[str]:
-    """Return the run with an id, or the runs of a named child. Raises UnknownName."""
+    """Find the run with this id, or a named child's runs. Raises UnknownName."""
     tree = RunTree.from_events(await read_events(store, session_id, (RunStarted,)))
     if name in tree.runs:
         return [name]

@@ -1,4 +1,4 @@
-"""The store of the user's sessions: the database that the setting `store` names, or files."""
+"""The user's session store: the database named by the setting `store`, or files."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _address = ""
 
 
 def use_store(address: str) -> None:
-    """Use the store with this address from now on, "" for session files. Connects to nothing."""
+    """Use the store at this address from now on, "" for session files. Does not connect."""
     global _address
     _address = address
 
 
 def open_store(home: str) -> SessionStore:
-    """Open the user's session store. Raises UsageError for an address that cannot be used."""
+    """Open the user's session store. Raises UsageError for an unusable address."""
     from ..._adapters.journals import sessions  # slow to import
 
     return sessions.open_store(home, _address)

@@ -1,4 +1,4 @@
-"""`mudroom workspaces`: list, show, compare, apply, write and drop work of isolated workspaces."""
+"""`mudroom workspaces`: lists, shows, compares, applies, writes and drops isolated work."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from .load_settings import load_settings
 
 _MAX_CONFLICTS = 20
 
-# Plans of one merge: a running session may change files while they are written.
+# Attempts at one merge: a running session may change files while they are written.
 _ATTEMPTS = 3
 
 
 def _find_home(cwd: str) -> str:
-    """Return mudroom's state folder, after removing the work of killed processes."""
+    """Find mudroom's state folder, after removing the work of killed processes."""
     home = load_settings(cwd).home
     kept_work.remove_abandoned(home)
     return home
@@ -53,7 +53,7 @@ def print_workspaces(cwd: str, *, all_folders: bool = False, as_json: bool = Fal
 
 
 def print_overlaps(cwd: str, *, as_json: bool) -> None:
-    """Print the files that several runs of the last session here changed."""
+    """Print the files changed by more than one run of the last session here."""
     home = _find_home(cwd)
     overlaps = kept_work.list_overlaps(home, os.path.realpath(cwd))
     if as_json:
@@ -98,9 +98,9 @@ class MergeResult(Struct, frozen=True):
 
 
 def merge_kept(home: str, kept: KeptWork, *, with_ignored: bool = False) -> MergeResult:
-    """Merge the work of a run into its folder: all of it, or nothing. Raises WorkspaceError.
+    """Merge a run's work into its folder, all or nothing. Raises WorkspaceError.
 
-    `with_ignored`: merge the kept files that git ignores, too.
+    `with_ignored`: also merge kept files that git ignores.
     """
     workspaces = kept_work.open_kept(home, kept.session)
     work = workspaces.find_stored(kept.run_id)
@@ -111,7 +111,7 @@ def merge_kept(home: str, kept: KeptWork, *, with_ignored: bool = False) -> Merg
     isolation = IsolatedFiles(lambda: workspaces, "")
     changed = ""
     for attempt in range(_ATTEMPTS):
-        # Before the last attempt, wait for whoever writes the file.
+        # Before the last attempt, give whoever writes the file time to finish.
         if attempt == _ATTEMPTS - 1:
             asyncio.run(wait_until_quiet(SystemClock(), open_workspace(kept.source), changed))
         plan = isolation.plan_merge(work)
@@ -151,7 +151,7 @@ def apply_work(cwd: str, name: str, *, with_ignored: bool) -> int:
 
 
 def write_git_work(cwd: str, name: str, folder: str | None) -> None:
-    """Write what a run left only in git into a new folder, by default named after the run."""
+    """Write work that a run left only in git to a new folder, by default named after the run."""
     home = _find_home(cwd)
     kept = kept_work.find_kept(home, name)
     folder = folder or f"git-{kept.run_id}"
@@ -160,7 +160,7 @@ def write_git_work(cwd: str, name: str, folder: str | None) -> None:
         print(f"  {sanitize_line(os.path.join(folder, path), 400)}")
     if bundles := [path for path in paths if os.path.basename(path) == BUNDLE]:
         print("A repository gets the commits of a bundle, each under a name of its own, with:")
-        name = kept.run_id.replace("~", "-")  # git allows no "~" in the name of a ref
+        name = kept.run_id.replace("~", "-")  # git allows no "~" in ref names
         for number, path in enumerate(bundles, 1):
             place = sanitize_line(os.path.join(folder, path), 400)
             part = f"/{number}" if number > 1 else ""
@@ -171,7 +171,7 @@ def write_git_work(cwd: str, name: str, folder: str | None) -> None:
 def drop_work(cwd: str, names: tuple[str, ...]) -> None:
     home = _find_home(cwd)
     chosen = [kept_work.find_kept(home, name) for name in names]
-    # All are checked before the first is removed.
+    # Check all before removing the first.
     for kept in chosen:
         if kept.state == "working":
             raise MudroomError(f"{kept.id} is in use", remedy="Wait until its run has ended.")

@@ -1,1 +1,1 @@
-"""Batches: the lines of a file, each run as one task of one session."""
+"""Batches: the lines of a file, each run as a task in one session."""

@@ -1,4 +1,4 @@
-"""Runs the lines of an input, `parallel` at a time, after what earlier processes have done."""
+"""Runs an input's lines, `parallel` at a time, resuming where earlier processes stopped."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .input_file import BatchLine
 from .results import ResultFile, ResultFormat, encode_result
 from .status import BatchStatus, Rates, RequestCounter
 
-# The event types that a record is read from.
+# Event types from which the record is built.
 RECORD_TYPES = (RunStarted, RunFinished)
 
 
 class TaskKey(Struct, frozen=True, gc=False):
-    """Key of a line's run, as its brief has it: `<digest>.<attempt> <id>`.
+    """Key of a line's run, as in its brief: `<digest>.<attempt> <id>`.
 
     The first attempt is 0.
     """
@@ -47,12 +47,12 @@ def parse_key(text: str) -> TaskKey | None:
 
 
 class BatchRecord:
-    """What a batch has done. `Batch` keeps the sums up to date.
+    """The progress of a batch. `Batch` keeps the sums up to date.
 
     A line may have run several times: its last result counts, and it has none while its last run is
-    open. `finished` and `attempts`, the number of the next run, go by the digest of the line's key,
-    `open_runs` by run id. `superseded` counts a line's results that come before the one that
-    counts. Costs and tokens are those of all runs.
+    open. `finished` and `attempts` (the number of the next run) are keyed by the digest of the
+    line's key, `open_runs` by run id. `superseded` counts a line's results before the one that
+    counts. Costs and tokens include all runs.
     """
 
     def __init__(self) -> None:
@@ -74,10 +74,10 @@ class BatchRecord:
 
 
 class RecordReader:
-    """Reads the record of a batch, and writes the results it finds.
+    """Reads a batch's record, and writes the results it finds.
 
-    Runs of lines that are not `wanted` are left out; lines with reasons in `again` run again. The
-    output is not published yet.
+    Runs of lines not in `wanted` are left out; lines with reasons in `again` run again. The output
+    is not yet published.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class RecordReader:
     def apply(self, event: StoredEvent) -> None:
         record = self.record
         if isinstance(event, RunStarted):
-            # Children of a line have briefs, too.
+            # A line's children also have briefs.
             key = None if event.brief.parent else parse_key(event.brief.key)
             if key and key.digest in self._wanted:
                 self._start(event.run, key)
@@ -117,7 +117,7 @@ class RecordReader:
         record.count(report)
         replaced = self._replaced.pop(run, None)
         if report.reason is Reason.CANCELLED and replaced:
-            record.finish(key, replaced)  # a run that was stopped leaves the earlier result
+            record.finish(key, replaced)  # a stopped run keeps the earlier result
             record.superseded[key.id] -= 1
         elif report.reason is Reason.CANCELLED or report.reason in self._again:
             record.attempts[key.digest] = key.attempt + 1
@@ -126,9 +126,9 @@ class RecordReader:
             self._results.add(encode_result(key.id, report, self._kind))
 
 
-# Lines in a row that end because the provider is unreachable, before no further line starts.
+# Consecutive lines with an unreachable provider, after which no further line starts.
 _MAX_UNAVAILABLE = 20
-# Finished lines that are skipped before other tasks get the event loop.
+# Finished lines to skip before other tasks get the event loop.
 _SKIPPED_AT_ONCE = 2_000
 
 
@@ -154,11 +154,11 @@ class BatchPlan(Struct, frozen=True):
 
 
 class Batch:
-    """A batch that runs in an open session.
+    """A batch running in an open session.
 
-    `Session.map` has one agent and one limit for all prompts, and gives the reports in their order.
-    Lines have their own, each result is written when it is there, and interrupted runs continue.
-    `stop_cause` is "" while further lines start.
+    `Session.map` has one agent and one limit for all prompts, and returns reports in order. Here
+    each line has its own, results are written as they come, and interrupted runs continue.
+    `stop_cause` is "" as long as further lines start.
     """
 
     def __init__(
@@ -187,10 +187,10 @@ class Batch:
         return self._record.reasons[Reason.GOAL.value] == self._plan.total
 
     async def run(self) -> None:
-        """Continue interrupted lines, run the others, and wait for all that have started.
+        """Continue interrupted lines, run the others, and wait for all that started.
 
         Raises JournalError, OSError if the output cannot be written, and UsageError if no run can
-        start, or the input has changed meanwhile.
+        start or the input has changed meanwhile.
         """
         stop_watching = self._session.watch(self._requests.observe)
         try:
@@ -202,7 +202,7 @@ class Batch:
         except* SessionPaused:
             pass
         except* Exception as errors:  # noqa: BLE001  (raised again below)
-            # The first error cancelled the other lines, so it is the one to report.
+            # The first error cancelled the other lines, so report that one.
             raise errors.exceptions[0] from None
         finally:
             stop_watching()
@@ -211,12 +211,12 @@ class Batch:
         self.stop_cause = self.stop_cause or cause
 
     def cancel(self) -> None:
-        """Start no further lines, and stop those that run. The next process runs them again."""
+        """Start no further lines and stop the running ones. The next process runs them again."""
         self.stop("cancelled")
         self._session.runs.cancel()
 
     def pause(self) -> None:
-        """Start no further lines, and pause those that run. The next process continues them."""
+        """Start no further lines and pause the running ones. The next process continues them."""
         self.stop("paused")
         self._session.pause()
 
@@ -231,7 +231,7 @@ class Batch:
             total=plan.total,
             done=done,
             running=self._running,
-            # `+` leaves out the reasons whose count is 0, because the runs were repeated.
+            # `+` drops reasons whose count is 0 because their runs were repeated.
             reasons=dict(+record.reasons),
             parallel=plan.flags.parallel,
             state="ended" if has_ended else "stopping" if self.stop_cause else "running",
@@ -248,13 +248,13 @@ class Batch:
 
     def _find_obstacle(self) -> str:
         repeated = len(self._requests.repeated)
-        # Half of the running lines wait for the provider: more lines would wait, too.
+        # Half of the running lines wait for the provider: further lines would wait as well.
         if repeated and repeated >= self._running / 2:
             return "provider"
         return "parallel" if self._running >= self._plan.flags.parallel else ""
 
     async def _list_tasks(self) -> AsyncGenerator[tuple[TaskKey, str | BatchLine]]:
-        """Yield the key of each task with its line, or with the id of the run to continue."""
+        """Yield each task's key with its line, or with the id of the run to continue."""
         record = self._record
         for run, key in record.open_runs.items():
             yield key, run
@@ -269,11 +269,11 @@ class Batch:
                 yield TaskKey(digest, record.attempts.get(digest, 0), line.id), line
 
     async def _take_place(self) -> bool:
-        """Wait until one more line may run; return False if none may start any more."""
+        """Wait until another line may run; return False once none may start."""
         await self._places.acquire()
         limit = self._plan.flags.max_budget_usd
         if limit is not None and self._record.usd >= limit:
-            # Checked before each line, so the lines that run may spend a little more.
+            # Checked before each line, so running lines may spend a little more.
             self.stop("the budget is used up")
         if not self.stop_cause:
             self._running += 1
@@ -317,7 +317,7 @@ class Batch:
         self._count_unavailable(report)
 
     def _count_unavailable(self, report: Report[Any]) -> None:
-        """Stop after many lines in a row that ended because the provider was unreachable."""
+        """Stop after many consecutive lines ended because the provider was unreachable."""
         is_transient = report.run_id in self._requests.unavailable
         self._requests.unavailable.discard(report.run_id)
         is_unavailable = report.reason in (Reason.ERROR, Reason.TIMEOUT) and is_transient

@@ -1,4 +1,4 @@
-"""The input of a batch: its lines in three formats, checked whole before the first run."""
+"""A batch's input: lines in three formats, all checked before the first run."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..._session.prompts import parse_prompt
 from ...errors import UsageError, quote_value
 
 _NATIVE_KEYS = ("custom_id", "prompt", "agent", "model", "budget", "outputs")
-# Earlier name of the key custom_id in native lines, which is still read.
+# Earlier name of the key custom_id in native lines, still accepted.
 _OLD_ID = "id"
 _OPENAI_KEYS = ("custom_id", "method", "url", "body")
 _OPENAI_URLS = ("/v1/chat/completions", "/v1/responses")
 _USED_BODY_KEYS = {"model", "messages", "input", "response_format", "text"}
-# Of a task's key.
+# In a task's key.
 _DIGEST_BYTES = 8
 
 
@@ -34,8 +34,8 @@ class LineError(Exception):
 class BatchLine(Struct, frozen=True, gc=False):
     """One task of a batch.
 
-    Numbers of lines begin with 1. An agent or model "" is the batch's. `outputs` are names or a
-    JSON Schema; `ignored` are keys of an OpenAI line's body that are not used.
+    Line numbers start at 1. "" as agent or model means the batch's. `outputs` are names or a JSON
+    Schema; `ignored` are unused keys in the body of an OpenAI line.
     """
 
     number: int
@@ -48,7 +48,7 @@ class BatchLine(Struct, frozen=True, gc=False):
     ignored: tuple[str, ...] = ()
 
     def compute_key(self) -> int:
-        """Return a digest of 64 bits: another text, agent, model, budget or output changes it."""
+        """Compute a 64-bit digest of text, agent, model, budget and outputs."""
         values = (self.id, self.prompt, self.agent, self.model, self.budget, self.outputs)
         encoded = msgspec.json.encode(values)
         return int.from_bytes(blake2b(encoded, digest_size=_DIGEST_BYTES).digest(), "big")
@@ -58,7 +58,7 @@ class BatchLine(Struct, frozen=True, gc=False):
 
 
 class _NativeLine(Struct, forbid_unknown_fields=True, gc=False):
-    """A native line as it is most often."""
+    """A native line in its most common form."""
 
     prompt: str
     custom_id: str | UnsetType = UNSET
@@ -67,7 +67,7 @@ class _NativeLine(Struct, forbid_unknown_fields=True, gc=False):
     model: str = ""
 
 
-# Decoding into a struct is fast; every other line is parsed step by step.
+# Decoding into a struct is fast; all other lines are parsed step by step.
 _native_decoder = msgspec.json.Decoder(_NativeLine)
 
 
@@ -86,7 +86,7 @@ def _parse_other(number: int, text: bytes) -> BatchLine:
     try:
         value: Any = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        if text.startswith(BOM_UTF8):  # of a file that spreadsheet programs write
+        if text.startswith(BOM_UTF8):  # as spreadsheet programs write it
             return parse_line(number, text.removeprefix(BOM_UTF8))
         raise LineError(f"no JSON: {error}") from error
     except UnicodeDecodeError as error:
@@ -173,7 +173,7 @@ def _get_fields(value: object) -> dict[str, Any]:
 
 
 def _get_schema(body: dict[str, Any]) -> object:
-    """Return the JSON Schema of the answer, None for plain text."""
+    """Find the answer's JSON Schema, None for plain text."""
     wanted = body.get("response_format") or _get_fields(body.get("text")).get("format")
     if wanted is None:
         return None
@@ -197,7 +197,7 @@ def _check_keys(fields: dict[str, Any], known: tuple[str, ...]) -> None:
 
 
 def _choose_id(number: int, custom_id: object, old: object) -> str:
-    """Return the id of a native line, under its own name or the earlier one."""
+    """Choose a native line's id, under the current key or the earlier one."""
     if custom_id is not UNSET and old is not UNSET:
         raise LineError("it has custom_id and id, which mean the same; use custom_id")
     given = old if custom_id is UNSET else custom_id
@@ -259,15 +259,15 @@ def _check_outputs(outputs: dict[str, Any] | None) -> dict[str, Any] | None:
     return outputs
 
 
-# Wrong lines that an error names.
+# Wrong lines named in an error.
 _MAX_ERRORS = 10
 
 
 class InputFacts(Struct):
     """Facts about a checked input.
 
-    `keys` is empty unless asked for. Agents and models have the number of their first line;
-    `ignored` counts the lines with a key.
+    `keys` is empty unless requested. Agents and models map to the number of their first line,
+    ignored keys to the number of lines that have them.
     """
 
     total: int
@@ -289,7 +289,7 @@ class InputFacts(Struct):
 
 
 class WrongLines(UsageError):
-    """Lines of an input that cannot be run. Of many errors, the first ones are named."""
+    """Input lines that cannot be run. Of many errors, names the first."""
 
     def __init__(self, name: str, errors: Sequence[tuple[int, str]]) -> None:
         self.errors = tuple(errors[:_MAX_ERRORS])
@@ -303,14 +303,14 @@ class WrongLines(UsageError):
 
 
 class InputFile:
-    """The input of a batch, a file with one line of JSON per task."""
+    """A batch's input, a file with one line of JSON per task."""
 
     def __init__(self, path: Path, *, name: str = "") -> None:
         self.path = path
         self.name = name or str(path)
 
     def read(self) -> Iterator[BatchLine]:
-        """Yield the tasks in order. Raises UsageError for a file that has changed meanwhile."""
+        """Yield the tasks in order. Raises UsageError if the file has changed meanwhile."""
         for number, text in self._read_texts():
             try:
                 line = parse_line(number, text)
@@ -319,7 +319,7 @@ class InputFile:
             yield line
 
     def check(self, *, with_keys: bool) -> InputFacts:
-        """Read the whole input. Raises UsageError, which names the wrong lines."""
+        """Read the whole input. Raises UsageError naming the wrong lines."""
         facts = InputFacts(0, set(), {}, {}, Counter())
         ids: dict[str, int] = {}
         errors: list[tuple[int, str]] = []
@@ -333,7 +333,7 @@ class InputFile:
                 if earlier != number:
                     errors.append((number, f"line {earlier} has the id {line.id!r}"))
                 facts.add(line, with_key=with_keys)
-            # One more than is shown tells that there are more.
+            # One more than is shown, to tell that there are more.
             if len(errors) > _MAX_ERRORS:
                 break
         if errors:

@@ -1,4 +1,4 @@
-"""Results of a batch: the lines of the output, and the file with them."""
+"""A batch's results: the output's lines, and the file that holds them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 
 from ..._core.runs import Report
 
-# Formats of lines: mudroom's own, and that of OpenAI's batches.
+# Line formats: mudroom's own, and that of OpenAI's batches.
 ResultFormat = Literal["native", "openai"]
 
 _encoder = msgspec.json.Encoder(enc_hook=repr)
@@ -74,15 +74,15 @@ def _make_completion(text: str, report: Report[Any]) -> dict[str, Any]:
 
 
 def get_new_path(path: Path) -> Path:
-    # In the same folder, because a file cannot be renamed to another file system.
+    # In the same folder, because a rename cannot cross file systems.
     return path.with_name(f".{path.name}.new")
 
 
 class ResultFile:
-    """The output of a batch: one line per finished line of the input.
+    """A batch's output: one line per finished line of the input.
 
-    Earlier results are written first under another name; `publish` gives the file its own. From
-    then on each line is written with one call, so that readers see whole lines.
+    Earlier results are first written under another name, until `publish` renames the file. From
+    then on each line is written with a single call, so that readers see whole lines.
     """
 
     def __init__(self, path: Path) -> None:
@@ -92,10 +92,10 @@ class ResultFile:
         self._file = open(self._new, "wb")  # noqa: SIM115  closed by `close`
 
     def add(self, line: bytes) -> None:
-        """Add a line. Raises OSError with the path; then the file has no part of the line."""
+        """Add a line. Raises OSError with the path, leaving no part of the line in the file."""
         written = 0
         try:
-            while written < len(line):  # a disk that gets full takes a part without an error
+            while written < len(line):  # a disk filling up takes a part without an error
                 written += self._file.write(line[written:])
         except OSError as error:
             if self._is_published and written:
@@ -103,9 +103,9 @@ class ResultFile:
             raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def publish(self, superseded: Counter[str]) -> None:
-        """Replace the file with the lines so far; an equal file stays as it is. Raises OSError.
+        """Replace the file with the lines so far; an equal file stays untouched. Raises OSError.
 
-        `superseded` says how many of the first lines with an id are left out.
+        `superseded` says how many of the first lines with an id to leave out.
         """
         self._close_file()
         if superseded.total():
@@ -116,7 +116,7 @@ class ResultFile:
         else:
             os.replace(self._new, self.path)
         self._is_published = True
-        # Unbuffered: each line reaches readers at once.
+        # Unbuffered: each line reaches readers immediately.
         self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
 
     def _list_kept(self, superseded: Counter[str]) -> Iterator[bytes]:
@@ -130,14 +130,14 @@ class ResultFile:
                     yield line
 
     def close(self) -> None:
-        """Close the file and remove one that was not published. Raises OSError."""
+        """Close the file, and remove it if it was not published. Raises OSError."""
         try:
             self._close_file()
         finally:
             self._new.unlink(missing_ok=True)
 
     def _close_file(self) -> None:
-        """Write the rest and close the file. Raises OSError with the path."""
+        """Flush and close the file. Raises OSError with the path."""
         try:
             self._file.close()
         except OSError as error:
@@ -158,9 +158,9 @@ _decode_id = msgspec.json.Decoder(_LineId).decode
 
 
 def sort_results(path: Path, ids: Iterable[str]) -> None:
-    """Write the lines of an output in the order of these ids. Raises OSError with the path."""
+    """Sort an output's lines in the order of these ids. Raises OSError with the path."""
     with path.open("rb") as file:
-        # Only the places of the lines are kept in memory, not their texts.
+        # Keep only the positions of lines in memory, not their text.
         places: dict[str, int] = {}
         place = 0
         for line in file:
@@ -177,7 +177,7 @@ def sort_results(path: Path, ids: Iterable[str]) -> None:
 
 
 def _rewrite(path: Path, lines: Iterable[bytes]) -> None:
-    """Replace a file by some of its lines. Raises OSError with the path."""
+    """Replace a file with some of its lines. Raises OSError with the path."""
     new = get_new_path(path)
     try:
         with new.open("wb") as file:

@@ -1,4 +1,4 @@
-"""Status of a batch: numbers for screens, and a file with them for other processes."""
+"""A batch's status: numbers for screens, and a file of them for other processes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ..._core.json_values import get_decoder
 from ..._platform.private_files import replace_private_file
 
 _SAMPLE_SECONDS = 5.0
-# The rate, and the time that is left, come from this many last seconds.
+# Rate and remaining time are computed over this many recent seconds.
 _WINDOW_SECONDS = 300.0
 
 
 class BatchStatus(Struct, frozen=True):
-    """Numbers of a batch at one moment.
+    """A batch's numbers at one moment.
 
     `done` counts all lines with a result. `state` is "running", "stopping" or "ended"; `waits_for`
-    is "provider", "parallel" or "". Requests are those of this process, tokens and dollars of all
-    processes, rates of the last minutes.
+    is "provider", "parallel" or "". Requests are this process's, tokens and dollars those of all
+    processes, rates those of the last minutes.
     """
 
     session: str
@@ -58,7 +58,7 @@ class Rates:
         self._samples: deque[tuple[float, int, int]] = deque([(now, 0, 0)])
 
     def add(self, now: float, lines: int, requests: int) -> tuple[float, float]:
-        """Add the numbers so far; return lines and requests per second."""
+        """Record the totals so far; return lines and requests per second."""
         samples = self._samples
         while len(samples) > 1 and now - samples[0][0] > _WINDOW_SECONDS:
             samples.popleft()
@@ -72,10 +72,10 @@ class Rates:
 
 
 class RequestCounter:
-    """Requests of all runs: how many were answered, and which are repeated now.
+    """Requests of all runs: how many were answered, and which are being retried.
 
-    The last model call of `unavailable` runs failed and may succeed later: the provider could not
-    be reached, or the run's time was over while the call was repeated.
+    `unavailable` runs are those whose last model call failed but may succeed later: the provider
+    could not be reached, or the run ran out of time while retrying.
     """
 
     def __init__(self) -> None:
@@ -97,14 +97,14 @@ class RequestCounter:
                     self.unavailable.add(event.run)
             case RunFinished():
                 self.repeated.pop(event.run, None)
-                if "." in event.run:  # a child; the runs of lines are looked at later
+                if "." in event.run:  # a child; the lines' own runs are examined later
                     self.unavailable.discard(event.run)
             case _:
                 pass
 
 
 class StatusFile:
-    """The file in the state folder with a batch's last status. It is no part of the record."""
+    """The file in the state folder with a batch's last status. Not part of the record."""
 
     def __init__(self, home: str, session: str) -> None:
         self._path = Path(home, "batches", session, "status.json")

@@ -1,6 +1,6 @@
-"""The table of the commands, and the command that a command line names, perhaps after options.
+"""The table of commands, and the choice of a command line's command, perhaps after options.
 
-A command's module is imported when the command is read.
+A command's module is imported when the command is looked up.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import click
 from ..._platform.patterns import compile_later
 from ...errors import UsageError
 
-# Commands of other programs -> the nearest thing that mudroom has.
+# Commands of other programs -> mudroom's nearest equivalent.
 _COMMANDS = {
     "login logout auth connect setup-token": "Keys are environment variables: see mudroom models.",
     "update upgrade install": "Update mudroom with the program that installed it, such as pipx.",
@@ -44,7 +44,7 @@ class _TextType(click.types.StringParamType):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
-        """Reject a blank text, such as that of an unset variable of the shell."""
+        """Reject blank text, such as that of an unset shell variable."""
         text = super().convert(value, param, ctx)
         if not text.strip():
             self.fail("it is blank. Give a value, or leave it out.", param, ctx)
@@ -52,9 +52,9 @@ class _TextType(click.types.StringParamType):
 
 
 def reject_blank_texts(commands: Iterable[click.Command]) -> None:
-    """Make the commands and their subcommands reject blank texts of options and arguments.
+    """Make commands and their subcommands reject blank options and arguments.
 
-    A text of the type UNPROCESSED, such as a prompt, may be blank.
+    Text of type UNPROCESSED, such as a prompt, may be blank.
     """
     for command in commands:
         for parameter in command.params:
@@ -69,8 +69,8 @@ def apply_leading_options(
 ) -> list[str]:
     """Apply options before a command: `-C DIR runs` becomes `runs -C DIR`.
 
-    If the command has no -C, DIR becomes the process's current folder. Raises UsageError for
-    another option that the command does not have.
+    If the command has no -C, DIR becomes the process's current folder. Raises UsageError for any
+    other option that the command lacks.
     """
     if not any(argument in commands for argument in arguments[1:]):
         return list(arguments)
@@ -160,7 +160,7 @@ def _enter_folder(folder: str) -> None:
 
 
 def reject_unknown_command(words: Sequence[str], commands: Iterable[str]) -> None:
-    """Raise UsageError when a command line without -p begins with a word that is no command."""
+    """Raise UsageError if a command line without -p begins with an unknown command."""
     # A prompt is one quoted argument of several words, so a bare word is a mistyped command.
     if not words or not _BARE_WORD.fullmatch(words[0]):
         return
@@ -213,7 +213,7 @@ class CommandTable(Mapping[str, click.Command]):
         return len(self._modules)
 
     def __contains__(self, name: object) -> bool:
-        # Without reading the command.
+        # Avoids importing the command.
         return name in self._modules
 
 

@@ -1,6 +1,6 @@
-"""Definitions of commands. A command names its action, which is imported when the command runs.
+"""Definitions of commands. A command names its action, imported only when the command runs.
 
-So the shell completion and the help of a command do without the modules that do its work.
+Shell completion and help therefore work without importing the modules that do the work.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Action(Struct, frozen=True):
         return getattr(import_module(f"{_ACTIONS}.{module}"), name)
 
     def __call__(self, **values: object) -> int:
-        """Call the function; one that returns nothing has the exit code 0."""
+        """Call the function; if it returns nothing, the exit code is 0."""
         context = click.get_current_context()
         if isinstance(context.command, click.Group) and context.invoked_subcommand:
-            return 0  # the subcommand has the options of its group, too
-        # An option that both have, such as -C, may stand before or after the name of the command.
+            return 0  # the subcommand also has its group's options
+        # An option that both have, such as -C, may come before or after the command's name.
         shared = context.parent.params if context.parent else {}
         own = {
             name: each for name, each in values.items() if name not in shared or each is not None
@@ -42,9 +42,9 @@ class Action(Struct, frozen=True):
 def define_command(
     name: str, action: str, help_text: str, *parameters: Decorator, **settings: Any
 ) -> click.Command:
-    """Define a command whose action has its parameters and those of its group.
+    """Define a command whose action receives its parameters and those of its group.
 
-    The parameters are in the order of the help; `settings` are for click's context.
+    Parameters are in help order; `settings` are for click's context.
     """
     return click.Command(
         name,
@@ -56,9 +56,9 @@ def define_command(
 
 
 class CommandGroup(click.Group):
-    """A command with subcommands, which also get the values of its options.
+    """A command with subcommands, which also receive its options.
 
-    `action` is for a command line without a subcommand; "" if there must be one.
+    `action` runs if no subcommand is given; "" if one is required.
     """
 
     def __init__(self, name: str, action: str, help_text: str, *parameters: Decorator) -> None:
@@ -81,5 +81,5 @@ def _make_parameters(*decorators: Decorator) -> list[click.Parameter]:
     def collect() -> None: ...
 
     combine(*decorators)(collect)
-    # Where click's decorators leave parameters, the last one first.
+    # click's decorators leave their parameters here, last one first.
     return list(reversed(getattr(collect, "__click_params__", [])))

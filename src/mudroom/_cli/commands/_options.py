@@ -17,7 +17,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
-# A number from 1 on, and one above 0; errors call them so.
+# An integer of at least 1, and a number above 0; errors use these names.
 COUNT = click.IntRange(1)
 COUNT.name = "whole number"
 AMOUNT = click.FloatRange(0, min_open=True)
@@ -51,7 +51,7 @@ def value_option(
 ) -> Decorator:
     """Make an option that takes a value.
 
-    `names` are its flags and perhaps the name of its parameter, separated by blanks.
+    `names` are its flags and optionally its parameter's name, separated by spaces.
     """
     return click.option(*names.split(), metavar=metavar, help=help_text, type=kind, **settings)
 
@@ -67,7 +67,7 @@ def flag_option(names: str, help_text: str) -> Decorator:
 
 
 def switch_option(name: str, help_text: str) -> Decorator:
-    """Make the flag of a setting: None if it is not given, so that files may set it."""
+    """Make a setting's flag: None if not given, so that files may set it."""
     return click.option(name, is_flag=True, default=None, help=help_text)
 
 
@@ -105,7 +105,7 @@ rules_options = combine(
 
 
 def folder_option(help_text: str, default: str | None = ".") -> Decorator:
-    """Make the option -C. A default of None tells whether it is given."""
+    """Make the option -C. A default of None shows whether it was given."""
     return value_option(
         "-C cwd", "DIR", help_text, default=default, shell_complete=complete_folders
     )
@@ -120,7 +120,7 @@ def worker_option(what: str) -> Decorator:
     )
 
 
-# Flags of a command that listens, beside its address.
+# Flags of a command that listens, besides its address.
 listen_details = combine(
     value_option("--tls-cert", "FILE", "Certificate for TLS (PEM)."),
     value_option("--tls-key", "FILE", "Its key (PEM)."),

@@ -20,9 +20,9 @@ from ._options import (
 )
 
 _STATUS = "status"
-# Parameters that have an effect on `mudroom batch status`.
+# Parameters that affect `mudroom batch status`.
 _STATUS_OPTIONS = ("words", "cwd", "out", "as_json", "quiet")
-# click has no subcommand beside a file name, so "status" is a word like the file.
+# click cannot mix subcommands with a file name, so "status" is parsed as a word like the file.
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
@@ -84,7 +84,7 @@ def batch(words: tuple[str, ...], cwd: str, as_json: bool, **flags: Any) -> int:
 
 
 def _check_status_options() -> None:
-    """Raise UsageError for an option that has no effect on `mudroom batch status`."""
+    """Raise UsageError for an option that does not affect `mudroom batch status`."""
     context = click.get_current_context()
     for option in context.command.params:
         name = option.name or ""

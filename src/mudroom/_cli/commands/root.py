@@ -1,4 +1,4 @@
-"""The command without a name and its flags, and the `help` command.
+"""The unnamed command with its flags, and the `help` command.
 
 Slow imports happen inside the commands, so that mudroom starts quickly.
 """
@@ -98,7 +98,7 @@ mudroom --help-all      every flag; mudroom help COMMAND explains one command
 
 
 class RootCommand(click.Command):
-    """The command without a name. Its help begins with examples and lists the named commands."""
+    """The unnamed command. Its help begins with examples and lists the named commands."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_usage(ctx, formatter)
@@ -119,14 +119,14 @@ class RootCommand(click.Command):
                 formatter.write_dl(rows)
 
     def make_parser(self, ctx: click.Context) -> _OptionParser:
-        # click looks for short options among the long ones first, and compares them with each by
-        # difflib; this way it finds them at once.
+        # click looks for short options among the long ones first, comparing each by difflib; this
+        # way it finds them at once.
         parser = super().make_parser(ctx)
         parser._long_opt.update(parser._short_opt)  # noqa: SLF001
         return parser
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reject an unknown command before its flags are parsed as flags of this command."""
+        """Reject an unknown command before its flags are parsed as this command's."""
         # The SDK's flags are not mudroom's, so remove them first.
         if is_started_by_sdk(args):
             ctx.obj = separate_sdk_flags(args, self)
@@ -322,7 +322,7 @@ def is_interactive() -> bool:
 
 
 def _parse_prompt(words: tuple[str, ...], print_prompt: str | None) -> tuple[str | None, bool]:
-    """Return the prompt on the command line, or None, and whether to wait for stdin.
+    """Parse the command line's prompt, None without one, and whether to wait for stdin.
 
     A lone "-" after a prompt means: wait for stdin.
     """
@@ -383,7 +383,7 @@ _SDK_USED_VALUES = (
     "--mcp-config",
     "--resume-session-at",
 )
-# Listed because they take a value, which must not be read as a prompt.
+# Listed because they take values, which must not be read as prompts.
 _SDK_UNUSED_VALUES = (
     "--add-dir",
     "--betas",
@@ -407,12 +407,12 @@ _SDK_SWITCHES = (
     "--await-initialize",
     "--verbose",
 )
-# Permission modes that mudroom does not have, and what replaces each.
+# Permission modes that mudroom lacks -> what replaces each.
 _SDK_MODES = {"auto": "default", "delegate": "default", "manual": "default"}
 
 
 class SdkFlags(Struct):
-    """Flags of the agent SDKs: with values, in order, and without; `rest` has mudroom's own."""
+    """The agent SDKs' flags, with values (in order) and without; `rest` has mudroom's own."""
 
     values: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     switches: list[str] = field(default_factory=list[str])
@@ -426,7 +426,7 @@ def is_started_by_sdk(arguments: Sequence[str]) -> bool:
 
 
 def separate_sdk_flags(arguments: Sequence[str], command: click.Command) -> SdkFlags:
-    """Separate the flags of the SDKs from those of a command. Unknown ones are notices.
+    """Separate the SDKs' flags from a command's. Unknown flags become notices.
 
     A value may follow its flag after "=" or as the next argument.
     """
@@ -453,7 +453,8 @@ def separate_sdk_flags(arguments: Sequence[str], command: click.Command) -> SdkF
             value = waiting.pop(0) if takes_value and not equals and waiting else value
             flags.rest += _replace_mode(name, argument, value, takes_value=takes_value)
         else:
-            # An unknown flag may take a value; a word after it is more likely that than a prompt.
+            # An unknown flag may take a value; a word after it is more likely a value than a
+            # prompt.
             if not equals and waiting and not waiting[0].startswith("-"):
                 waiting.pop(0)
             flags.notices.append(f"not used by mudroom: {name}")
@@ -466,7 +467,7 @@ def _takes_value(option: click.Option) -> bool:
 
 
 def _replace_mode(name: str, argument: str, value: str, *, takes_value: bool) -> list[str]:
-    """Return the arguments of one of mudroom's flags, with a permission mode that it has."""
+    """Return the arguments of one of mudroom's flags, with a permission mode it supports."""
     if not takes_value:
         return [argument]
     return [name, _SDK_MODES.get(value, value) if name == "--permission-mode" else value]

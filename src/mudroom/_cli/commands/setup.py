@@ -1,4 +1,4 @@
-"""Commands for the setup: providers, checks, shell completion, settings, a first AGENTS.md."""
+"""Commands for setup: providers, checks, shell completion, settings, a first AGENTS.md."""
 
 from __future__ import annotations
 

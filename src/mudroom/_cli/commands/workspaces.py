@@ -1,4 +1,4 @@
-"""Commands for the work of isolated workspaces."""
+"""Commands for work in isolated workspaces."""
 
 from __future__ import annotations
 

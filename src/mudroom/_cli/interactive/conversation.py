@@ -64,28 +64,28 @@ T = TypeVar("T")
 
 EXIT_WORDS = ("q", "exit", "quit")
 
-# The turn that executes a line. Each has a task of its own.
+# The turn that executes a line. Each turn has its own task.
 _turn: ContextVar[Turn[Any]] = ContextVar("turn")
 
 
 class Plan(Struct, frozen=True):
-    """What the sessions of a conversation are made of, and what slash commands chose for them."""
+    """What a conversation's sessions are made from, including the choices of slash commands."""
 
     settings: Settings
     model: str | None = None
     output_style: str | None = None
 
 
-# Action of a slash command; takes the conversation and the text after the command name. Returns the
-# next step if the command ends the conversation, else None.
+# Action of a slash command; takes the conversation and the text after the command's name. Returns
+# the next step if the command ends the conversation, else None.
 SlashAction = Callable[["Conversation", str], Awaitable[NextStep | None]]
 
 
 class SlashCommand(NamedTuple):
     """A slash command.
 
-    One that changes the conversation or its session waits for the prompts before it. The others are
-    executed at once.
+    A command that changes the conversation or its session waits for the prompts before it. Others
+    run immediately.
     """
 
     name: str
@@ -96,7 +96,7 @@ class SlashCommand(NamedTuple):
 
 
 class _ShownWork:
-    """The work that the UI shows. Its parts contain each other.
+    """The work shown by the UI, which may be nested.
 
     `stoppable` turns prepare a prompt or run a shell command; Esc stops them first.
     """
@@ -131,10 +131,9 @@ class _ShownWork:
 class Conversation:
     """One conversation, shown in a UI; `async with` opens its session.
 
-    Lines are turns of a `SessionDriver`: prompts wait for one another, local commands are executed
-    beside them. `on_open` is awaited after each opening of the session, which is another one after
-    a change of the plan. `resources` close with the conversation; commands add context managers to
-    them.
+    Lines are turns of a `SessionDriver`: prompts wait for one another, local commands run alongside
+    them. `on_open` is awaited each time the session opens; a changed plan opens a new one.
+    `resources` close with the conversation; commands add context managers to them.
     """
 
     session: Session
@@ -152,7 +151,7 @@ class Conversation:
     ) -> None:
         def prepare_session(plan: Plan, start: SessionStart) -> Session:
             session = self.session = make_session(plan, start)
-            session.end_reason = "resume"  # unless the conversation ends with it
+            session.end_reason = "resume"  # unless the conversation ends with this session
             if start.id is None:
                 session.watch_history(self._apply_recorded)
             return session
@@ -231,7 +230,7 @@ class Conversation:
         return list_names(self.tree)
 
     async def read_run(self, run_id: str) -> list[StoredEvent]:
-        """Return the recorded events of a run. If they cannot be read, print the error."""
+        """Read a run's recorded events. If they cannot be read, print the error."""
         events: list[StoredEvent] = []
 
         async def read() -> None:
@@ -244,14 +243,14 @@ class Conversation:
         return events
 
     async def send_message(self, name: str, text: str, *, approve: bool | None = None) -> None:
-        """Send the user's message to a named child. An idle child works again with it.
+        """Send the user's message to a named child. It wakes an idle child.
 
-        `approve` answers the child's plan; None is for a message.
+        `approve` answers the child's plan; None for a plain message.
         """
         await self._report_errors(self._send_message(name, text, approve))
 
     async def _send_message(self, name: str, text: str, approve: bool | None) -> None:
-        # Without a prompt at work, no run is there to deliver the message.
+        # Without a running prompt, no run can deliver the message.
         waits = not (self.is_busy or self.session.interrupted_run)
         if not await self.session.runs.send_durably(name, text, approve=approve):
             reason = "has no open plan" if approve is not None else "cannot work again"
@@ -263,7 +262,7 @@ class Conversation:
             self.print_text(f"  Stored; {name} works again with it at your next prompt.", "dim")
 
     async def run_until_done(self, first: str = "") -> NextStep:
-        """Take input lines, `first` before any is read, until the conversation ends."""
+        """Execute input lines, starting with `first`, until the conversation ends."""
         if self.session.unfinished_runs:
             self.lines.begin(self._finish)
         if first:
@@ -273,13 +272,13 @@ class Conversation:
     def take(self, line: str) -> Turn[NextStep | None]:
         """Execute a line now if it needs no turn of the conversation, else queue it.
 
-        While only background work continues, a prompt is a message to the model that waits for it.
+        While only background work continues, a prompt is a message to the model waiting for it.
         """
         at_once = not self.lines.is_empty and self._acts_at_once(line.strip())
         return self.lines.begin(lambda turn: self._execute(turn, line), line=line, at_once=at_once)
 
     def steer(self, line: str) -> None:
-        """Send a line to the working model now. If it has just ended, the line is a prompt."""
+        """Send a line to the working model now. If it has just ended, make the line a prompt."""
         self.lines.begin(lambda turn: self._execute(turn, line, steers=True), at_once=True)
 
     def _acts_at_once(self, line: str) -> bool:
@@ -291,13 +290,13 @@ class Conversation:
         return self.is_waiting
 
     async def wait_until_ready(self) -> None:
-        """Wait until a line would be executed at once, and those before it have been."""
+        """Wait until earlier lines are done and a new one would be executed at once."""
         await self.lines.wait_until_ready(
             lambda: self.is_waiting and not self.tree.roots[-1].unread
         )
 
     async def handle_line(self, line: str) -> NextStep | None:
-        """Take one line, and wait until it has been executed."""
+        """Execute one line and wait for it to finish."""
         return await self.take(line).wait()
 
     async def _execute(
@@ -331,7 +330,7 @@ class Conversation:
             return await action
         except SessionPaused:
             return NextStep(exit_code=0)
-        # Nothing can be recorded any more, so nothing may go on.
+        # Nothing can be recorded, so nothing may go on.
         except JournalError as error:
             self.print_text(str(error), "red")
             return NextStep(exit_code=1)
@@ -356,7 +355,7 @@ class Conversation:
         return None
 
     async def _run_prompt_file(self, file: PromptFile, arguments: str) -> None:
-        """Send the prompt of a file; one with `context: fork` is a child's task."""
+        """Send a file's prompt; with `context: fork` it becomes a child's task."""
         session = self.session
         settings = self.settings
         approvals = self.approvals
@@ -377,7 +376,7 @@ class Conversation:
                 await self.run_prompt(filled.line, filled)
 
     async def _run_fork(self, call: PromptCall, filled: FilledPrompt) -> None:
-        """Give the prompt of a call to a child; its report is added to the next prompt."""
+        """Give a call's prompt to a child, whose report is added to the next prompt."""
         report = await self.run_stoppable(
             run_forked(call, filled, self.session, self.settings, self.print_note)
         )
@@ -388,12 +387,12 @@ class Conversation:
         self.print_ending(report)
 
     async def _run_server_prompt(self, name: str, arguments: str) -> bool:
-        """Send the prompt of a server. Return False if there is none of this name."""
+        """Send a server's prompt. Return False if none has this name."""
         if not self.session.mcp.servers:
             return False
         fetched = await self.run_stoppable(fetch_prompt(self.session, name, arguments))
         if fetched is None:
-            # Stopped by the user, if the name can only be a server's.
+            # If the name can only be a server's, the user stopped it.
             return name.startswith("/mcp__")
         filled = make_filled(fetched)
         await self.run_prompt(filled.line, filled)
@@ -411,7 +410,7 @@ class Conversation:
         self.ui.scrollback.write_lines(*rows, [("", "")])
 
     async def open_again(self, plan: Plan) -> None:
-        """Continue the conversation in a session of another plan. Only the current turn may."""
+        """Continue the conversation in a session with a new plan. Only for the current turn."""
         self.driver.plan = plan
         await _turn.get().open()
         if self.session.unfinished_runs:
@@ -420,7 +419,7 @@ class Conversation:
     async def run_stoppable(
         self, work: Awaitable[T], *, stopped: str = "(interrupted)"
     ) -> T | None:
-        """Await work that Esc stops; print `stopped` and return None if it was stopped."""
+        """Await work that Esc can stop; if it does, print `stopped` and return None."""
         turn = _turn.get()
         with self._work.show(turn):
             result = await turn.prepare(work)
@@ -433,7 +432,7 @@ class Conversation:
         self._prompt_parts.append(text)
 
     def list_rules(self) -> list[str]:
-        """Return the rules that each compaction keeps, including those of the next prompt."""
+        """List the rules that each compaction keeps, including those in the next prompt."""
         return self.status.receipts.list_rules(*self._prompt_parts)
 
     async def _finish(self, turn: Turn[Any]) -> NextStep | None:
@@ -459,7 +458,7 @@ class Conversation:
             if prompt is None:
                 return
             self._prompt_parts.clear()
-            if self.session.interrupted_run:  # its run reads the prompt as a message
+            if self.session.interrupted_run:  # this run reads the prompt as a message
                 self.writer.hide_message(prompt.text + prompt.files)
             options = {"model": filled.model} if filled else {}
             report = await _turn.get().call(
@@ -471,7 +470,7 @@ class Conversation:
     async def _prepare(
         self, line: str, filled: FilledPrompt | None = None
     ) -> PreparedPrompt | None:
-        """Return a prompt with what commands have added to it, None if it was stopped."""
+        """Prepare a prompt with what commands added to it, None if it was stopped."""
         teammates = self.list_teammate_names()
         typed = filled.typed if filled else None
         work = prepare_prompt(self.session, self.settings, line, teammates=teammates, typed=typed)
@@ -504,7 +503,7 @@ class Conversation:
         self.print_text(note, "dim")
 
     async def compact(self, focus: str) -> None:
-        """Replace the conversation by a summary that keeps the focus. Esc leaves it unchanged."""
+        """Replace the conversation with a summary that keeps the focus. Esc cancels."""
         with self._work.show():
             report = await _turn.get().call(lambda session: session.compact(focus))
         if report:
@@ -512,7 +511,7 @@ class Conversation:
 
     @property
     def is_busy(self) -> bool:
-        """True while a prompt, a compaction or a shell command works."""
+        """True while a prompt, a compaction or a shell command is running."""
         return self._work.is_shown
 
     @property
@@ -521,22 +520,22 @@ class Conversation:
 
     @property
     def is_waiting(self) -> bool:
-        """True while nothing works but background children and commands of the last prompt."""
+        """True while only the last prompt's background children and commands are running."""
         root = self._last_root
         if root is None or root.report or self._work.stoppable:
             return False
-        if root.is_interrupted and self.is_busy:  # the next prompt is on its way to it
+        if root.is_interrupted and self.is_busy:  # the next prompt is about to reach it
             return False
         return root.state is RunState.WAITING and not root.open_calls
 
     @property
     def is_idle(self) -> bool:
-        """True if a prompt would be sent at once."""
+        """True if a prompt would be sent immediately."""
         return self.is_waiting or not self.is_busy
 
     @property
     def background_work(self) -> list[OpenWork]:
-        """The children and commands that continue although the prompt is idle."""
+        """Children and commands that continue while the prompt is idle."""
         if not self.is_waiting:
             return []
         return [work for work in list_open_work(self.tree, now=time.time()) if work.parent]
@@ -559,7 +558,7 @@ class Conversation:
             self.ui.scrollback.write("\n")
 
     def _print_ledger(self) -> None:
-        """Print the ledger of the prompt, and of the session if earlier prompts had children."""
+        """Print the prompt's ledger, and the session's if earlier prompts had children."""
         of_prompt = self.ledgers.prompt
         of_session = self.ledgers.session
         self.print_text(describe_ledger(of_prompt), "dim")
@@ -576,7 +575,7 @@ class Conversation:
         return self.is_busy and self.driver.interrupt()
 
     def stop_all(self) -> bool:
-        """Stop the prompt and all background work. Returns False if nothing works."""
+        """Stop the prompt and all background work. Returns False if nothing is running."""
         work = describe_work(self.background_work)
         is_prompt_open = bool(self._last_root and not self._last_root.report)
         if not ((self.is_busy or work) and self.driver.cancel()):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .session_loop import SessionUI
 
 
-# Columns from which the first line has room for a hint.
+# Columns; narrower terminals have no room for a hint on the first line.
 MIN_COLUMNS_FOR_HINT = 60
 
 
@@ -21,7 +21,7 @@ def run_prompt_ui(options: StartOptions, *, first: str = "") -> int:
     from .typeahead import hold_input
 
     with hold_input(options.settings.screen != "plain" and supports_cursor(sys.stdin)) as early:
-        # Slow to import: keys typed meanwhile are kept.
+        # Slow to import; keys typed meanwhile are kept.
         from ..._platform.event_loop import run_event_loop
 
         return run_event_loop(_start_prompt(options, first, early))

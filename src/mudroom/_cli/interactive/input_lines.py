@@ -1,4 +1,4 @@
-"""The input lines of a conversation: turns of its driver, and what follows the last one."""
+"""A conversation's input lines: turns of its driver, and what follows the last one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .ui import UI
 
 
 class NextStep(Struct, frozen=True, kw_only=True):
-    """The step after a conversation: exit with a code, or `resume` a session, "" for a new one."""
+    """What follows a conversation: exit with a code, or `resume` a session, "" for a new one."""
 
     exit_code: int | None = None
     resume: str = ""
@@ -24,7 +24,7 @@ Work = Callable[[Turn[Any]], Coroutine[Any, Any, NextStep | None]]
 
 
 class InputLines:
-    """Lines that are executed or wait. The first one with a next step ends the conversation."""
+    """Lines running or waiting. The first that has a next step ends the conversation."""
 
     def __init__(self, driver: SessionDriver[Any]) -> None:
         self._driver = driver
@@ -36,7 +36,7 @@ class InputLines:
     def begin(
         self, work: Work, *, line: str | None = None, at_once: bool = False
     ) -> Turn[NextStep | None]:
-        """Begin the work of a line, after those before it or `at_once`; return its turn."""
+        """Begin a line's work, after the lines before it or `at_once`; return its turn."""
         start = self._driver.start if at_once else self._driver.submit
         turn = start(lambda turn: self._follow(turn, work), key=line)
         self._open.add(turn)
@@ -60,7 +60,7 @@ class InputLines:
     def _end(self, step: NextStep) -> None:
         if not self._ending.done():
             self._ending.set_result(step)
-            # At once: the next line would begin in this conversation.
+            # Right away, before the next line begins in this conversation.
             self._left = self.take_back()
 
     @property
@@ -104,13 +104,13 @@ class InputLines:
             self._end(NextStep(exit_code=0))
 
     def note_change(self) -> None:
-        """Note that the prompt waits for its children now."""
+        """Note that the prompt is now waiting for its children."""
         self._has_changed.set()
 
     async def wait_until_ready(self, is_waiting: Callable[[], bool]) -> None:
-        """Wait until all lines were executed, or the last one only waits for its children.
+        """Wait until all lines are done, or the last one is only waiting for its children.
 
-        `is_waiting` returns whether the model has read all messages, and waits.
+        `is_waiting` returns whether the model has read all messages and is waiting.
         """
         while self._ending.done() or not self._is_ready(is_waiting):
             self._has_changed.clear()

@@ -25,29 +25,29 @@ from .questions.choice import Choice, match_answer
 if TYPE_CHECKING:
     from .conversation import Conversation, NextStep
 
-# How soon a second Ctrl-C must come to exit, and a second Esc to clear the line or rewind.
+# How soon a second Ctrl-C must follow to exit, and a second Esc to clear the line or rewind.
 DOUBLE_PRESS_SECONDS = 1.5
 
-# The line of Shift+Tab. It is not echoed, because it prints its own message.
+# The line sent by Shift+Tab. Not echoed, because it prints its own message.
 NEXT_MODE_COMMAND = "/mode next"
 
-# Columns of a child's name in a line about it.
+# Columns for a child's name in a line about it.
 MAX_NAME_COLUMNS = 48
 
-# Line breaks and characters up to which a paste is inserted as it is.
+# Line breaks and characters; longer pastes are inserted as placeholders.
 MAX_PASTED_LINES, MAX_PASTED_CHARACTERS = 3, 800
 
 _PLACEHOLDER = re.compile(r"\[Pasted text #(\d{1,9})(?!\d)[^\[\]\n]*+\]")
 
 
 class PasteStore:
-    """Long pastes: a short placeholder in the input line, the whole text in the prompt."""
+    """Long pastes: a short placeholder in the input line, the full text in the prompt."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
 
     def add(self, text: str) -> str:
-        """Return what to insert for a paste: the text, or a placeholder if it is long."""
+        """Store a paste; return the text to insert, a placeholder if it is long."""
         # Terminals paste line breaks as carriage returns.
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         breaks = text.rstrip("\n").count("\n")
@@ -63,13 +63,13 @@ class PasteStore:
         return _PLACEHOLDER.sub(self._get_replacement, line)
 
     def _get_replacement(self, match: re.Match[str]) -> str:
-        # The user may have typed a number that no paste has.
+        # The user may have typed a number of no paste.
         number = int(match[1])
         return self._texts[number - 1] if 0 < number <= len(self._texts) else match[0]
 
 
 class KeyActions:
-    """One method per key binding. `start_task` runs a command beside the conversation."""
+    """One method per key binding. `start_task` runs a command alongside the conversation."""
 
     def __init__(
         self,
@@ -97,12 +97,12 @@ class KeyActions:
 
     @property
     def is_busy(self) -> bool:
-        """True while the model, a compaction or a shell command works, not only children."""
+        """True while the model, a compaction or a shell command is running, not just children."""
         return self.conversation is not None and not self.conversation.is_idle
 
     @property
     def is_working(self) -> bool:
-        """True while a prompt works, or waits for its children."""
+        """True while a prompt is running or waiting for its children."""
         return self.conversation is not None and self.conversation.is_busy
 
     @property
@@ -119,7 +119,7 @@ class KeyActions:
 
     @property
     def is_steering(self) -> bool:
-        """True if letters are keys that act on a child, and no text."""
+        """True if letters act on a child instead of being text."""
         panel = self._panel
         return panel.is_steering and not (self.is_choosing or panel.target_run_id)
 
@@ -152,10 +152,10 @@ class KeyActions:
             self._put(line)
 
     def _answer(self, choice: Choice, line: str) -> None:
-        """Answer the open question with a typed line, or say which answers there are."""
+        """Answer the open question with a typed line, or list the possible answers."""
         answer = match_answer(choice.items, line)
         if self.conversation and line.split()[0] in self.conversation.commands:
-            # As a free text, a command would deny the call.
+            # As free text, a command would deny the call.
             choice.hint = f"Answer this question first, then type {line.split()[0]} again."
             self._redraw()
             return
@@ -223,15 +223,15 @@ class KeyActions:
             self._print("Press Ctrl-C again or Ctrl-D to exit.")
 
     def _clear_line(self) -> None:
-        """Clear the line; the history keeps it."""
+        """Clear the line, keeping it in the history."""
         self.buffer.append_to_history()
         self.buffer.reset()
-        # The next drawing would load it, too late for an Up that comes before.
+        # The next drawing would load it, too late for an Up pressed before that.
         self.buffer.load_history_if_not_yet_loaded()
         self._print("The line is cleared; Up brings it back.")
 
     def _dismiss_question(self) -> None:
-        """Close the question without an answer. The run that asked it stops itself."""
+        """Close the question without an answer. The run that asked stops itself."""
         if self.is_searching:
             self.buffer.reset()
         self._panel.answer_choice(None)
@@ -251,7 +251,7 @@ class KeyActions:
             self._print("No tool result yet.")
 
     def steer_children(self) -> None:
-        """Ctrl+T: let the keys act on the tree, or no longer; without a child, list all runs."""
+        """Ctrl+T: switch the keys to the tree, or back; without a child, list all runs."""
         panel = self._panel
         if panel.is_steering:
             panel.close_tree()
@@ -268,15 +268,15 @@ class KeyActions:
             self.conversation.stop_all()
 
     def switch_mode(self) -> None:
-        """Shift+Tab: change to the next permission mode when the run has ended."""
+        """Shift+Tab: change to the next permission mode once the run has ended."""
         self._put(NEXT_MODE_COMMAND)
 
     def choose_model(self) -> None:
-        """Alt+P: choose another model when the run has ended."""
+        """Alt+P: choose another model once the run has ended."""
         self._put("/model")
 
     def detach(self) -> None:
-        """Ctrl+B: send the marked child, or all that the run waits for, to the background."""
+        """Ctrl+B: send the marked child, or everything the run waits for, to the background."""
         if self.conversation and self.conversation.tree.roots:
             self._detach(self.conversation)
             self._redraw()
@@ -291,7 +291,7 @@ class KeyActions:
         self.buffer.insert_text(self.pastes.add(text))
 
     def paste_image(self) -> None:
-        """Ctrl+V: insert the path of the image in the clipboard; the prompt sends the image."""
+        """Ctrl+V: insert the path of the clipboard's image; the prompt sends the image."""
         if self.conversation:
             self._start_task(self._insert_image(self.conversation))
 
@@ -308,7 +308,7 @@ class KeyActions:
         self.buffer.insert_text(f"{shlex.quote(path)} ")
 
     def move_selection(self, step: int) -> None:
-        """Arrow keys while something can be chosen: move the mark by `step` rows."""
+        """Arrow keys during a choice: move the mark by `step` rows."""
         self._panel.move_selection(step)
         self._redraw()
 
@@ -338,11 +338,11 @@ class KeyActions:
             self._redraw()
 
     def ignore_key(self) -> None:
-        """Any other letter while the keys act on the tree: a line typed blindly is no prompt."""
+        """Other letters while the keys act on the tree: a line typed blindly is no prompt."""
         self._panel.hold_keys()
 
     def _close_message(self) -> None:
-        """Return to the line that the user wrote before the message to a child."""
+        """Return to the line the user was writing before the message to a child."""
         self._panel.target_run_id = ""
         self.buffer.text = self._draft
         self.buffer.cursor_position = len(self._draft)
@@ -357,7 +357,7 @@ class KeyActions:
             self._answer(choice, str(number))
 
     def _close_transcript(self) -> None:
-        # New output would be hidden behind it.
+        # It would hide new output.
         if self._panel.pager:
             self._panel.pager = None
             self._redraw()
@@ -377,7 +377,7 @@ class KeyActions:
             self.buffer.cursor_position = len(self.buffer.text)
 
     def _detach(self, conversation: Conversation) -> None:
-        """Send the selected child, or everything that the run waits for, to the background."""
+        """Send the selected child, or everything the run waits for, to the background."""
         root = conversation.tree.roots[-1]
         run_id = self._panel.child_run_id
         names = [self._get_name(run_id)] if run_id else []
@@ -395,7 +395,7 @@ class KeyActions:
             )
 
     def _open_transcript(self, conversation: Conversation, run_id: str) -> None:
-        """Open the transcript of a run; that of a run that has ended is read from the record."""
+        """Open a run's transcript, read from the record if the run has ended."""
         if not conversation.tree.runs[run_id].report:
             self._panel.open_transcript(run_id)
             return
@@ -419,7 +419,7 @@ class KeyActions:
         session = conversation.session
         name = self._get_name(run_id) if run_id else ""
         if not run_id:
-            self._panel.hold_keys()  # the status line says that no child works
+            self._panel.hold_keys()  # the status line says that no child is running
         elif self._panel.has_ended(run_id):
             self._print(f"{name} has already ended.")
         elif self._panel.is_command_selected and key != "x":
@@ -434,7 +434,7 @@ class KeyActions:
             self._print_outcome(name, f"Stopped {name}", done=session.runs.cancel(run_id))
 
     def _send(self, conversation: Conversation, run_id: str, text: str) -> None:
-        """Send a message to a child. A named child without work begins its next run with it."""
+        """Send a message to a child. An idle named child begins its next run with it."""
         if name := conversation.tree.runs[run_id].name:
             self._start_task(conversation.send_message(name, text))
             return

@@ -44,7 +44,7 @@ from ..output.theme import LIGHT_COLORS, is_light
 
 MENU_ROWS = 8
 
-# Returns a window's text; called before each drawing.
+# Makes a window's text; called before each drawing.
 FragmentSource = Callable[[], StyleAndTextTuples]
 
 _COLORS = {"red", "green", "yellow", "blue", "magenta", "cyan"}
@@ -76,7 +76,7 @@ class _ThemeColors(StyleTransformation):
 
 
 def _choose_cursor() -> CursorShapeConfig | None:
-    """Return the cursor shapes of the vi modes; otherwise the terminal keeps its cursor."""
+    """Choose cursor shapes for the vi modes; otherwise the terminal keeps its cursor."""
     uses_vi = get_app().editing_mode is EditingMode.VI
     return ModalCursorShapeConfig() if uses_vi else None
 
@@ -123,7 +123,7 @@ def make_application(
         editing_mode=EditingMode.VI if vi_keys else EditingMode.EMACS,
         cursor=DynamicCursorShapeConfig(_choose_cursor),
         erase_when_done=True,
-        # Seconds. Streamed text would otherwise redraw the screen for each part.
+        # Seconds. Without it, each piece of streamed text would redraw the screen.
         min_redraw_interval=0.03,
         output=output,
     )
@@ -142,7 +142,7 @@ def _make_line_prefix(prompt: FragmentSource, line: int, wrap_count: int) -> Sty
 def _open_output() -> StableOutput:
     output = StableOutput.from_pty(sys.stdout, term=os.environ.get("TERM"))
     assert isinstance(output, StableOutput)  # The base class is declared to return itself.
-    # No requests of the cursor's position: the reply is wrong if text was printed above the prompt
+    # Do not request the cursor's position: the reply is wrong if text was printed above the prompt
     # in the meantime.
     output.enable_cpr = False
     return output
@@ -165,7 +165,7 @@ def count_newlines(fragments: StyleAndTextTuples) -> int:
     return sum(part[1].count("\n") for part in fragments)
 
 
-# Without another width for this long, a resize is over. While a window is dragged, tmux reports a
+# A resize is over after this long without a new width. While a window is dragged, tmux reports a
 # new width four times a second.
 SETTLE_SECONDS = 0.4
 
@@ -178,7 +178,7 @@ class StableOutput(Vt100_Output):
 
     @contextmanager
     def hold_size(self) -> Generator[Size]:
-        # A window may be resized while a drawing is computed.
+        # A window may be resized during the computation of a drawing.
         self._held_size = size = self.get_size()
         try:
             yield size
@@ -194,11 +194,11 @@ class StableOutput(Vt100_Output):
 
 
 class ReflowRenderer(Renderer):
-    """Renderer that finds its drawing again after the terminal re-wrapped it.
+    """Renderer that finds its drawing again after the terminal has re-wrapped it.
 
-    The base class assumes one row of the screen for each of its rows. A narrower terminal wraps a
-    long row into several, and the cursor moves with its row. Some terminals count the blanks of a
-    row that was longer before, so a row that becomes shorter is erased and drawn again.
+    The base class assumes one screen row for each of its rows. A narrower terminal wraps a long row
+    into several, and the cursor moves with its row. Some terminals still count the blanks of a row
+    that used to be longer, so a row that becomes shorter is erased and drawn again.
     """
 
     # Blank rows reserved above the prompt because re-wrapping made it taller. They are released
@@ -214,14 +214,14 @@ class ReflowRenderer(Renderer):
 
     @property
     def is_settling(self) -> bool:
-        """True shortly after a change of width.
+        """True shortly after the width has changed.
 
-        Long rows should wait: wrapped once more, they would push rows into the scrollback.
+        Long rows should wait: if wrapped again, they would push rows into the scrollback.
         """
         return time.monotonic() < self._settled_at
 
     def render(self, app: Application[None], layout: Layout, is_done: bool = False) -> None:
-        """Draw the changes; draw everything if the width has changed."""
+        """Draw the changes, or everything if the width has changed."""
         with self._stable_output.hold_size() as size:
             self._follow_width(size)
             before = self._measure_rows() if self._last_size == size else []
@@ -277,7 +277,7 @@ class ReflowRenderer(Renderer):
         return [self._measure_row(screen, y) for y in range(screen.height)] if screen else []
 
     def _measure_row(self, screen: Screen, y: int) -> int:
-        """Return the columns of a row, without unstyled blanks at its end."""
+        """Measure a row's columns, without unstyled blanks at its end."""
         row = screen.data_buffer[y]
         styled = self._style_string_has_style
         last = -1
@@ -304,7 +304,7 @@ def count_wrapped_rows(row: Row, width: int, columns: int) -> int:
 
 
 def terminal_rewraps(environ: Mapping[str, str]) -> bool:
-    # The Linux console, xterm and screen cut them off instead.
+    # The Linux console, xterm and screen cut off long rows instead.
     if environ.get("TERM") == "linux":
         return False
     return "TMUX" in environ or not {"XTERM_VERSION", "STY"} & set(environ)

@@ -9,21 +9,21 @@ from itertools import islice
 
 from ..actions.prompts import AGENT_PREFIX, MENTION
 
-# MENTION needs a character after the "@"; while it is being typed, there may be none yet.
+# MENTION requires a character after the "@"; while typing, there may be none yet.
 _MENTION_AT_END = re.compile(MENTION.pattern.removesuffix("+)") + r"*)\Z")
 
-# Files in one list of completions.
+# Files in a list of completions.
 MAX_OFFERS = 50
 
-# Files of a folder that are offered.
+# Files of a folder considered for completion.
 MAX_FILES = 20_000
 
-# How long the list of files is kept.
+# How long to keep the list of files.
 CACHE_SECONDS = 10.0
 
 
 def find_mention(text: str) -> str | None:
-    """Return the mention at the end of `text` without its "@"."""
+    """Find the mention at the end of `text`, without its "@"."""
     match = _MENTION_AT_END.search(text)
     return match[1] if match else None
 

@@ -1,4 +1,4 @@
-"""Slash commands of other programs, with the nearest thing that mudroom has."""
+"""Slash commands of other programs, with mudroom's nearest equivalents."""
 
 from __future__ import annotations
 

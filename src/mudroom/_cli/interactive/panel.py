@@ -22,24 +22,24 @@ from .questions.choice import Choice
 if TYPE_CHECKING:
     from .conversation import Conversation
 
-# Between two pictures of the spinner.
+# Seconds between frames of the spinner.
 SPINNER_SECONDS = 0.125
 
-# Rows of children above a question that does not fit on the screen.
+# Rows of children above a question too tall for the screen.
 MAX_TREE_ROWS = 6
 _ALL_ROWS = 1_000_000
 
-# Columns of the name of the child that the next line is sent to.
+# Columns for the name of the child that receives the next line.
 MAX_TARGET_COLUMNS = 26
 
-# Background commands shown.
+# Background commands to show.
 MAX_COMMANDS = 5
 
-# Queued lines shown; the others are counted.
+# Queued lines to show; the others are counted.
 MAX_QUEUED_SHOWN = 3
 
-# How long keys still belong to the tree when no child is left in it: what the user types blindly,
-# for example a message to a child that has just ended, must not become a prompt.
+# How long keys still belong to the tree after its last child has gone: what the user types blindly,
+# such as a message to a child that has just ended, must not become a prompt.
 HELD_SECONDS = 2.0
 
 
@@ -102,7 +102,7 @@ class Panel:
 
     @property
     def _has_child(self) -> bool:
-        """True if a child works, or a background command."""
+        """True if a child or background command is running."""
         conversation = self.conversation
         if not conversation or not conversation.tree.roots:
             return False
@@ -113,18 +113,18 @@ class Panel:
         )
 
     def has_ended(self, run_id: str) -> bool:
-        """Return whether a run has ended for good: no message starts it again."""
+        """Return whether a run has ended for good, so that no message restarts it."""
         run = self.conversation.tree.runs.get(run_id) if self.conversation else None
         return bool(run and run.report and not run.name)
 
     def is_idle(self, run_id: str) -> bool:
-        """Return whether a run is the last one of a named child that does not work."""
+        """Return whether a run is the last run of an idle named child."""
         run = self.conversation.tree.runs.get(run_id) if self.conversation else None
         return bool(run and run.name and run.report)
 
     @property
     def _can_detach(self) -> bool:
-        """True if a call of the main agent waits for a child or a command."""
+        """True if a call by the main agent is waiting for a child or a command."""
         tree = self.conversation.tree if self.conversation else None
         if not tree or not tree.roots:
             return False
@@ -141,7 +141,7 @@ class Panel:
 
     @property
     def is_working(self) -> bool:
-        """True if a prompt works, or its background work continues."""
+        """True if a prompt is running or its background work continues."""
         conversation = self.conversation
         return conversation is not None and bool(
             conversation.is_busy or conversation.background_work
@@ -149,7 +149,7 @@ class Panel:
 
     @property
     def target_name(self) -> str:
-        """Name of the agent that the next line is sent to; "" for the main agent."""
+        """Name of the agent that receives the next line; "" for the main agent."""
         if not self.target_run_id or not self.conversation:
             return ""
         return self.name_child(self.target_run_id, MAX_TARGET_COLUMNS)
@@ -168,15 +168,15 @@ class Panel:
         """Handle an event that the conversation's tree has already applied."""
         if not event.run or isinstance(event, Delta):
             return
-        # Kept for a transcript that follows the run; that of an ended run is read from the record.
+        # Kept for transcripts that follow the run; those of ended runs are read from the record.
         self._live_events.setdefault(event.run, []).append(event)
         if isinstance(event, RunFinished):
             del self._live_events[event.run]
 
     def open_transcript(self, run_id: str, events: list[StoredEvent] | None = None) -> None:
-        """Open the transcript of a run with its unread messages.
+        """Open a run's transcript with its unread messages.
 
-        It follows a run that works; that of an ended one gets its events.
+        The transcript follows an active run; for an ended one, pass its events.
         """
 
         if not self.conversation:
@@ -189,19 +189,19 @@ class Panel:
         self.pager = TranscriptPager(run, events, lambda: list_unread(tree, run))
 
     def answer_choice(self, value: str | None) -> None:
-        # Closed first, so that the next line is not an answer.
+        # Close the question first, so that the next line is not its answer.
         if self.choice:
             self.choice.resolve(value)
             self.choice = None
 
     @property
     def is_steering(self) -> bool:
-        """True if the keys act on the tree and not on the input line."""
+        """True if the keys act on the tree instead of the input line."""
         has_rows = bool(self._shown_run_ids) or self.pager is not None
         return self._is_tree_open and (has_rows or time.monotonic() < self._held_until)
 
     def open_tree(self) -> None:
-        """Let the keys act on the tree; select the last child that works."""
+        """Let the keys act on the tree; select the last running child."""
         self._is_tree_open = True
         self.hold_keys()
         if self._shown_run_ids and self.selected_run_id not in self._shown_run_ids:
@@ -213,11 +213,11 @@ class Panel:
         self.pager = None
 
     def hold_keys(self) -> None:
-        """Keep the keys from the input line for a moment, although no child is left."""
+        """Keep keys away from the input line for a moment, although no child is left."""
         self._held_until = time.monotonic() + HELD_SECONDS
 
     def _show_runs(self, run_ids: list[str]) -> None:
-        """Note which rows can be selected. If the selected one is gone, select its neighbour."""
+        """Note the selectable rows. If the selected one is gone, select its neighbour."""
         before = self._shown_run_ids
         self._shown_run_ids = run_ids
         if self._is_tree_open and before and not run_ids:
@@ -265,7 +265,7 @@ class Panel:
         return [*pending, *tree, *queued]
 
     def _format_tree_of_question(self, choice: Choice, columns: int, height: int) -> list[Line]:
-        """Show the running children in the rows that a question leaves free, or a few more."""
+        """Format the running children for the rows a question leaves free, or a few more."""
         conversation = self.conversation
         if not (conversation and conversation.tree.roots and self.is_working):
             return []
@@ -283,7 +283,7 @@ class Panel:
         idle = list_idle(tree)[:MAX_IDLE]
         style = TreeStyle(
             columns=columns,
-            # Each run may take two rows; two more are for the root run.
+            # Each run may take two rows; the root run takes two more.
             max_runs=max(1, min(MAX_RUNS, (height - 2 - len(idle)) // 2)),
             now=time.time(),
             selected=self.selected_run_id,
@@ -317,7 +317,7 @@ class Panel:
 
 
 class TranscriptPager:
-    """The transcript of one run and the position in it. Events may be appended later."""
+    """A run's transcript and the position in it. Events may be appended later."""
 
     def __init__(
         self,
@@ -333,8 +333,8 @@ class TranscriptPager:
         self._body: list[Line] = []
 
     def format_lines(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
-        """Return the end, or a part `lines_from_end` lines before it."""
-        # Formatting a long transcript is slow, and most drawings show the same one.
+        """Format the end, or the part `lines_from_end` lines before it."""
+        # Formatting a long transcript is slow, and most drawings show the same lines.
         if self._drawn != (len(self._events), columns):
             self._drawn = (len(self._events), columns)
             style = TextStyle(columns=columns, glyphs=glyphs)

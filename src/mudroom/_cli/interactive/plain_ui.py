@@ -1,6 +1,6 @@
 """Plain user interface: lines in, lines out, no cursor movement.
 
-For screen readers and for terminals that cannot move the cursor.
+For screen readers, and terminals that cannot move the cursor.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class PlainUI:
         self._choice_lock = asyncio.Lock()
         self._lines: deque[str] = deque()
         self._is_closed = False
-        # Futures of those who wait for a line. The last one gets it: a question comes before a
-        # prompt that is waiting for its line.
+        # Futures of readers waiting for a line. The last one gets it: a question comes before a
+        # waiting prompt.
         self._readers: list[asyncio.Future[str]] = []
         self._has_signals = False
-        # A read may end within a character.
+        # A read may end in the middle of a character.
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._incomplete_line = ""
 
@@ -70,7 +70,7 @@ class PlainUI:
         self._progress = PlainProgress(sys.stderr, conversation.tree, verbose=self._is_verbose)
 
     def apply(self, event: AnyEvent) -> None:
-        """Print the progress line of an event that the conversation has already applied."""
+        """Print the progress line for an event that the conversation has already applied."""
         if self._progress:
             self._progress.print_line(event)
 
@@ -82,9 +82,9 @@ class PlainUI:
         self._write(f"The prompt was: {sanitize_line(text)}\n")
 
     async def read_line(self) -> str:
-        """Read a line, joined with the following ones while it ends in a backslash.
+        """Read a line, joined with the next as long as it ends in a backslash.
 
-        Raises EOFError at the end of the input.
+        Raises EOFError at the end of input.
         """
         if self._conversation:
             await self._conversation.wait_until_ready()
@@ -95,7 +95,7 @@ class PlainUI:
         return line
 
     def begin_line(self, line: str, *, is_shown: bool) -> str:
-        """Return the line: the terminal has shown it."""
+        """Return the line, which the terminal has already shown."""
         return line
 
     def return_lines(self, lines: Sequence[str]) -> None:
@@ -110,7 +110,7 @@ class PlainUI:
         body: Sequence[Line] = (),
         is_searchable: bool = False,
     ) -> str | None:
-        """Ask for the number of an item, or for text. Questions wait for one another."""
+        """Ask for an item's number, or for text. Questions wait for one another."""
         async with self._choice_lock:
             self.scrollback.write_lines([(title, "")])
             self.scrollback.write_lines(*body)
@@ -131,7 +131,7 @@ class PlainUI:
 
     @contextmanager
     def during_run(self) -> Generator[None]:
-        """Let Ctrl-C stop the run inside the block, and SIGTERM and SIGHUP pause it."""
+        """Inside the block, let Ctrl-C stop the run, and SIGTERM and SIGHUP pause it."""
         conversation = self._conversation
         pause = conversation.driver.pause if conversation else bool
         self._has_signals = True
@@ -145,7 +145,7 @@ class PlainUI:
 
     @contextmanager
     def _stop_work_on_interrupt(self) -> Generator[None]:
-        """Let Ctrl-C stop the background work, if there is some; the next one exits."""
+        """Let Ctrl-C stop any background work; the next one exits."""
         conversation = self._conversation
         if self._has_signals or conversation is None or not conversation.background_work:
             yield
@@ -158,7 +158,7 @@ class PlainUI:
             loop.remove_signal_handler(signal.SIGINT)
 
     def _stop_work(self) -> bool:
-        """Stop the run, or the background work that is left of it."""
+        """Stop the run, or its remaining background work."""
         conversation = self._conversation
         if conversation is None:
             return False
@@ -169,10 +169,10 @@ class PlainUI:
         return self.scrollback.color
 
     def toggle_vi_keys(self) -> bool | None:
-        """Return None: the terminal edits the lines."""
+        """Return None, because the terminal edits the lines."""
 
     async def _ask(self, prompt: str) -> str:
-        """Return the next line. Raises EOFError at the end of the input."""
+        """Ask for the next line. Raises EOFError at the end of input."""
         self._write(prompt)
         if self._lines:
             return self._lines.popleft()
@@ -203,7 +203,7 @@ class PlainUI:
 
     def _write(self, text: str) -> None:
         try:
-            draw(sys.stdout, text)  # callers sanitize what others wrote
+            draw(sys.stdout, text)  # callers sanitize others' text
             sys.stdout.flush()
         except OSError:  # stdout was closed.
             self._close()

@@ -24,18 +24,18 @@ from .panel import Panel
 from .typeahead import format_eraser, queue_keys
 
 PROMPT = "mudroom >> "
-# The prompt on terminals with fewer than MIN_PROMPT_COLUMNS columns.
+# The prompt on terminals narrower than MIN_PROMPT_COLUMNS.
 SHORT_PROMPT = ">> "
 MIN_PROMPT_COLUMNS = 40
 # The prompt while the keys act on the tree.
 STEERING_PROMPT = "steer >> "
 
-# Rows below the panel: input line, status line, and one free row.
+# Rows below the panel: input line, status line, one free row.
 _FIXED_ROWS = 3
 
 
 class PromptScreen:
-    """The part of the terminal that is drawn, and the output printed above it."""
+    """The drawn part of the terminal, and the output printed above it."""
 
     def __init__(
         self, buffer: Buffer, panel: Panel, glyphs: Glyphs, *, color: bool, vi_keys: bool = False
@@ -55,7 +55,7 @@ class PromptScreen:
             color=color,
             vi_keys=vi_keys,
         )
-        # Seconds to wait for the rest of an escape sequence, and of a key sequence.
+        # Seconds to wait for the rest of an escape or key sequence.
         self._app.ttimeoutlen = 0.05
         self._app.timeoutlen = 0.25
         self._app.before_render += self._measure_drawing
@@ -83,11 +83,11 @@ class PromptScreen:
         self.start_typing()
 
     def start_typing(self) -> None:
-        """Make the next keys text, even after a command of vi."""
+        """Make the next keys text, even after a vi command."""
         self._app.vi_state.input_mode = InputMode.INSERT
 
     def add_early_keys(self, text: str) -> None:
-        """Read keys that were pressed before the prompt was drawn, and erase their echo."""
+        """Read keys pressed before the prompt was drawn, and erase their echo."""
         if text:
             queue_keys(self._app.input, text)
             self.write_control(format_eraser(text, self._get_size()[0]))
@@ -124,7 +124,7 @@ class PromptScreen:
         self._buffer.open_in_editor().add_done_callback(on_close)
 
     def invalidate(self) -> None:
-        """Draw again soon; the panel may be a little out of date."""
+        """Draw again soon; the panel may be slightly out of date."""
         self._app.invalidate()
 
     def redraw(self) -> None:
@@ -144,9 +144,9 @@ class PromptScreen:
             self.redraw()
 
     async def follow_run(self) -> None:
-        """Draw regularly while a run works, within the share of CPU time that drawing may use.
+        """Draw regularly during a run, within the share of CPU time allowed for drawing.
 
-        After an interrupt, background work is drawn as long as it continues.
+        After an interrupt, draw background work as long as it continues.
         """
         while True:
             await self._is_run_working.wait()
@@ -156,17 +156,17 @@ class PromptScreen:
                 self._is_run_working.clear()
 
     async def print_output(self) -> None:
-        """Print written text above the prompt. Text waits while the editor or a pager is open."""
+        """Print written text above the prompt. Text waits while an editor or pager is open."""
         while True:
             await self._has_output.wait()
             self._has_output.clear()
             if not (self._is_editor_open or self._renderer.full_screen):
                 self.flush()
-            # Collect what comes shortly after: each printing draws the prompt again.
+            # Collect text that follows shortly: each printing redraws the prompt.
             await asyncio.sleep(DRAW_PERIOD / 2)
 
     def flush(self) -> None:
-        """Print the written text: erase the prompt, print, draw the prompt below."""
+        """Print the written text: erase the prompt, print, redraw the prompt below."""
         text = "".join(self._output)
         self._output.clear()
         if not text:
@@ -199,9 +199,9 @@ class PromptScreen:
             self._has_output.set()
 
     def _switch_screen(self) -> None:
-        """Draw an open transcript on the alternate screen, so that closing it restores this one.
+        """Draw open transcripts on the alternate screen, so that closing restores this one.
 
-        A question is drawn on the normal screen.
+        Questions are drawn on the normal screen.
         """
         full_screen = self._panel.pager is not None and self._panel.choice is None
         if full_screen != self._renderer.full_screen and self._app.is_running:
@@ -210,7 +210,7 @@ class PromptScreen:
             self._has_output.set()
 
     def _measure_drawing(self, _: object) -> None:
-        """Measure the CPU time of a drawing; called before and after it."""
+        """Measure a drawing's CPU time; called before and after it."""
         now = time.thread_time()
         self._draw_seconds = now - self._measured_at
         self._measured_at = now
@@ -220,7 +220,7 @@ class PromptScreen:
         return size.columns, size.rows
 
     def _count_free_rows(self) -> int:
-        """Return the reserved rows above the panel, as far as they fit."""
+        """Count the reserved rows above the panel, as far as they fit."""
         panel_rows = count_newlines(self._draw_panel()) + _FIXED_ROWS
         menu_rows = MENU_ROWS if self._buffer.complete_state else 0
         used = panel_rows + 2 + self._buffer.text.count("\n") + menu_rows
@@ -231,12 +231,12 @@ class PromptScreen:
         now = time.monotonic()
         drawn_at, drawn_size, fragments = self._drawn
         if self._renderer.is_settling:
-            # Keep the height, show nothing: long rows would be wrapped into the scrollback.
+            # Keep the height but show nothing: long rows would wrap into the scrollback.
             return [("", "\n" * count_newlines(fragments))] if fragments else []
         if drawn_size != size or now - drawn_at >= DRAW_PERIOD / 2:
             columns, height = size
             free = height - _FIXED_ROWS - 1 - self._buffer.text.count("\n")
-            # One column stays free: some terminals wrap when the last one is written.
+            # Leave one column free: some terminals wrap once the last is written.
             fragments = to_fragments(self._panel.format_lines(max(1, columns - 1), max(1, free)))
             self._drawn = (now, size, fragments)
         return fragments
@@ -258,7 +258,7 @@ class PromptScreen:
         return [("", model), ("", figures)]
 
 
-# Asks for the background color (OSC 11). Terminals that do not know it are silent.
+# Asks for the background color (OSC 11). Terminals without support stay silent.
 BACKGROUND_QUERY = "\x1b]11;?\x1b\\"
 
 _REPLY = re.compile(
@@ -266,14 +266,14 @@ _REPLY = re.compile(
     r"(?:/[0-9a-f]{1,4})?(?:\x07|\x1b\\)",
     re.I,
 )
-# A longer sequence is something else, which is not held back.
+# Characters; a longer sequence is something else and not held back.
 _MAX_REPLY_LENGTH = 64
-# How bright the eye sees red, green and blue (ITU-R BT.601).
+# Perceived brightness of red, green and blue (ITU-R BT.601).
 _WEIGHTS = (0.299, 0.587, 0.114)
 
 
 class ReplyFilter:
-    """Removes the replies to the query from the input."""
+    """Removes replies to the query from the input."""
 
     def __init__(self, feed: Callable[[str], object], on_reply: Callable[[bool], object]) -> None:
         self._feed = feed
@@ -281,7 +281,7 @@ class ReplyFilter:
         self._incomplete = ""
 
     def __call__(self, data: str) -> None:
-        """Take input as the terminal sent it; a reply may come in several pieces."""
+        """Accept input as the terminal sent it; a reply may come in several pieces."""
         data = self._incomplete + data
         self._incomplete = ""
         for match in _REPLY.finditer(data):
@@ -302,6 +302,6 @@ def watch_background(source: Input, on_reply: Callable[[bool], object]) -> None:
 
 
 def _is_light(*channels: str) -> bool:
-    # Terminals reply with one to four digits for each channel.
+    # Terminals reply with one to four digits per channel.
     shares = [int(channel, 16) / (16 ** len(channel) - 1) for channel in channels]
     return sum(weight * share for weight, share in zip(_WEIGHTS, shares, strict=True)) > 0.5

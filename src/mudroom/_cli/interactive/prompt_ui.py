@@ -50,7 +50,7 @@ from .terminal.status_command import StatusCommand
 if TYPE_CHECKING:
     from .conversation import Conversation
 
-# How long y or n must stay alone to answer a question, because text may begin with both.
+# How long y or n must stand alone to answer a question, because text may begin with either.
 KEY_ANSWER_SECONDS = 0.3
 
 _CLOSING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
@@ -72,7 +72,7 @@ class PromptUI:
             history=FileHistory(_create_history_file(settings.home, cwd)),
             completer=ThreadedCompleter(PromptCompleter(self._get_mentions)),
             complete_while_typing=Condition(self._should_complete),
-            # Editors choose their highlighting by it.
+            # Editors choose highlighting by suffix.
             tempfile_suffix=".md",
             on_text_changed=self._apply_text_to_choice,
         )
@@ -120,7 +120,7 @@ class PromptUI:
             self._group.create_task(self._screen.follow_run()),
             self._group.create_task(self._status_command.run()),
         ]
-        await asyncio.sleep(0)  # Draw the prompt before the session is opened.
+        await asyncio.sleep(0)  # Draw the prompt before the session opens.
         self.use_theme("auto" if self._asks_background else "")
         return self
 
@@ -163,7 +163,7 @@ class PromptUI:
         return line
 
     def begin_line(self, line: str, *, is_shown: bool) -> str:
-        """Print a line that is executed now; return it with its pastes."""
+        """Print a line about to be executed; return it with its pastes."""
         self._screen.redraw()
         if is_shown and line != NEXT_MODE_COMMAND:
             prompt = self._screen.prompt_text
@@ -176,7 +176,7 @@ class PromptUI:
         return self._actions.pastes.expand(line)
 
     def return_lines(self, lines: Sequence[str]) -> None:
-        """Put lines back before those that were typed since."""
+        """Put lines back, ahead of those typed since."""
         later = [self._lines.get_nowait() for _ in range(self._lines.qsize())]
         for line in (*lines, *later):
             self._lines.put_nowait(line)
@@ -274,7 +274,7 @@ class PromptUI:
             loop.call_later(KEY_ANSWER_SECONDS, self._answer_by_key, choice, buffer.text)
 
     def _answer_by_key(self, choice: Choice, key: str) -> None:
-        """Answer a question with y or n, unless more keys were typed after it."""
+        """Answer a question with y or n, unless more keys followed."""
         if self._panel.choice is choice and self._buffer.text == key:
             self._buffer.reset()
             self._panel.answer_choice(choice.find_key_answer(key))
@@ -288,8 +288,8 @@ class PromptUI:
 
 
 def _create_history_file(home: str, cwd: str) -> str:
-    """Create the history file readable only by the user; return its path."""
-    # Paths may have bytes that are not UTF-8.
+    """Create the history file, readable only by the user; return its path."""
+    # Paths may contain bytes that are not UTF-8.
     folder = os.path.realpath(cwd).encode("utf-8", "surrogateescape")
     path = Path(home, "history", hashlib.sha256(folder).hexdigest()[:16])
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -304,7 +304,7 @@ class PromptCompleter(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        # Raised by a session that was closed meanwhile.
+        # Raised if the session was closed meanwhile.
         with suppress(UsageError):
             yield from self._find_completions(document.text_before_cursor)
 
@@ -312,7 +312,8 @@ class PromptCompleter(Completer):
         mentions = self._get_mentions()
         if before.startswith("/") and " " not in before:
             for name, description in _list_commands(mentions):
-                # A name that cannot be shown as it is would insert something else than it shows.
+                # Skip names that cannot be shown as they are: they would insert other text than
+                # shown.
                 if name.startswith(before) and name == sanitize_line(name):
                     meta = sanitize_line(description)
                     yield Completion(name, -len(before), display_meta=meta)
@@ -325,7 +326,7 @@ class PromptCompleter(Completer):
 
 
 def _list_commands(mentions: MentionCompletions | None) -> Iterator[tuple[str, str]]:
-    """Yield names and descriptions: first mudroom's own, then those of files."""
+    """Yield names and descriptions, mudroom's own first, then those from files."""
     # Imported here: the prompt is drawn before the commands are loaded.
     from .slash_commands.registry import SLASH_COMMANDS
 
@@ -335,7 +336,7 @@ def _list_commands(mentions: MentionCompletions | None) -> Iterator[tuple[str, s
         yield from mentions.list_commands()
 
 
-# Terminals that report Shift+Enter as a key of its own: treat it as Alt+Enter.
+# Where terminals report Shift+Enter as a separate key, treat it as Alt+Enter.
 ANSI_SEQUENCES["\x1b[27;2;13~"] = (Keys.Escape, Keys.ControlM)
 ANSI_SEQUENCES["\x1b[13;2u"] = (Keys.Escape, Keys.ControlM)
 
@@ -360,7 +361,7 @@ def make_key_bindings(
     ):
         keys.add(*names, filter=focused)(_make_handler(action))
     has_text = Condition(lambda: bool(actions.buffer.text) and not actions.is_choosing)
-    # With vi keys, Esc on a line with text only leaves the insert mode.
+    # With vi keys, Esc on a line with text only leaves insert mode.
     ends_vi_input = vi_insert_mode & has_text
     keys.add("escape", filter=focused & ~ends_vi_input)(_make_handler(actions.escape))
     keys.add("c-v", filter=focused & ~vi_navigation_mode)(_make_handler(actions.paste_image))
@@ -379,7 +380,7 @@ def _bind_editing(keys: KeyBindings, actions: KeyActions) -> None:
 
     @keys.add("enter", filter=focused)
     def _(event: KeyPressEvent) -> None:
-        # A backslash before Enter makes a new line where the terminal cannot report Shift+Enter.
+        # For terminals that cannot report Shift+Enter, a backslash before Enter makes a new line.
         if event.current_buffer.document.text_before_cursor.endswith("\\"):
             event.current_buffer.delete_before_cursor()
             event.current_buffer.insert_text("\n")

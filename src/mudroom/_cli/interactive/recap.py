@@ -1,4 +1,4 @@
-"""Coming back: the list of sessions, and the end of a resumed conversation, printed again."""
+"""Resuming: the list of sessions, and the end of a resumed conversation, printed again."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ..output.tree_lines import describe_outcome
 from .scrollback_writer import ScrollbackWriter
 from .ui import QuestionUI
 
-# Earlier prompts of a resumed conversation that are printed again.
+# Earlier prompts of a resumed conversation to print again.
 MAX_PROMPTS = 5
-# Lines at the end of each that are printed.
+# Lines to print from the end of each.
 MAX_LINES = 40
 # Root runs whose events are kept meanwhile: some may have been removed from the conversation.
 MAX_KEPT_RUNS = 20
-# Sessions in the list that the user searches.
+# Sessions in the searchable list.
 MAX_SESSIONS = 200
 
 
 async def choose_session(ui: QuestionUI, home: str, cwd: str, *, without: str = "") -> str:
-    """Let the user search a folder's sessions; return the id of one, "" for none."""
+    """Let the user search a folder's sessions; return the chosen id, "" for none."""
     store = open_store(home)
     summaries = await read_summaries_of_folder(store, cwd, without=without, limit=MAX_SESSIONS)
     items = [(item.id, describe_session(item)) for item in summaries if item.prompts]
@@ -42,7 +42,7 @@ async def choose_session(ui: QuestionUI, home: str, cwd: str, *, without: str = 
 
 
 class Recap:
-    """Keeps the end of a recorded conversation, to print it again.
+    """Keeps the end of a recorded conversation to print it again.
 
     The tree applies each event first.
     """

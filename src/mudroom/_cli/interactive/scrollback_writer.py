@@ -1,4 +1,4 @@
-"""Writes a conversation into the scrollback: the root run's answers, tool calls and tasks."""
+"""Writes a conversation to the scrollback: the root run's answers, tool calls and tasks."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ from ..output.text import (
 )
 from ..output.tool_call_lines import format_finished_command, format_task, format_tool_call
 
-# Tasks of one answer that are listed one by one; of more, only failed ones are listed.
+# Tasks per answer; of longer lists, only failed tasks are shown.
 MAX_LISTED_TASKS = 12
 
-# Rules of one message that are listed when they are found.
+# Rules listed per message when they are found.
 MAX_LISTED_RULES = 5
 
 
 class ScrollbackWriter:
-    """Writes the root run's answers and tool calls; it takes the events of all runs.
+    """Writes the root run's answers and tool calls; takes the events of all runs.
 
-    The tree applies each event first. `printed_runs` are children whose results are written.
+    The tree applies each event first. `printed_runs` are children whose results have been written.
     """
 
     def __init__(self, scrollback: Scrollback, tree: RunTree, *, show_tasks: bool = True) -> None:
@@ -76,11 +76,11 @@ class ScrollbackWriter:
         self._hidden_messages: list[str] = []
 
     def hide_message(self, text: str) -> None:
-        """Do not write the next message of the user with this text: the input line shows it."""
+        """Skip the user's next message with this text, which the input line shows."""
         self._hidden_messages.append(text)
 
     def format_pending(self, columns: int, height: int) -> list[Line]:
-        """Return the rest to write: calls of a group, thinking, the end of the answer."""
+        """Format what is still to be written: grouped calls, thinking, the end of the answer."""
         scrollback = self._scrollback
         lines = self._group.format_lines(columns, scrollback.glyphs)
         lines += self._thinking.format_lines(columns, scrollback.glyphs)
@@ -133,7 +133,7 @@ class ScrollbackWriter:
                 pass
 
     def format_latest_result(self) -> list[Line]:
-        """Return the last thinking or finished tool call in full."""
+        """Format the last thinking or finished tool call in full."""
         scrollback = self._scrollback
         if self._thinking.is_latest:
             return self._thinking.format_full(scrollback.columns() - 1)
@@ -145,7 +145,7 @@ class ScrollbackWriter:
         return format_tool_call(*self._latest, scrollback.columns(), scrollback.glyphs, full=True)
 
     def _fold_notes(self, event: AnyEvent) -> None:
-        """Keep the notes of a compaction for Ctrl+O; they are no answer."""
+        """Keep a compaction's notes for Ctrl+O; they are no answer."""
         if isinstance(event, TurnFinished):
             self._latest = event.message.text
             self._thinking.is_latest = False
@@ -164,7 +164,7 @@ class ScrollbackWriter:
             self._has_call_above = True
 
     def _write_group(self) -> None:
-        """Write the calls that wait for more of their kind."""
+        """Write the calls that were waiting for more of their kind."""
         scrollback = self._scrollback
         lines = self._group.take_lines(scrollback.columns() - 1, scrollback.glyphs)
         if lines:
@@ -203,7 +203,7 @@ class ScrollbackWriter:
             self._write_rules(message.text)
 
     def _write_notification(self, message: InboxMessage, run: RunView | None) -> None:
-        """Write what a background child or command did, in the form of a finished task."""
+        """Write what a background child or command did, formatted like a finished task."""
         columns = self._scrollback.columns() - 1
         glyphs = self._scrollback.glyphs
         if not run:
@@ -224,7 +224,7 @@ class ScrollbackWriter:
             return
         sizes = f"{format_tokens(event.before)} to {format_tokens(event.after)} tokens"
         text = f"Conversation compacted from {sizes}. /context says what the model still knows"
-        # Only a compaction that the user asks for is a run of its own, with notes and an undo.
+        # Only a compaction requested by the user is a separate run, with notes and an undo.
         more = "; ctrl+o shows its notes, /rewind undoes it." if self._is_compaction else "."
         self._scrollback.write_text(text + more, "dim")
 
@@ -279,20 +279,20 @@ class ScrollbackWriter:
             self.printed_runs.add(child.run_id)
 
     def _keep_changed_todos(self, event: ToolCallFinished) -> ToolResult:
-        """Keep the lines of the result that the list did not have before."""
+        """Keep only the result's lines that are new in the list."""
         lines = event.result.text.splitlines()
         changed = [line for line in lines if line not in self._todo_lines]
         self._todo_lines = lines
         return replace(event.result, text="\n".join(changed or ["no change"]))
 
     def _count_task(self, child: RunView | None) -> bool:
-        """Count a finished task. Return True if it needs no row: it succeeded, one of many."""
+        """Count a finished task. Return True if it needs no row: one of many, and successful."""
         state = child.state if child else RunState.FAILED
         self._outcomes[state] += 1
         return self._task_total > MAX_LISTED_TASKS and state is RunState.DONE
 
     def _write_task_totals(self) -> None:
-        """Write the totals of an answer's tasks if not all of them are listed."""
+        """Write the totals of an answer's tasks if not all are listed."""
         if self._task_total > MAX_LISTED_TASKS and self._outcomes:
             counts = ", ".join(
                 f"{self._outcomes[state]} {state}" for state in RunState if self._outcomes[state]
@@ -304,7 +304,7 @@ class ScrollbackWriter:
         self._outcomes = Counter()
 
 
-# From this many calls on, a group replaces their lines.
+# Smaller groups show a line for each call.
 MIN_GROUPED_CALLS = 4
 
 
@@ -321,7 +321,7 @@ class CallGroup:
         return lines
 
     def format_lines(self, columns: int, glyphs: Glyphs) -> list[Line]:
-        """Return a line for each call, or for many: the counts and the first titles."""
+        """Format a line per call or, for many, the counts and the first titles."""
         if len(self._calls) < MIN_GROUPED_CALLS:
             return [line for _, _, line in self._calls]
         counts = Counter(name for name, _, _ in self._calls)
@@ -336,7 +336,7 @@ class CallGroup:
         ]
 
 
-# Rows shown of thinking that streams.
+# Rows shown of streamed thinking.
 STREAMED_ROWS = 2
 
 
@@ -350,7 +350,7 @@ class ThinkingFold:
         self._is_folded = False
 
     def apply(self, event: AnyEvent) -> str:
-        """Add an event; return the line of a thinking that is complete now, "" for none."""
+        """Add an event; return the line for thinking that is now complete, "" for none."""
         match event:
             case TurnStarted():
                 self._is_folded = False

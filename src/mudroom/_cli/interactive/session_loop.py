@@ -1,4 +1,4 @@
-"""The loop over a prompt's sessions: opens a session, runs its conversation, opens the next."""
+"""The loop over a prompt's sessions: opens one, runs its conversation, opens the next."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ..._adapters.integrations.usable_programs import UsablePrograms
 
 
-# Characters of the work that is open when the user leaves.
+# Characters of unfinished work shown when the user leaves.
 MAX_OPEN_TITLES = 300
 
 
@@ -137,7 +137,7 @@ class _SessionMaker:
 
 
 def _choose_end_reason(step: NextStep) -> str:
-    """Return why a session ended, in the words that its hooks know."""
+    """Choose the reason why a session ended, in the words its hooks know."""
     if step.exit_code is not None:
         return "prompt_input_exit"
     return "clear" if step.is_cleared else "resume"
@@ -156,10 +156,10 @@ async def _decide_trust(
 ) -> tuple[TrustAnswer, str]:
     """Ask for trust if the folder needs it, below the resumed conversation.
 
-    Returns the answer, and the id of the session that is shown already or "".
+    Returns the answer, and the id of the session already shown, or "".
     """
     names = find_untrusted_files(settings, cwd)
-    # Read once for all sessions of the prompt: a file that changes after the question adds none.
+    # Read once for all the prompt's sessions: a file that changes after the question adds none.
     programs = load_programs(settings, cwd)
     if not names and not (programs and programs.untrusted):
         return TrustAnswer(settings, programs), ""
@@ -195,7 +195,7 @@ async def print_exit_line(conversation: Conversation) -> None:
     conversation.print_text(f"This session used {', '.join(figures)}.", "dim")
     name = sanitize(header.name)
     target = shlex.quote(name) if name else conversation.session.id[:8]
-    # On a line of its own, to be copied.
+    # On a separate line, for copying.
     conversation.ui.scrollback.write_lines([(f"mudroom --resume {target}", "bold")])
 
 
@@ -217,5 +217,5 @@ def preload_context_windows(model: str) -> None:
     if model == "auto":
         model = choose_default_model(os.environ) or "offline"
     if not model.startswith(("offline", "replay:")):
-        # A daemon, so that a command that ends at once does not wait for the import.
+        # A daemon, so that a command that exits at once does not wait for the import.
         Thread(target=get_context_window, args=(model,), daemon=True).start()

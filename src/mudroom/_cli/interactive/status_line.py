@@ -14,7 +14,7 @@ from ..output.text import Glyphs, fit_with_figures, format_tokens, format_total_
 class StatusLine:
     """Folds events into the figures of the status line.
 
-    A context window of 0 tokens is not known. With unknown costs, `usd` is a minimum.
+    A context window of 0 tokens is unknown. With unknown costs, `usd` is a minimum.
     """
 
     def __init__(self, find_window: Callable[[str], int] = find_no_window) -> None:
@@ -57,7 +57,7 @@ class StatusLine:
     def format_line(self, columns: int, glyphs: Glyphs, *, hint: str = "") -> tuple[str, str]:
         """Return (model, other figures), together at most `columns` wide.
 
-        The hint, keys that can be used now, stays when nothing else fits.
+        The hint, which names the keys available now, stays when nothing else fits.
         """
         figures = [
             f"sandbox {self.sandbox}" if self.sandbox else "",

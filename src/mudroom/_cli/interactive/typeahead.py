@@ -1,6 +1,6 @@
-"""Keys pressed before the prompt is drawn: collected without echo and handed to the prompt.
+"""Keys pressed before the prompt is drawn: collected without echo and passed to the prompt.
 
-Keys pressed before the program could turn the echo off are on the screen as text, such as "^[[A"
+Keys pressed before the program could turn echo off appear on the screen as text, such as "^[[A"
 for the Up key; `format_eraser` removes them.
 """
 
@@ -25,7 +25,7 @@ _INPUT_FLAGS, _LOCAL_FLAGS = 0, 3
 
 @contextmanager
 def hold_input(enabled: bool = True) -> Generator[str]:
-    """Turn off echo and line editing of the terminal inside the block.
+    """Turn off the terminal's echo and line editing inside the block.
 
     Yields the keys pressed so far, as the terminal sends them; Enter is a line feed. The terminal
     is restored afterwards.
@@ -49,7 +49,7 @@ def hold_input(enabled: bool = True) -> Generator[str]:
 
 
 def queue_keys(source: Input, early: str) -> None:
-    """Make an application that is not yet running read early keys as its first ones."""
+    """Make an application not yet running read early keys as its first input."""
     from prompt_toolkit.input.typeahead import store_typeahead
     from prompt_toolkit.input.vt100_parser import Vt100Parser
     from prompt_toolkit.key_binding import KeyPress
@@ -60,7 +60,7 @@ def queue_keys(source: Input, early: str) -> None:
 
 
 def format_eraser(early: str, columns: int) -> str:
-    """Return what erases the echo of the early keys that no Enter followed."""
+    """Make the text that erases the echo of early keys after the last Enter."""
     echo = early.rpartition("\n")[2]
     if not echo:
         return ""

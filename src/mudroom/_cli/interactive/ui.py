@@ -26,8 +26,8 @@ class QuestionUI(Protocol):
     ) -> str | None:
         """Ask the user to choose one item; return its value, or None if the user cancels.
 
-        Items are pairs of value and label. Free text is an answer, too. A searchable list is
-        narrowed by typed text, where the UI can do that.
+        Items are pairs of value and label. With `free_text`, text is also an answer. A searchable
+        list is narrowed by typed text, if the UI supports that.
         """
         ...
 
@@ -40,7 +40,7 @@ class UI(QuestionUI, AbstractAsyncContextManager["UI"], Protocol):
 
     @property
     def prints_child_lines(self) -> bool:
-        """True if the UI prints a line for each child run; the scrollback then shows none."""
+        """True if the UI prints a line per child run; the scrollback then shows none."""
         ...
 
     def apply(self, event: AnyEvent) -> None:
@@ -48,19 +48,19 @@ class UI(QuestionUI, AbstractAsyncContextManager["UI"], Protocol):
         ...
 
     async def read_line(self) -> str:
-        """Return the next line of input. Raises EOFError at the end of the input."""
+        """Read the next line of input. Raises EOFError at the end of input."""
         ...
 
     def begin_line(self, line: str, *, is_shown: bool) -> str:
-        """Show a line that is executed now, if `is_shown`; return it with its pastes."""
+        """Show a line about to be executed, if `is_shown`; return it with its pastes."""
         ...
 
     def return_lines(self, lines: Sequence[str]) -> None:
-        """Take back lines that the conversation has not executed, for the next one."""
+        """Take back lines the conversation has not executed, for the next one."""
         ...
 
     def add_early_input(self, text: str) -> None:
-        """Add keys that were pressed before the UI was created; called before it is entered."""
+        """Add keys pressed before the UI was created; called before the UI is entered."""
         ...
 
     def prefill(self, text: str) -> None: ...
@@ -72,5 +72,5 @@ class UI(QuestionUI, AbstractAsyncContextManager["UI"], Protocol):
         ...
 
     def toggle_vi_keys(self) -> bool | None:
-        """Turn the keys of vi on or off; return whether they are on, None if there are none."""
+        """Turn vi keys on or off; return whether they are on, None if there are none."""
         ...

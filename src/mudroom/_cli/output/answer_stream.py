@@ -1,4 +1,4 @@
-"""Answers of the root run as a stream of complete Markdown blocks, each block once."""
+"""The root run's answers as a stream of complete Markdown blocks, each printed once."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .markdown import MarkdownBlocks
 class AnswerStream:
     """Folds events into blocks of text.
 
-    `write_block` gets False with an item whose list continues; `on_cut_off` is called when blocks
-    of a model call that failed were written.
+    `write_block` gets False with an item whose list continues; `on_cut_off` is called if blocks of
+    a failed model call have been written.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class AnswerStream:
                 self._streamed += event.text
                 self._write_text(self._blocks.feed(event.text))
             case Delta():
-                # The text after a step of the model is a block of its own.
+                # Text after a model step is a separate block.
                 self._write_text(self._blocks.take_rest())
             case ModelCallRetried():
                 self._break_off()

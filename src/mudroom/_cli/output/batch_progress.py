@@ -1,4 +1,4 @@
-"""Progress of a batch on stderr: a bar on a terminal, a line per ten seconds elsewhere."""
+"""A batch's progress on stderr: a bar on terminals, elsewhere a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class BatchScreen:
         self._printed: set[str] = set()
 
     def show(self, status: BatchStatus) -> None:
-        """Show the status if the last one is old enough."""
+        """Show the status if the one on screen is old enough."""
         now = time.monotonic()
         if self._is_quiet or now < self._next_at:
             return
@@ -97,7 +97,7 @@ class BatchScreen:
 
     def clear(self) -> None:
         if self._rows:
-            # Go to the first column, too: Ctrl-C is shown as ^C where the cursor was.
+            # Also go to the first column: Ctrl-C shows as ^C where the cursor was.
             self._write(f"\r\x1b[{self._rows}A\x1b[J")
             self._rows = 0
 

@@ -1,4 +1,4 @@
-"""Names of child runs in lines about them, at the prompt and in the progress of `mudroom -p`."""
+"""Names of child runs in lines about them, at the prompt and in `mudroom -p` progress."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .text import Glyphs, truncate
 
 
 def make_child_name(tree: RunTree, run_id: str, columns: int, glyphs: Glyphs) -> str:
-    """Return a name that no other working child has: "general (count the lines)", or "alice".
+    """Make a name no other working child has: "general (count the lines)", or "alice".
 
-    Working children with the same agent and title are told apart by run id, "general#1.1.2", which
-    may be wider than `columns`.
+    Working children with the same agent and title are distinguished by run id, "general#1.1.2",
+    which may be wider than `columns`.
     """
     run = tree.runs[run_id]
     name = _make_name(run, columns, glyphs)

@@ -1,4 +1,4 @@
-"""Annotations and the summary of a step, as GitHub Actions reads them."""
+"""Annotations and step summary, as GitHub Actions reads them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..._projections.safe_text import sanitize
 from .progress import print_notice
 from .report import explain_failure
 
-# Annotations of one run. GitHub shows 10 of each level for a step.
+# Annotations per run. GitHub shows 10 of each level per step.
 MAX_REMARKS = 50
-# Characters of the answer in the summary, which may have 1 MiB in all.
+# Characters of the answer in the summary, which GitHub limits to 1 MiB.
 MAX_ANSWER = 60_000
-# Numbers come from a model, so nonsense is left out. Python refuses to convert very long digits.
+# Numbers come from a model: larger ones are nonsense, and Python refuses very long digits.
 _MAX_LINE = 1_000_000_000
 _MAX_DIGITS = 20
 _LEVELS = {"error": "error", "warning": "warning", "notice": "notice", "info": "notice"}
@@ -36,7 +36,7 @@ def write_annotations(
         return
     text = make_summary(report, ledger, session=session)
     try:
-        # Other programs of the same step append to the file, too.
+        # Other programs in the same step also append to the file.
         with open(path, "ab") as file:
             file.write(text.encode("utf-8", "replace"))
     except OSError as error:
@@ -44,9 +44,9 @@ def write_annotations(
 
 
 def make_annotations(report: Report) -> list[str]:
-    """Return a command for each remark in the outputs, and one if the run failed.
+    """Make a command for each remark in the outputs, and one if the run failed.
 
-    A remark is an object with `file` and `message`, and perhaps `line` and `severity`.
+    A remark is an object with `file` and `message`, and optionally `line` and `severity`.
     """
     remarks = list(_find_remarks(msgspec.to_builtins(report.outputs)))
     lines = [_make_command(remark) for remark in remarks[:MAX_REMARKS]]
@@ -103,7 +103,7 @@ def _make_command(remark: Mapping[str, Any]) -> str:
 
 
 def _parse_line(value: object) -> int:
-    """Return the number of a line that a model wrote as a whole number or as digits, else 0."""
+    """Parse a line number that a model wrote as an integer or as digits, else 0."""
     if isinstance(value, str):
         is_number = value.strip().isdecimal() and len(value) < _MAX_DIGITS
         value = int(value) if is_number else 0
@@ -113,7 +113,7 @@ def _parse_line(value: object) -> int:
 
 
 def _escape(text: str) -> str:
-    """Escape a text so that it is one line and begins no command of its own."""
+    """Escape text so that it is one line and begins no command."""
     text = sanitize(text)
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 

@@ -1,4 +1,4 @@
-"""JSON on stdout: for the --json flag of commands, and lines for programs that follow a run."""
+"""JSON on stdout: for commands' --json flag, and lines for programs that follow a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..._projections.safe_text import escape_json
 
 
 def print_json(value: object) -> None:
-    """Print what msgspec can encode, as indented JSON."""
+    """Print anything msgspec can encode as indented JSON."""
     text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=2)
     print(escape_json(text))
 

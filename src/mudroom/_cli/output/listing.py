@@ -1,4 +1,4 @@
-"""Listings on stdout: rows in columns and entries, as wide as the terminal."""
+"""Listings on stdout: rows in columns, and entries, as wide as the terminal."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from itertools import chain
 from ..._projections.safe_text import sanitize
 from .text import measure_width, truncate, wrap, wrap_hanging
 
-# Columns of a text beside its row; if there are fewer, the text is below the row.
+# Columns; with fewer left beside its row, text goes below the row.
 MIN_TEXT_COLUMNS = 24
 _INDENT = 4
-# Stands for a space at which a line is not wrapped.
+# Replaces a space at which a line must not wrap.
 _FIXED_SPACE = "\xa0"
 
 
 def get_listing_columns() -> int:
-    """Return the width of the terminal on stdout; 0 if it is none, so that no line is wrapped."""
+    """Return the stdout terminal's width; 0 if it is not a terminal, so that no line wraps."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
@@ -31,9 +31,9 @@ def print_entry(text: str, *, indent: int = _INDENT) -> None:
 
 
 def format_rows(rows: Sequence[tuple[str, ...]], columns: int) -> list[str]:
-    """Return the lines of rows; `columns` 0 means one line per row.
+    """Format rows as lines; `columns` 0 means one line per row.
 
-    The last cell of a row may be wrapped.
+    A row's last cell may wrap.
     """
     widths = [max(map(measure_width, cells)) for cells in zip(*rows, strict=True)]
     needed = min(MIN_TEXT_COLUMNS, widths[-1])
@@ -54,7 +54,7 @@ def format_row(
 ) -> Iterator[str]:
     """Yield the lines of one row.
 
-    `widths` leaves out the last cell, `columns` 0 means one line, and `is_text_cut` cuts the last
+    `widths` omits the last cell, `columns` 0 means one line, and `is_text_cut` cuts the last
     cell to one line.
     """
     *cells, text = (sanitize(cell) for cell in row)
@@ -65,7 +65,7 @@ def format_row(
     start = "  ".join(padded) + "  "
     room = columns - measure_width(start)
     if not is_text_cut:
-        # Paths and addresses stay whole, so that they can be copied.
+        # Keep paths and addresses whole, so that they can be copied.
         paths = (len(word) for word in text.split() if word.isascii())
         min_text_columns = max(min_text_columns, *paths, 0)
     if columns and room < min_text_columns:
@@ -83,7 +83,7 @@ def format_row(
 def _format_stacked(
     cells: Sequence[str], text: str, columns: int, *, is_text_cut: bool
 ) -> Iterator[str]:
-    """Yield the cells of a row, and its text below them; a short row stays on one line."""
+    """Yield a row's cells with its text below them; a short row stays on one line."""
     words = [cell.strip().replace(" ", _FIXED_SPACE) for cell in cells if cell.strip()]
     line = "  ".join([*words, text])
     if measure_width(line) <= columns and not is_text_cut:
@@ -98,7 +98,7 @@ def _format_stacked(
 
 
 def format_entry(text: str, columns: int, *, indent: int = _INDENT) -> str:
-    """Wrap text between words; a long path stays whole. `columns` 0 means no limit."""
+    """Wrap text between words, keeping long paths whole. `columns` 0 means no limit."""
     lines = sanitize(text).split("\n")
     if not columns:
         return "\n".join(lines)

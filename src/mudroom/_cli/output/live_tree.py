@@ -1,4 +1,4 @@
-"""Live tree of runs on a terminal: redrawn while a run works, left on the screen when it ends."""
+"""Live tree of runs on a terminal: redrawn during a run, left on screen when it ends."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .standard_output import draw
 from .text import ERASE_DOWN, Line, choose_glyphs, measure_width, paint
 from .tree_lines import TreeStyle, format_tree
 
-# Minimum seconds between two drawings. Nothing is written if nothing has changed.
+# Minimum seconds between drawings. Nothing is written if nothing has changed.
 DRAW_PERIOD = 0.125
 
-# The share of one core that drawing may use; a slow drawing is repeated less often.
+# Share of one core that drawing may use; slow drawings are repeated less often.
 MAX_CPU_SHARE = 0.03
 
-# Runs shown at once; others are counted.
+# Runs shown at once; the others are counted.
 MAX_RUNS = 12
 
 # Idle named children shown; `/team` lists all.
@@ -52,7 +52,7 @@ class LiveTree(Progress):
         self._glyphs = choose_glyphs(stream.encoding)
         self._text = ""
         self._row_widths: list[int] = []
-        # Children of finished turns stay on the screen above the answer and are not drawn again.
+        # Children of finished turns stay on screen above the answer and are not redrawn.
         self._printed_runs: set[str] = set()
         self._answered_turn: tuple[str, int] = ("", 0)
         self._ended = threading.Event()
@@ -72,10 +72,10 @@ class LiveTree(Progress):
         self.tree.apply(event)
 
     def draw(self, *, final: bool = False) -> None:
-        """Draw if something has changed.
+        """Draw if anything has changed.
 
-        The `final` drawing stays on the screen. A run without children leaves nothing; one whose
-        children are above its answer leaves its headline, with the figures of its end.
+        The `final` drawing stays on screen. A run without children leaves nothing; one with
+        children above its answer leaves its headline, with final figures.
         """
         with self._lock:
             self._draw(final=final)
@@ -130,7 +130,7 @@ class LiveTree(Progress):
         if not self.tree.roots:
             return []
         root = self.tree.roots[-1]
-        # One column stays free: some terminals wrap when the last one is written.
+        # Leave one column free: some terminals wrap once the last is written.
         columns = max(1, columns - 1)
         is_answered = self._answered_turn == (root.run_id, root.turn) and not root.open_calls
         is_over = final and not is_snapshot
@@ -146,7 +146,7 @@ class LiveTree(Progress):
             is_snapshot=is_snapshot,
             glyphs=self._glyphs,
         )
-        # Tasks of a board are root runs that work at the same time.
+        # A board's tasks are concurrent root runs.
         tasks = [each for each in self.tree.roots if each.depth and not each.report]
         lines: list[Line] = []
         for each in tasks[:-1]:
@@ -155,7 +155,7 @@ class LiveTree(Progress):
         return lines[: max(1, height - 1)]
 
     def _erase_sequence(self, columns: int) -> str:
-        # A terminal that became narrower has wrapped the old rows into more rows.
+        # A terminal made narrower has wrapped the old rows into more rows.
         rows = sum(max(1, -(-width // max(1, columns))) for width in self._row_widths)
         return f"\x1b[{rows}A\r{ERASE_DOWN}" if rows else ""
 

@@ -1,4 +1,4 @@
-"""Streaming Markdown: complete blocks are split off and rendered once, so they can be printed."""
+"""Streaming Markdown: splits off complete blocks and renders each once, for printing."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.markdown import Markdown
 
-# Length up to which an unfinished block is rendered; a longer one is shown as it is.
+# Characters; longer unfinished blocks are shown unrendered.
 MAX_RENDERED_CHARACTERS = 8_000
 
-# A blank without width, at which rich may break a line; sanitized text has none.
+# A zero-width blank at which rich may break a line; sanitized text has none.
 _BREAK = "\x1f"
 
 _BREAKS_IN_TABLES = rf"{BREAKS}|(?<=\w/)(?=\w)"
@@ -33,7 +33,7 @@ _LIST_CONTINUATION = compile_later(r"\s+\S|[-*+] |\d+[.)] ")
 class MarkdownBlocks:
     """Splits streaming Markdown into blocks: paragraphs, list items, tables, fenced code.
 
-    `is_in_list`: `pending`, the incomplete block, continues the list of the block before it.
+    `is_in_list`: `pending`, the incomplete block, continues the previous block's list.
     """
 
     def __init__(self) -> None:
@@ -41,9 +41,9 @@ class MarkdownBlocks:
         self.is_in_list = False
 
     def feed(self, piece: str) -> str:
-        """Add a piece of text; return the blocks that are complete now."""
+        """Add a piece of text; return the blocks that are now complete."""
         self.pending += piece
-        # A block can only be complete at the end of a line.
+        # Blocks can only end at the end of a line.
         if "\n" not in piece:
             return ""
         end = _complete_length(self.pending)
@@ -62,7 +62,7 @@ class MarkdownBlocks:
 
 
 def _complete_length(text: str) -> int:
-    """Return the length of the leading blocks that later text cannot change.
+    """Measure the leading blocks that later text cannot change.
 
     A block ends at a blank line outside code, unless a list may continue after it, and before
     the next item of a list.
@@ -89,7 +89,7 @@ def _complete_length(text: str) -> int:
 
 
 def render_markdown(text: str, *, columns: int, color: bool, ends: bool = True) -> str:
-    """Render Markdown in the theme's colors, or sanitize its source if there are none.
+    """Render Markdown in the theme's colors, or without color sanitize its source.
 
     A blank line follows unless the same list continues (`ends` is False).
     """
@@ -103,7 +103,7 @@ def _render(text: str, *, columns: int, color: bool, ends: bool = True) -> str:
         return ""
     if not color:
         return f"{text}{end}"
-    # Imported here: not needed without colors, and slow to import.
+    # Imported here, because it is slow and not needed without colors.
     from rich.console import Console
     from rich.theme import Theme
 
@@ -123,8 +123,8 @@ def _render(text: str, *, columns: int, color: bool, ends: bool = True) -> str:
 def _parse_markdown(text: str) -> Markdown:
     """Parse Markdown for a page that wraps Chinese between characters.
 
-    Tables cut no text, and wrap paths after a slash. Numbers of list items have a dot, headings
-    begin at the left, and links show their addresses.
+    Tables cut no text, and wrap paths after slashes. List numbers have a dot, headings are
+    left-aligned, and links show their addresses.
     """
     page = _make_page_class()(text, code_theme="ansi_dark", hyperlinks=False)
     breaks = BREAKS
@@ -204,7 +204,7 @@ def format_unfinished(
 
 
 def _parse_colors(row: str) -> Line:
-    """Parse a row with color sequences; colors without a name are left out."""
+    """Parse a row with color sequences, leaving out unnamed colors."""
     line: list[tuple[str, str]] = []
     style = ""
     for piece in re.split(f"({_COLOR_SEQUENCE.pattern})", row):

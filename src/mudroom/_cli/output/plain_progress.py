@@ -30,14 +30,14 @@ from .tree_lines import (
 # Maximum width of a line.
 MAX_COLUMNS = 160
 
-# Maximum width of the name of a child.
+# Maximum width of a child's name.
 MAX_NAME_COLUMNS = 60
 
 
 class PlainProgress(Progress):
-    """Progress as lines: a child run starts, retries a model call, ends, or its work is merged.
+    """Progress as lines: a child run starts, retries a model call, ends, or has its work merged.
 
-    Verbose lines are those of every tool call, its progress, and every web search of every run.
+    Verbose mode adds every run's tool calls, their progress, and web searches.
     """
 
     def __init__(self, stream: TextIO, tree: RunTree, *, verbose: bool = False) -> None:
@@ -81,6 +81,6 @@ class PlainProgress(Progress):
         return make_child_name(self.tree, run.run_id, MAX_NAME_COLUMNS, self._glyphs)
 
     def _write(self, line: str) -> None:
-        with suppress(OSError):  # The stream was closed; the run must continue.
+        with suppress(OSError):  # The stream was closed, but the run must continue.
             self._stream.write(truncate(line, MAX_COLUMNS, self._glyphs.more) + "\n")
             self._stream.flush()

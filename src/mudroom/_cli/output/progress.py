@@ -1,4 +1,4 @@
-"""Progress on stderr: its interface, notices, and the abilities of a terminal."""
+"""Progress on stderr: interface, notices, and the terminal's abilities."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def print_ledger(text: str, *, color: bool) -> None:
 
 
 def _get_columns() -> int:
-    """Return the width of the terminal on stderr; 80 if it is none."""
+    """Return the stderr terminal's width; 80 if it is not a terminal."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80
     except (OSError, ValueError):
@@ -74,11 +74,11 @@ def should_color(stream: TextIO, color: str) -> bool:
 
 
 class Progress:
-    """The progress of one run, a context manager. This one shows nothing."""
+    """One run's progress, as a context manager. The base class shows nothing."""
 
     def __init__(self, tree: RunTree) -> None:
         self.tree = tree
-        # Returns the end of the streaming answer, in rows that fit, until it is printed.
+        # Formats the end of the streaming answer, in rows that fit, until it is printed.
         self.format_pending: Callable[[int, int], list[Line]] = lambda columns, height: []
 
     def __enter__(self) -> Self:
@@ -93,5 +93,5 @@ class Progress:
         put()
 
     def print_answer(self, put: Callable[[], object]) -> None:
-        """Print text of the root run where no progress is drawn."""
+        """Print the root run's text where no progress is drawn."""
         put()

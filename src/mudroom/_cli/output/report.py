@@ -1,4 +1,4 @@
-"""Text of a finished run for the user: the failure line and the answer on stdout."""
+"""A finished run's text for the user: failure line, and answer on stdout."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .json_output import encode_json
 
 NEXT_PROMPT = "Your next prompt continues this conversation."
 
-# Changed files that are named; more are counted.
+# Changed files to name; the rest are counted.
 MAX_LISTED_FILES = 10
 
 
 def explain_failure(report: Report) -> str:
-    """Say in one line why a run did not reach its goal; "" if it did."""
+    """Explain in one line why a run did not reach its goal; "" if it did."""
     if report.ok:
         return ""
     if report.error:
@@ -53,7 +53,7 @@ def make_paused_report(session_id: str, tree: RunTree) -> Report:
 
 
 def describe_stop(report: Report) -> str:
-    """Return the text after a run that the user stopped at the prompt; "" for another ending."""
+    """Describe how the user stopped a run at the prompt; "" for any other ending."""
     if report.reason is not Reason.CANCELLED or report.error:
         return ""
     return f"Stopped after {count_noun(report.turns, 'turn')}. {NEXT_PROMPT}"
@@ -87,6 +87,6 @@ def describe_changed_files(report: Report) -> str:
 
 
 def encode_answer(report: Report, *, as_json: bool = False) -> bytes:
-    # A pipe gets the safe text, too: it may end at a terminal. JSON has the exact text.
+    # Pipes also get the safe text: they may end at a terminal. JSON has the exact text.
     text = encode_json(report.outputs) if as_json else sanitize(report.text)
     return (text.rstrip("\n") + "\n").encode("utf-8", "replace") if text else b""

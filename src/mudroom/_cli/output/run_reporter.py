@@ -1,4 +1,4 @@
-"""Output of a one-shot run: its events and its report, on stdout and stderr."""
+"""Output of a one-shot run: its events and report, on stdout and stderr."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # The provider is unreachable or overloaded: try again later (EX_TEMPFAIL of sysexits.h).
 EXIT_TRY_LATER = 75
-# With `--strict-merges`: the run succeeded, but work of a child did not land.
+# With `--strict-merges`: the run succeeded, but a child's work did not land.
 EXIT_NOT_LANDED = 3
 
 
@@ -39,7 +39,7 @@ class ExitCodeRule:
     def __init__(self, *, strict_merges: bool = False) -> None:
         self._strict_merges = strict_merges
         self._merges: list[WorkMerged] = []
-        # True if a later try may succeed after the last failure of the root run.
+        # True if a retry may succeed after the root run's last failure.
         self._is_transient = False
 
     def apply(self, event: AnyEvent) -> None:
@@ -49,7 +49,7 @@ class ExitCodeRule:
             self._is_transient = event.transient
 
     def apply_past(self, event: StoredEvent) -> None:
-        """Handle an event of an earlier process: what became of work still counts."""
+        """Handle an earlier process's event: the outcome of its work still counts."""
         if isinstance(event, WorkMerged):
             self._merges.append(event)
 
@@ -84,8 +84,8 @@ def open_progress(color: str, *, verbose: bool, quiet: bool, plain: bool) -> Pro
 class RunReporter:
     """Prints one run: its events and its report.
 
-    On a terminal, a text answer is rendered while it streams. Otherwise its source text is written
-    when the run has ended, without control characters. `denial_hint` is printed if calls were
+    On a terminal, a text answer is rendered while it streams. Elsewhere its source text is written
+    at the end of the run, without control characters. `denial_hint` is printed if calls were
     refused.
     """
 
@@ -112,9 +112,9 @@ class RunReporter:
         is_offline = session.model.startswith("offline:") and self._format == "text"
         self._model_line = OFFLINE_LINE if is_offline and not quiet else ""
         streams_json = self._format == "stream-json"
-        # A reader of events that has gone cannot want the rest of the run.
+        # If the reader of events is gone, nobody wants the rest of the run.
         self._output = StandardOutput(session.runs.cancel) if streams_json else StandardOutput()
-        # On the same terminal, a drawn tree and the lines of JSON would overwrite each other.
+        # On one terminal, a drawn tree and JSON lines would overwrite each other.
         plain = settings.screen == "plain" or (streams_json and sys.stdout.isatty())
         self.screen = open_progress(settings.color, verbose=verbose, quiet=quiet, plain=plain)
         self._answer: AnswerStream | None = None
@@ -133,10 +133,9 @@ class RunReporter:
         session.watch(self._apply)
 
     def add_past_events(self, events: Iterable[StoredEvent], roots: Collection[str]) -> None:
-        """Count an earlier process's events, without printing a line for each.
+        """Count an earlier process's events without printing a line for each.
 
-        Of root runs that are not in `roots`, and so do not continue, only the named children
-        matter.
+        Of root runs outside `roots`, which do not continue, only the named children matter.
         """
         for event in events:
             if find_root_id(event.run) not in roots:
@@ -153,7 +152,7 @@ class RunReporter:
             self.screen.print_above(lambda: print_notice(text))
 
     def print_report(self, report: Report, signals: list[int]) -> int:
-        # Not needed before the end of the run.
+        # Not needed until the end of the run.
         from .report import describe_changed_files, encode_answer, explain_failure
 
         ledger = self._ledger.ledger

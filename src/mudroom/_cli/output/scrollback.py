@@ -1,4 +1,4 @@
-"""Scrollback of a terminal: the text that stays on the screen."""
+"""A terminal's scrollback: the text that stays on screen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .text import UNICODE, Glyphs, Line, measure_width, paint, wrap, wrap_indent
 
 
 class Scrollback(Struct, frozen=True, kw_only=True):
-    """Takes text that stays on the screen. `columns` returns the current width."""
+    """Writes text that stays on screen. `columns` returns the current width."""
 
     write: Callable[[str], None]
     columns: Callable[[], int]
@@ -28,7 +28,7 @@ class Scrollback(Struct, frozen=True, kw_only=True):
         self.write_lines(*([(row, style)] for row in rows))
 
     def write_table(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Write rows of (name, text); the text is wrapped in its column."""
+        """Write rows of (name, text), wrapping the text in its column."""
         rows = list(rows)
         columns = self.columns() - 1
         widest = max((measure_width(name) for name, _ in rows), default=0)

@@ -1,9 +1,9 @@
 """Signals: Ctrl-C stops the run and keeps its report, SIGTERM and SIGHUP pause it; a second exits.
 
-So does the first one after some seconds, if the session waits for something that hangs.
+So does the first after some seconds, if the session is waiting for something that hangs.
 
-A user who presses Ctrl-C no longer wants the work. A machine that shuts down, a job that is moved,
-or a terminal that closes says nothing about it, so the work has to be there again after a resume.
+A user who presses Ctrl-C no longer wants the work. A machine shutting down, a job being moved, or a
+terminal closing says nothing of the kind, so a resume must bring the work back.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from .standard_output import draw
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Seconds for a session to end after a signal. A healthy one takes less than 2 s, with its
-# processes; one that takes longer waits for something that hangs, for example its database.
+# Seconds for a session to end after a signal. A healthy one, with its processes, takes less than
+# 2 s; a slower one is waiting for something that hangs, such as its database.
 END_SECONDS = 10.0
 _SHOW_CURSOR = "\x1b[?25h"
 _NOT_ENDED = (
@@ -36,12 +36,12 @@ def handle_signals(
     exits_after: bool = False,
     must_end: bool = False,
 ) -> Generator[list[int]]:
-    """Call `stop` or `pause` at the first signal inside the block; yield the received signals.
+    """Call `stop` or `pause` at the first signal inside the block; yield the signals received.
 
     A second signal ends the process at once, as the first does if `stop` or `pause` returns False.
     SIGTERM and SIGHUP call `pause`, or `stop` without it. With `exits_after`, a signal after the
     block, if one came inside, ends the process with the exit code of the first. With `must_end`,
-    the process ends if it still runs `END_SECONDS` after the first signal.
+    the process ends if it is still running `END_SECONDS` after the first signal.
     """
 
     def give_up(received: Sequence[int]) -> None:
@@ -65,7 +65,7 @@ def handle_signals(
 def catch_signals(
     act: Callable[[Sequence[int]], bool], *, exits_after: bool = False
 ) -> Generator[list[int]]:
-    """Call `act` with the signals so far at each one; False ends the process at once."""
+    """Call `act` at each signal with the signals so far; False ends the process at once."""
     loop = asyncio.get_running_loop()
     received: list[int] = []
 
@@ -77,7 +77,7 @@ def catch_signals(
     def on_late_signal(*_: object) -> None:
         exit_now(128 + received[0])
 
-    # A signal that is ignored, as SIGHUP is by nohup, stays ignored.
+    # An ignored signal, such as SIGHUP under nohup, stays ignored.
     handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in handled:
         loop.add_signal_handler(number, on_signal, number)

@@ -1,9 +1,9 @@
-"""Standard streams: nothing that someone else wrote can control the terminal through them.
+"""Standard streams through which no one else's text can control the terminal.
 
-`print` is where most text leaves a command, and few of its callers know who wrote the text: a
-model, a file name, the message of an operating system. So the streams themselves neutralise what
-is written to them, on a pipe too, because `less -R` and `tee` pass everything on. Code that draws
-with escape sequences of its own says so with `draw`.
+Most text leaves a command through `print`, and few callers know who wrote the text: a model, a file
+name, an operating system's message. So the streams themselves neutralise what is written to them,
+even to a pipe, because `less -R` and `tee` pass everything on. Code that draws with its own escape
+sequences says so with `draw`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ STREAM_NAMES = ("stdout", "stderr")
 
 
 class SafeTextStream(io.TextIOWrapper):
-    """Text stream that removes control characters and escape sequences from what it writes.
+    """Text stream that removes control characters and escape sequences from its output.
 
-    It shares the buffer of `stream`, which stays open when this one is closed. `title` is the
-    filename of an OSError that a write raises.
+    Shares the buffer of `stream`, which stays open when this one is closed. `title` is the
+    filename in OSErrors raised by writes.
     """
 
     def __init__(self, stream: io.TextIOWrapper, title: str = "stdout") -> None:
@@ -33,7 +33,7 @@ class SafeTextStream(io.TextIOWrapper):
             write_through=stream.write_through,
         )
         self._title = title
-        self._stream = stream  # it would close the buffer when it is collected
+        self._stream = stream  # when collected, it would close the buffer
 
     def write(self, text: str, /) -> int:
         from ..._projections.safe_text import sanitize
@@ -54,7 +54,7 @@ class SafeTextStream(io.TextIOWrapper):
             raise self._name_error(error) from None
 
     def _name_error(self, error: OSError) -> OSError:
-        """Add which stream failed: the system only says what happened."""
+        """Name the failed stream in the error: the system only says what happened."""
         error.filename = self._title
         return error
 
@@ -72,9 +72,9 @@ def make_streams_safe() -> None:
 
 
 def draw(stream: TextIO, text: str) -> None:
-    """Write a text that mudroom laid out, with its colours and cursor moves.
+    """Write text that mudroom laid out, with its colours and cursor moves.
 
-    Texts of others in it must be sanitized already; `paint` does that.
+    Others' text in it must already be sanitized; `paint` does that.
     """
     if isinstance(stream, SafeTextStream):
         stream.draw(text)
@@ -88,7 +88,7 @@ def discard_stdout() -> None:
 
 
 class StandardOutput:
-    """Writes to stdout until stdout fails, and then calls `on_closed` once."""
+    """Writes to stdout until it fails, then calls `on_closed` once."""
 
     def __init__(self, on_closed: Callable[[], object] = lambda: None) -> None:
         self._on_closed = on_closed

@@ -1,6 +1,6 @@
 """Text layout for screens: figures, widths, wrapping, glyphs and colors.
 
-`rich.text` could wrap and truncate, too, but importing it takes 20 ms. `rich.cells` takes 10 ms and
+`rich.text` could also wrap and truncate, but importing it takes 20 ms. `rich.cells` takes 10 ms and
 is imported only for text with wide characters.
 """
 
@@ -16,36 +16,36 @@ from ..._platform.patterns import compile_later
 from ..._projections.safe_text import sanitize
 from .theme import apply_theme
 
-# One line of a screen as (text, style) parts; a style is a list of words such as "bold red".
+# A screen line as (text, style) parts; a style is a list of words such as "bold red".
 Line = Sequence[tuple[str, str]]
 
-# Start of a line of a difference: its sign and its number.
+# Start of a diff line: its sign and number.
 _DIFFERENCE_START = compile_later(r" *+(?:[-+] ++|(?<=  ))[0-9]++  ")
-# Start of an indented line, and of one that is numbered.
+# Start of an indented line, perhaps numbered.
 _INDENTED_START = compile_later(r"  +([0-9]+\. )?")
-# Text in which every character takes one column. It includes the glyphs, so that drawing them does
-# not import a table of character widths.
+# Text in which every character takes one column. Includes the glyphs, so that drawing them does not
+# import a table of character widths.
 _NARROW = compile_later("[\\x20-\\x7e├└│─⎿●→·…▸▰▱⠀-⣿]*")
 
-# Chinese and Japanese characters: between two of them a line may break.
+# Chinese and Japanese characters: a line may break between two of them.
 _WIDE = "\u2e80-\ua4cf\uf900-\ufaff\uff01-\uff60\U00020000-\U0003ffff"
 # No line begins with a closing mark or ends with an opening one.
 _OPENING = "（［｛《〈「『【〔“‘([{<"
 _CLOSING = "，。、；：！？％…）］｝》〉」』】〕ー”’,.;:!?%)\\]}>"
-# The empty text at the places without a blank where a line may break. Compiled at its first use,
-# because that takes some milliseconds.
+# Matches the empty text wherever a line may break without a blank. Compiled at first use, because
+# that takes some milliseconds.
 BREAKS = (
     rf"(?<=[{_WIDE}])(?<![{_OPENING}])(?![\s{_CLOSING}])"
     rf"|(?<=[^\s{_OPENING}])(?![{_CLOSING}])(?=[{_WIDE}])"
 )
 
-# Stands before further rows of a line, so that the next line differs from them.
+# Prefix of a line's further rows, to tell them from the next line.
 HANGING = "  "
 
 _SECONDS_PER_DAY = 86_400
 
-# Erases from the start of the row down. The row is erased first: tmux copies a screen that is
-# erased as a whole to its scrollback.
+# Erases from the start of the row down. Erases the row first, because tmux copies a screen erased
+# as a whole to its scrollback.
 ERASE_DOWN = "\x1b[2K\x1b[C\x1b[J\x1b[D"
 
 STYLE_CODES = {
@@ -82,7 +82,7 @@ ASCII = Glyphs("|- ", "`- ", "|  ", "> ", "* ", "-> ", " - ", "..", ">", "#", "-
 
 
 def choose_glyphs(encoding: str | None) -> Glyphs:
-    """Return the glyphs that a stream can carry: all if it has no encoding."""
+    """Choose glyphs that a stream can encode; all if it has no encoding."""
     try:
         "├└│─⎿●→·…▸▰▱⠋".encode(encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
@@ -91,7 +91,7 @@ def choose_glyphs(encoding: str | None) -> Glyphs:
 
 
 def format_tokens(count: int) -> str:
-    """Format a number of tokens in at most six columns: 950, 41.4k, 1.2M."""
+    """Format a token count in at most six columns: 950, 41.4k, 1.2M."""
     if count < 1000:
         return str(count)
     # 999,950 and more would be rounded to 1000.0k.
@@ -114,7 +114,7 @@ def format_seconds(span: float) -> str:
 
 
 def format_total_costs(usd: float, *, is_least: bool, decimals: int = 2) -> str:
-    """Format a sum of costs, "" if it rounds to nothing; `is_least` if some prices are unknown."""
+    """Format a total cost, "" if it rounds to nothing; `is_least` if some prices are unknown."""
     amount = f"${usd:.{decimals}f}"
     if not float(amount[1:]):
         return "cost not known" if is_least else ""
@@ -126,7 +126,7 @@ def format_costs(usd: float) -> str:
 
 
 def measure_width(text: str) -> int:
-    """Return the columns of a text on a terminal; most CJK characters take two."""
+    """Measure a text's columns on a terminal; most CJK characters take two."""
     if _NARROW.fullmatch(text):
         return len(text)
     from rich.cells import cell_len
@@ -150,9 +150,9 @@ def truncate(text: str, columns: int, more: str = "…") -> str:
 def wrap(line: str, columns: int, *, keeps_words: bool = False) -> Iterator[str]:
     """Yield parts of at most `columns`, wrapped between words where possible.
 
-    With `keeps_words`, a word of ASCII that is too long, such as a path, is a part of its own.
+    With `keeps_words`, an overlong ASCII word, such as a path, is a separate part.
     """
-    # A wide character takes two columns, so narrower rows would never end.
+    # A wide character takes two columns: in narrower rows the loop would never end.
     columns = max(2, columns)
     position = 0
     while len(window := _take_window(line, position, columns)) < len(line) - position or (
@@ -176,9 +176,9 @@ def wrap(line: str, columns: int, *, keeps_words: bool = False) -> Iterator[str]
 
 
 def _take_window(line: str, start: int, columns: int) -> str:
-    """Return a part of a line that is wider than `columns`, or the rest of the line.
+    """Take a part of a line wider than `columns`, or the rest of the line.
 
-    Measuring all of the rest for each part of a long line takes quadratic time.
+    Measuring the whole rest for each part of a long line would take quadratic time.
     """
     size = 2 * columns
     while len(window := line[start : start + size]) == size and measure_width(window) <= columns:
@@ -187,7 +187,7 @@ def _take_window(line: str, start: int, columns: int) -> str:
 
 
 def _find_break(line: str, length: int) -> int:
-    """Return the last place up to `length` where a line may break; 0 or less for none."""
+    """Find the last position up to `length` where a line may break; 0 or less for none."""
     if line[length : length + 1] == " ":
         return length
     blank = line.rfind(" ", 0, length)
@@ -198,7 +198,7 @@ def _find_break(line: str, length: int) -> int:
 
 
 def wrap_indented(text: str, columns: int) -> Iterator[str]:
-    """Wrap a line between words; further rows of an indented or numbered line are indented, too."""
+    """Wrap a line between words; rows after an indented or numbered first one are indented."""
     start = _INDENTED_START.match(text)
     length = start.end() if start else 0
     is_numbered = start is not None and bool(start[1])
@@ -212,7 +212,7 @@ def wrap_indented(text: str, columns: int) -> Iterator[str]:
 def wrap_hanging(
     text: str, columns: int, indent: int, *, start: int = 0, keeps_words: bool = False
 ) -> Iterator[str]:
-    """Wrap the text after `start`; further rows are indented. See `wrap`."""
+    """Wrap the text after `start`, indenting further rows. See `wrap`."""
     first = next(wrap(text[start:], columns - start, keeps_words=keeps_words))
     yield text[:start] + first
     if rest := text[start + len(first) :].lstrip(" "):
@@ -221,7 +221,7 @@ def wrap_hanging(
 
 
 def wrap_line(line: Line, columns: int) -> Iterator[Line]:
-    """Wrap a line between words; all rows have its indentation."""
+    """Wrap a line between words, keeping its indentation in all rows."""
     line = [(text.expandtabs(4), style) for text, style in line]
     if sum(measure_width(text) for text, _ in line) <= columns:
         yield line
@@ -237,7 +237,7 @@ def wrap_line(line: Line, columns: int) -> Iterator[Line]:
 def split_line(line: Line, columns: int) -> Iterator[Line]:
     """Split a line into rows of at most `columns`, after a blank where possible.
 
-    Styles and all characters stay. Further rows are indented: those of a difference begin below its
+    Keeps styles and all characters. Further rows are indented: those of a diff begin below its
     text.
     """
     columns = max(2, columns)
@@ -256,7 +256,7 @@ def split_line(line: Line, columns: int) -> Iterator[Line]:
 
 
 def _find_indent(text: str, columns: int) -> int:
-    """Return the columns before further rows; 0 on a screen without room for them."""
+    """Find the indent of further rows; 0 on a screen without room for it."""
     difference = _DIFFERENCE_START.match(text)
     blanks = len(text) - len(text.lstrip(" "))
     indent = difference.end() if difference else blanks + len(HANGING)
@@ -277,19 +277,19 @@ def _cut_parts(line: Line, start: int, end: int) -> Line:
 def _cut_after_blank(head: str, text: str) -> str:
     """Drop the last word of `head` if the rest of `text` continues it.
 
-    If a word ends with the row, the next row begins with the blank.
+    If a word ends exactly at the row's end, the next row begins with the blank.
     """
     rest = text[len(head) :]
     if not rest or rest.startswith(" "):
         return head
-    # A word that is longer than half the row is cut: rows must not be nearly empty.
+    # Cut a word longer than half the row: rows must not be nearly empty.
     end = head.rfind(" ") + 1
     return head[:end] if end > len(head) // 2 else head
 
 
 def wrap_last_lines(text: str, columns: int, count: int) -> list[str]:
-    """Return the last `count` rows of a text wrapped to `columns`."""
-    # More characters than that cannot be shown, and wrapping a long text is slow.
+    """Wrap a text to `columns` and return the last `count` rows."""
+    # More characters cannot be shown, and wrapping long text is slow.
     text = text.strip("\n")[-count * columns :]
     if not text:
         return []
@@ -306,9 +306,9 @@ def fit_with_figures(
     in_brackets: bool = False,
     min_columns: int = 12,
 ) -> tuple[str, str]:
-    """Fit a text and the figures after it into `columns`; return (text, figures).
+    """Fit text and the figures after it into `columns`; return (text, figures).
 
-    The text is truncated down to `min_columns` before figures are dropped, the first one first.
+    Text is truncated down to `min_columns` before figures are dropped, first one first.
     """
     shown = list(figures)
     while True:
@@ -326,14 +326,14 @@ def choose_agent_color(agent: str) -> str:
     known = {"explore": "cyan", "general": "green"}
     if agent in known:
         return known[agent]
-    # Not `hash`, which differs in each process.
+    # Not `hash`, which differs between processes.
     return _AGENT_COLORS[crc32(agent.encode("utf-8", "replace")) % len(_AGENT_COLORS)]
 
 
 def paint(lines: Iterable[Line], *, color: bool) -> str:
-    """Join lines, each with a line feed; with `color`, in the theme's colors.
+    """Join lines, each ending in a line feed; with `color`, in the theme's colors.
 
-    The texts are sanitized, so the only escape sequences are those of the styles.
+    Text is sanitized, so the only escape sequences are those of the styles.
     """
     return "".join(
         "".join(_paint_part(sanitize(text), style if color else "") for text, style in line) + "\n"

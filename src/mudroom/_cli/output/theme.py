@@ -1,8 +1,8 @@
-"""The terminal's theme: the colors of names such as yellow, on dark and on light backgrounds.
+"""The terminal's theme: colors for names such as yellow, on dark and light backgrounds.
 
-All texts are colored with the 16 ANSI colors. On a dark background the terminal's palette applies.
-On a light one each color is replaced by a darker one of the 256 fixed colors. A process has one
-terminal, so there is one theme.
+All text uses the 16 ANSI colors. On a dark background the terminal's palette applies. On a light
+one, each color is replaced with a darker one from the 256 fixed colors. A process has one terminal,
+so there is one theme.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..._platform.patterns import compile_later
 
 _SEQUENCE = compile_later(r"\x1b\[([\d;]+)m")
 
-# Colors on a light background: number of 256, and RGB. Each has a contrast of 5 to 1 or more.
+# Colors on a light background: number out of 256, and RGB. Contrast is at least 5 to 1.
 LIGHT_COLORS = {
     "red": (124, "af0000"),
     "green": (22, "005f00"),
@@ -36,7 +36,7 @@ class _Theme:
 
 
 def use_theme(name: str, environ: Mapping[str, str] | None = None) -> None:
-    """Use a theme from now on; "auto" is the one that $COLORFGBG states, else "dark"."""
+    """Use a theme from now on; "auto" takes it from $COLORFGBG, else "dark"."""
     if name == "auto":
         background = (environ or {}).get("COLORFGBG", "").rpartition(";")[2]
         # "0;15" is black on white; 7 is light grey.

@@ -1,4 +1,4 @@
-"""A finished tool call as lines: the call and below it its result; edits as a diff."""
+"""A finished tool call as lines: the call, and its result below; edits as a diff."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tree_lines import describe_outcome, describe_task, format_figures
 
 # Styles of added and removed lines; others are dim.
 DIFFERENCE_STYLES = {"+": "green", "-": "red"}
-# Lines shown of an error.
+# Lines of an error to show.
 _ERROR_LINES = 5
 
 
@@ -29,7 +29,7 @@ def format_tool_call(
     *,
     full: bool = False,
 ) -> list[Line]:
-    """Format a finished tool call, and its whole result if `full`. `child` is the run of a task."""
+    """Format a finished tool call, with the full result if `full`. `child` is a task's run."""
     if child and not full:
         return format_task(child, columns, glyphs, is_error=result.error)
     call = started.call
@@ -58,7 +58,7 @@ def format_tool_call(
 
 
 def _cut_middle(rows: list[tuple[str, str]], limit: int, glyphs: Glyphs) -> list[tuple[str, str]]:
-    """Return head and tail with a note about the rows between; never cut just one row."""
+    """Keep head and tail with a note about the rows between; never cut just one row."""
     if len(rows) <= limit + 1:
         return rows
     tail = (limit + 1) // 2
@@ -68,7 +68,7 @@ def _cut_middle(rows: list[tuple[str, str]], limit: int, glyphs: Glyphs) -> list
 
 
 def _wrap_rows(rows: Iterable[tuple[str, str]], columns: int) -> Iterator[tuple[str, str]]:
-    """Wrap lines whose end matters: changes in a difference, the remedy of an error."""
+    """Wrap lines whose end matters: changes in a diff, an error's remedy."""
     for text, style in rows:
         for row in split_line([(text, style)], columns):
             yield "".join(part for part, _ in row), style
@@ -81,7 +81,7 @@ def _format_title(title: str, columns: int, glyphs: Glyphs, *, is_error: bool) -
 def format_task(
     child: RunView, columns: int, glyphs: Glyphs, *, is_error: bool = False
 ) -> list[Line]:
-    """Format a child's task, and below it its outcome, or that it still works."""
+    """Format a child's task, and below it the outcome, or that it is still running."""
     outcome, figures = fit_with_figures(
         describe_outcome(child) or "works in the background",
         format_figures(child, child.finished_at or None),

@@ -1,4 +1,4 @@
-"""A recorded session as lines: the tree of its runs, and the transcript of one run."""
+"""A recorded session as lines: its run tree, and the transcript of one run."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from ...errors import UnknownName
 from .text import UNICODE, Glyphs, Line, choose_agent_color, paint, truncate, wrap, wrap_line
 from .tree_lines import TreeStyle, describe_outcome, format_figures, format_tree
 
-# Lines and characters shown of one result; the rest is counted.
+# Lines and characters of a result to show; the rest is counted.
 MAX_LINES, MAX_CHARACTERS = 20, 2000
 
-# Characters shown of one argument of a tool call.
+# Characters of a tool call's argument to show.
 MAX_ARGUMENT_CHARACTERS = 200
 
 
@@ -51,9 +51,9 @@ _PLAIN = TextStyle()
 
 
 class SessionText:
-    """A session as text: its folder, its runs with their ids and outcomes, and the ledger.
+    """A session as text: folder, runs with ids and outcomes, and ledger.
 
-    The text of a root run is complete before later ones are read.
+    A root run's text is complete before later ones are read.
     """
 
     def __init__(self, style: TextStyle = _PLAIN) -> None:
@@ -66,7 +66,7 @@ class SessionText:
         self._shown_roots = 0
 
     def apply(self, event: StoredEvent) -> str:
-        """Add an event; return the text that cannot change any more."""
+        """Add an event; return the text that can no longer change."""
         root_count = len(self.tree.roots)
         self.tree.apply(event)
         self._ledger.apply(event)
@@ -90,7 +90,7 @@ class SessionText:
         return paint(lines, color=self._color)
 
     def _format_roots(self, is_complete: Callable[[RunView], bool]) -> Iterator[Line]:
-        """Yield the lines of the next root runs, up to one that is not complete."""
+        """Yield the lines of the next root runs, up to an incomplete one."""
         for root in self.tree.roots[self._shown_roots :]:
             if not is_complete(root):
                 return

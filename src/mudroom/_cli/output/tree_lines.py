@@ -1,6 +1,6 @@
-"""The tree of runs as lines: two lines per run; many runs are folded into counts.
+"""The run tree as lines: two per run; many runs are folded into counts.
 
-Below it are rows for claimed tasks of the board, and for named children that do not work.
+Below it are rows for the board's claimed tasks, and for idle named children.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from .text import (
     truncate,
 )
 
-# Last lines shown of the output of a command that a root run waits for.
+# Last output lines to show of a command that a root run waits for.
 MAX_OUTPUT_LINES = 5
 
-# Claimed tasks shown.
+# Claimed tasks to show.
 MAX_CLAIMS = 5
 
 # Seconds without an event after which a running run is marked quiet.
 QUIET_SECONDS = 60.0
 
-# Width of the bar that shows how much of a run's budget is used.
+# Width of the bar for the used part of a run's budget.
 BAR_COLUMNS = 5
 
-# Width of a text, and of a child's activity, below which figures are dropped.
+# Minimum widths of a text and a child's activity; figures are dropped to keep them.
 _MIN_COLUMNS, MIN_ACTION_COLUMNS = 48, 16
 
 _STYLES = {RunState.DONE: "green", RunState.STOPPED: "yellow", RunState.FAILED: "red"}
-# Order in which runs are chosen when there are too many to show.
+# Order of choosing runs when there are too many to show.
 _RANKS = {
     RunState.FAILED: 0,
     RunState.RUNNING: 1,
@@ -62,9 +62,9 @@ class TreeStyle(Struct, frozen=True, kw_only=True):
     """Options for drawing a tree.
 
     `now` is None for a recorded tree, whose open runs are unfinished; `max_runs` is None for all.
-    `hidden_runs` are on the screen already; `printed_runs` are, too, but they are counted. `idle`
-    children have one row each instead of those of their runs. A snapshot is drawn while the root
-    still works: its headline counts tasks, without figures that would soon be old.
+    `hidden_runs` are already on screen; so are `printed_runs`, but these are counted. `idle`
+    children have one row each instead of rows for their runs. A snapshot is drawn while the root is
+    still running: its headline counts tasks, without figures that would soon be outdated.
     """
 
     columns: int = 80
@@ -115,7 +115,7 @@ def format_command(command: CommandView, style: TreeStyle) -> Line:
 
 
 def describe_outcome(run: RunView) -> str:
-    """Describe how a run ended, with its error and its merge; "" while it works."""
+    """Describe how a run ended, with its error and merge; "" while it is running."""
     if not run.report:
         return ""
     outcome = describe_reason(run.report.reason).capitalize()
@@ -127,7 +127,7 @@ def describe_outcome(run: RunView) -> str:
 
 
 def describe_task(run: RunView) -> str:
-    if run.continues:  # The prompt is messages in tags, or a note; the description is a title.
+    if run.continues:  # The prompt is tagged messages or a note; the description is a title.
         return f"> task{f' ({run.label})' if run.name else ''}: {sanitize_line(run.title)}"
     names = filter(None, (run.label if run.name else "", sanitize_line(run.description)))
     label = ": ".join(names)
@@ -135,9 +135,9 @@ def describe_task(run: RunView) -> str:
 
 
 def format_figures(run: RunView, now: float | None, *, says_uses: bool = True) -> list[str]:
-    """Return a run's tool calls, tokens, tokens with its subtree, and time.
+    """Format a run's tool calls, tokens, tokens of its subtree, and time.
 
-    Without `now`, the time ends at the last event. `says_uses`: "2 tool uses", not "2 tools".
+    Without `now`, time ends at the last event. `says_uses`: "2 tool uses", not "2 tools".
     """
     seconds = run.count_seconds(run.last_event_at if now is None else now)
     figures = [
@@ -151,14 +151,14 @@ def format_figures(run: RunView, now: float | None, *, says_uses: bool = True) -
 
 
 def _format_own_tokens(run: RunView) -> str:
-    """Return the tokens of a run; those of a streaming answer are an estimate ("~")."""
+    """Format a run's tokens; those of a streaming answer are an estimate ("~")."""
     streamed = run.streamed_length // CHARACTERS_PER_TOKEN
     tokens = format_tokens(run.usage.total_tokens + streamed)
     return f"~{tokens} tokens" if streamed else f"{tokens} tokens"
 
 
 def compute_budget_share(run: RunView, now: float) -> float | None:
-    """Return the used share of the nearest limit, 0.0 to 1.0; None without limits."""
+    """Compute the used share of the nearest limit, 0.0 to 1.0; None without limits."""
     budget = run.budget
     usage = run.total_usage
     pairs = (
@@ -223,7 +223,7 @@ def _count_tasks(tree: RunTree, run: RunView, style: TreeStyle) -> str:
     children = _list_visible_children(tree, run.run_id, style)
     states = Counter(child.state for child in children)
     started = {child.call_id for child in children}
-    # Copied: another thread may change the calls while they are read.
+    # Copy: another thread may change the calls meanwhile.
     open_tasks = [call for call, view in list(run.open_calls.items()) if view == "run"]
     counts = {
         "running": states[RunState.RUNNING] + states[RunState.WAITING],
@@ -237,7 +237,7 @@ def _count_tasks(tree: RunTree, run: RunView, style: TreeStyle) -> str:
 
 
 def _list_visible_children(tree: RunTree, run_id: str, style: TreeStyle) -> list[RunView]:
-    """List the children that are not hidden; without ids, only the last run of each child."""
+    """List the visible children; without ids, only each child's last run."""
     children = tree.children(run_id)
     hidden = set(style.hidden_runs)
     if not style.show_ids:
@@ -257,7 +257,7 @@ def _choose_runs(tree: RunTree, root: RunView, style: TreeStyle) -> Collection[s
     limit = style.max_runs
     if limit is None or len(runs) <= limit:
         return None
-    # Failures matter most, but must not hide what still works.
+    # Failures matter most, but must not hide what is still running.
     failed = [run for run in runs if run.state is RunState.FAILED]
     others = [run for run in runs if run.state is not RunState.FAILED]
     chosen = nsmallest(limit // 2, failed, key=_rank)
@@ -273,14 +273,14 @@ def _choose_runs(tree: RunTree, root: RunView, style: TreeStyle) -> Collection[s
 
 
 def _rank(run: RunView) -> tuple[int, float]:
-    # The newest of those that have ended, the oldest of those that work.
+    # The newest ended runs, the oldest running ones.
     return _RANKS[run.state], -run.finished_at if run.report else run.started_at
 
 
 def _format_descendants(
     tree: RunTree, parent: RunView, shown: Collection[str] | None, stem: str, style: TreeStyle
 ) -> Iterator[tuple[str, Line]]:
-    """Yield the lines below a run with run ids. `shown` is None for all; `stem` is left of them."""
+    """Yield run ids and lines below a run. `shown` is None for all; `stem` precedes each line."""
     glyphs = style.glyphs
     children = _list_children_with_rows(tree, parent.run_id, style)
     hidden: list[RunView] = []
@@ -371,12 +371,12 @@ def _draw_budget_bar(share: float, glyphs: Glyphs) -> str:
 def format_claims(
     tree: RunTree, root: RunView, columns: int, glyphs: Glyphs
 ) -> Iterator[tuple[str, Line]]:
-    """Yield a row for each task of the board claimed by a run at work."""
+    """Yield a row for each board task claimed by an active run."""
     claims = [
         (run, task, subject)
         for run in tree.walk(root.run_id)
         if not run.report
-        # Copied: another thread may change the claims while they are read.
+        # Copy: another thread may change the claims meanwhile.
         for task, subject in list(run.claims.items())
     ]
     for run, task, subject in claims[:MAX_CLAIMS]:

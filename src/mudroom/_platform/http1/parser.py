@@ -73,7 +73,7 @@ class ResponseParser:
         self._is_chunked = False
         self._in_trailers = False
         # Missing bytes of the body or chunk. None: the body lasts until the connection ends or,
-        # if chunked, the size of the next chunk is not known yet.
+        # if chunked, the size of the next chunk is not yet known.
         self._body_left: int | None = None
         self._pending: bytes = b""
 
@@ -335,20 +335,20 @@ class MalformedResponse(HttpError):
 
 
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
-# Bytes that tell a body's format.
+# Leading bytes that identify a body's format.
 _HEADER = 2
-# The most one step returns; the rest waits until it is asked for.
+# Most bytes returned by one step; the rest waits until requested.
 _MAX_PIECE = 256 * 1024
 # Bytes allowed per compressed byte. JSON and HTML come to 5 to 30, zeros to 1,000.
 _MAX_RATIO = 200
-# Bytes a body may have whatever their ratio.
+# Bytes a body may have at any ratio.
 _ALWAYS_ALLOWED = 1024 * 1024
 
 
 class Decompressor:
     """Decompresses a gzip or deflate body, one limited piece at a time.
 
-    Raises MalformedResponse for an encoding that is not supported, for damaged data, and before a
+    Raises MalformedResponse for an unsupported encoding, for damaged data, and before a
     body that expands too much fills the memory.
     """
 

@@ -36,9 +36,9 @@ log = logging.getLogger("mudroom")
 _CONNECT_TIMEOUT = 10.0
 # Seconds an unused connection stays open.
 _KEEP_ALIVE = 30.0
-# Seconds for the rest of a body that its reader no longer needs.
+# Seconds to drain the rest of a body its reader no longer needs.
 _DRAIN_SECONDS = 0.5
-# Seconds for which a look-up of a name is reused.
+# Seconds that a name's look-up is reused.
 _NAME_SECONDS = 10.0
 # Seconds after which a name's next address is tried in parallel (RFC 8305).
 _ATTEMPT_DELAY = 0.25
@@ -197,7 +197,7 @@ class ConnectionPool:
                 # The event loop closes the sockets in its next iteration: let other tasks run.
                 await asyncio.sleep(0)
         finally:
-            for connection in connections:  # of a cancelled call
+            for connection in connections:  # from a cancelled call
                 connection.abort()
 
     def _parse_url(self, url: str) -> Address:

@@ -2,8 +2,7 @@
 
 There is one trace for each root run. A run is a span `invoke_agent`; its model calls (`chat`) and
 tool calls (`execute_tool`) are below it, and a child run is below the call that started it. A run
-that continues in another process has one span for each process; the later one has a link to the
-one before.
+that continues in another process has one span per process, each linked to the previous one.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ __all__ = ["ContentCapture", "SessionSpans", "Span"]
 # In characters.
 _MAX_ERROR = 300
 _CHUNKS = ("text", "thinking", "call")
-"""Kinds of deltas that are a part of an answer."""
+"""Kinds of deltas that are part of an answer."""
 
 
 class SessionSpans:
@@ -76,9 +75,9 @@ class SessionSpans:
 
     Arguments:
         session: id of the session, for a record without its opening.
-        capture: writes texts of prompts, answers and tool calls; None leaves them out.
-        redact: removes secrets from the texts of errors.
-        find_server: returns the host and port that a model string is requested from.
+        capture: writes the text of prompts, answers and tool calls; None leaves it out.
+        redact: removes secrets from error messages.
+        find_server: returns the host and port serving a model string.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class SessionSpans:
         self._miss = self._cache.apply(event)
         ended: list[Span] = []
         if isinstance(event, SessionOpened):
-            # Another process begins: runs that are open were cut off in the one before.
+            # Another process begins: open runs were cut off in the previous one.
             for run in self._runs.values():
                 ended += run.cut(self._last_at)
             self._ids = TraceIds(event.session, event.traceparent)
@@ -154,7 +153,7 @@ class SessionSpans:
     def _find_parent(self, event: RunStarted) -> SpanContext | None:
         """Find the span above a run: the call that started it, its parent, or another program's.
 
-        A call or a parent that is not known has the ids that it would have.
+        An unknown call or parent gets the ids it would have.
         """
         brief = event.brief
         if not brief.parent:
@@ -291,7 +290,7 @@ Message = dict[str, Any]
 
 
 class ContentCapture:
-    """Writes texts as attributes: without secrets, and not too long."""
+    """Writes texts as attributes, without secrets and not too long."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
@@ -381,10 +380,10 @@ class RunSpans:
     """A run's span in this process, and the spans of its model calls and tool calls.
 
     Attributes:
-        ids: ids of the session that executes the run: another one in a fork.
+        ids: ids of the session that executes the run, a different one in a fork.
         is_cut: true if the run's span has ended, but not the run.
-        turn: span of the model call that works.
-        calls: spans of the tool calls that work, by call id.
+        turn: span of the open model call.
+        calls: spans of open tool calls, by call id.
         new_messages: messages for the next request.
     """
 
@@ -438,7 +437,7 @@ class RunSpans:
         ended = self.cut(last_at)
         before = self.context
         if ids.session != self.ids.session:
-            self.ids = ids  # a fork has a trace of its own
+            self.ids = ids  # a fork has its own trace
             if not self.brief.parent:
                 self._parent = ids.find_outer_span()
         self._part += 1
@@ -457,7 +456,7 @@ class RunSpans:
         return [*self.end_turn(at, INTERRUPTED), *self.end_part(at, INTERRUPTED)]
 
     def end_part(self, at: float, error_type: str = "", error: str = "") -> list[Span]:
-        """End the run's span. Its usage is its own, without that of its children."""
+        """End the run's span. Its usage excludes its children's."""
         self.attributes.update(describe_usage(self._usage))
         if self.finish_reasons:
             self.attributes["gen_ai.response.finish_reasons"] = self.finish_reasons

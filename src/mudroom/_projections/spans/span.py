@@ -1,8 +1,8 @@
 """The values in traces: a span, an event in it, and their attributes.
 
-Attributes have the names of OpenTelemetry's conventions for generative AI. Those that begin with
-`mudroom.` are mudroom's own. `session.id` and `openinference.span.kind` are for viewers that do
-not read the conventions.
+Attributes are named after OpenTelemetry's conventions for generative AI; those beginning with
+`mudroom.` are mudroom's own. `session.id` and `openinference.span.kind` are for viewers that do not
+follow the conventions.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class SpanEvent(Struct, frozen=True):
 
 
 class Span(Struct, frozen=True, kw_only=True):
-    """A part of the work of a session: a run, a model call or a tool call.
+    """A part of a session's work: a run, a model call or a tool call.
 
     Arguments:
         parent_id: id of the span above it, 0 for none.
         has_outer_parent: true if that span belongs to another program.
         started_at, ended_at: seconds since 1970.
         first_chunk_at: when the first part of the model's answer arrived; None for a span made from
-            a record, which does not have the parts.
+            a record, which lacks the parts.
     """
 
     context: SpanContext
@@ -77,10 +77,10 @@ class OpenSpan:
         )
 
 
-# How work fails that a crash or the end of a process cut off.
+# The error type of work cut off by a crash or the end of a process.
 INTERRUPTED = "interrupted"
 
-# What the conventions call a provider, where mudroom has another name.
+# The conventions' name for a provider, where it differs from mudroom's.
 _PROVIDERS = {
     "google": "gcp.gemini",
     "google-vertex": "gcp.vertex_ai",
@@ -208,7 +208,7 @@ def find_call_error(result: ToolResult, *, is_refused: bool) -> str:
 
 
 def make_span_event(event: StoredEvent) -> SpanEvent | None:
-    """Convert a recorded event to an event in a span, if it is of such a kind."""
+    """Convert a recorded event to an event in a span, if its kind has one."""
     match event:
         case ModelCallRetried():
             attributes: Attributes = {

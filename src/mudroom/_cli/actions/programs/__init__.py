@@ -1,1 +1,1 @@
-"""MCP servers, hooks and plugins at the command line: listing, changing and trying them."""
+"""MCP servers, hooks and plugins on the command line: lists, changes and tries them."""

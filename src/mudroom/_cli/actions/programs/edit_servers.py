@@ -24,7 +24,7 @@ _INDENT = "  "
 
 
 class Member(Struct, frozen=True):
-    """The places in the text of a table's member: its start with the name, its value, its end."""
+    """Positions of a table's member in the text: its start (the name), its value, its end."""
 
     name: str
     start: int
@@ -33,7 +33,7 @@ class Member(Struct, frozen=True):
 
 
 def list_members(text: str, table: int) -> list[Member]:
-    """List the members of the table that begins at a position of valid JSON text."""
+    """List the members of the table that begins at this position in valid JSON text."""
     decoder = json.JSONDecoder()
     members: list[Member] = []
     at = _skip_space(text, table + 1)
@@ -59,7 +59,7 @@ def add_member(text: str, table: int, name: str, value: object) -> str:
         member = _format_member(name, value, indent)
         end = members[-1].end
         return f"{text[:end]},{separator}{member}{text[end:]}"
-    # An empty table: indent one level more than its line, by as much as that line is.
+    # An empty table: indent twice as far as its line, one level more.
     match = re.match(r"[ \t]*", text[text.rfind("\n", 0, table) + 1 :])
     outer = match[0] if match else ""
     indent = outer + (outer or _INDENT)
@@ -74,7 +74,7 @@ def remove_member(text: str, table: int, name: str) -> str:
         members = list_members(text, table)
         at = next((n for n, member in enumerate(members) if member.name == name), None)
         if at is None:
-            # Take the comma after the member along, or the one before the last member.
+            # Also remove the comma after the member, or the one before it if it is last.
             return text
         if at + 1 < len(members):
             text = text[: members[at].start] + text[members[at + 1].start :]
@@ -92,7 +92,7 @@ def _format_member(name: str, value: object, indent: str | None) -> str:
 
 
 def _find_indent(text: str, at: int) -> str | None:
-    """Return the space before a position, None if there is more before it on the line."""
+    """Find the space before a position, None if other text precedes it on the line."""
     before = text[text.rfind("\n", 0, at) + 1 : at]
     return before if not before.strip() and "\n" in text[:at] else None
 
@@ -121,8 +121,8 @@ def add_server(
 ) -> None:
     """Add a server to a file, and print the file's path.
 
-    `variables` are entries NAME=VALUE, `headers` entries "Name: value". Raises UsageError if a part
-    is wrong, the name is in use, or the file cannot be changed.
+    `variables` are NAME=VALUE entries, `headers` are "Name: value" entries. Raises UsageError if a
+    part is wrong, the name is in use, or the file cannot be changed.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -149,7 +149,7 @@ def add_server(
     _write(path, add_member(text, at, name, entry))
     print(path, flush=True)
     programs = require_programs(settings, cwd)
-    # The user has written this entry, so a project whose other programs are trusted stays trusted.
+    # The user wrote this entry, so a project whose other programs are trusted stays trusted.
     if scope == "project" and was_trusted:
         programs.remember_trust(settings.home)
         programs = require_programs(settings, cwd)
@@ -235,14 +235,14 @@ def _split_pairs(texts: Sequence[str], separator: str, flag: str, form: str) -> 
     for text in texts:
         name, found_separator, value = text.partition(separator)
         if not found_separator or not name.strip():
-            # A header has a blank after its colon; blanks in a variable are the user's.
+            # A header has a blank after its colon; blanks in a variable are part of its value.
             raise UsageError(f"{text!r} has not the form {form}", where=flag)
         pairs[name.strip()] = value.strip() if separator == ":" else value
     return pairs
 
 
 def _find_file(cwd: str, scope: str) -> Path:
-    """Find the file of a scope; for a project, the nearest one, else a new one in the folder."""
+    """Find a scope's file; for a project, the nearest one, else a new one in the folder."""
     if scope == "user":
         return Path(find_own_servers())
     paths = [Path(place, _FILE) for place in list_project_folders(cwd)]
@@ -274,7 +274,7 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
 def _find_servers(text: str) -> int | None:
     """Find the table of servers in the text."""
     members = list_members(text, text.index("{"))
-    # Of several members with one name, the last one counts.
+    # Of several members with the same name, the last counts.
     return next((member.value for member in reversed(members) if member.name == _KEY), None)
 
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ...._adapters.integrations.mcp_servers.files import ServerEntry
     from ...._adapters.integrations.usable_programs import UsablePrograms
 
-# Programs that configure servers in a form of their own, also in agent files.
+# Programs with their own form of server configuration, also in agent files.
 _OWN_FORMS = ("codex", "gemini")
-# The file of the user's servers, beside mudroom's user settings.
+# The user's servers, in a file next to mudroom's user settings.
 OWN_SERVERS = "mcp.json"
 
 
@@ -36,14 +36,14 @@ def load_programs(
     plugin_dirs = list_plugin_dirs(settings)
     has_agent_servers = may_declare_servers(cwd, user_home)
     has_rights = may_have_rights(cwd, user_home)
-    # Most folders have no such files: look first whether they exist, because reading them imports a
+    # Most folders have no such files. First check that any exist, because reading them imports a
     # lot.
     has_files = has_agent_servers or has_program_files(cwd, user_home, own_file)
     if not (plugin_dirs or has_files or has_rights):
         return None
     from ...._adapters.integrations.usable_programs import load_usable_programs
 
-    # The same setting in a file is about agents of all folders: no setting may start programs that
+    # In a file, the same setting covers agents of all folders: no setting may start programs that
     # the user has not seen.
     trusts_all = settings.trust and settings.get_origin("trust") == "flag"
     programs = load_usable_programs(
@@ -75,7 +75,7 @@ def _load_agent_servers(settings: Settings, cwd: str, places: Places) -> list[Se
     from ...._adapters.integrations.mcp_servers.files import ServerEntry
     from ...._session.agent_catalog import KNOWN_TOOLS
 
-    # The session reads the files again and reports what is wrong with them.
+    # The session reads the files again and reports their problems.
     declared = load_agent_files(
         places.folder,
         user_home=places.user_home,

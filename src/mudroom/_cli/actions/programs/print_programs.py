@@ -1,4 +1,4 @@
-"""Lists MCP servers, hooks and plugins with their files, and says why something is not used."""
+"""Lists MCP servers, hooks and plugins with their files, and explains why any are unused."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _list_owner(spec: ServerSpec) -> list[tuple[str, str]]:
 
 
 def print_server(cwd: str, name: str, *, as_json: bool) -> None:
-    """Print all definitions of a server, the used one first. Raises UnknownName."""
+    """Print all definitions of a server, the one in use first. Raises UnknownName."""
     programs = require_programs(load_settings(cwd), cwd)
     items = [item for item in programs.listed_servers if item.spec.name == name]
     if not items:
@@ -168,7 +168,7 @@ def _encode_server(item: Listed[ServerSpec]) -> dict[str, Any]:
 
 
 def _encode_details(item: Listed[ServerSpec]) -> dict[str, Any]:
-    """Return a server's settings without the values of headers, which may be secrets."""
+    """Encode a server's settings without header values, which may be secrets."""
     spec = item.spec
     return {
         "folder": spec.cwd,
@@ -236,7 +236,7 @@ def _encode(item: ListedPlugin) -> dict[str, Any]:
 
 
 def print_plugin(cwd: str, name: str, plugin_dirs: str | None, *, as_json: bool) -> None:
-    """Print the parts of one plugin. Raises UnknownName."""
+    """Print one plugin's parts. Raises UnknownName."""
     programs = require_programs(load_settings(cwd, plugin_dirs=plugin_dirs), cwd)
     item = next((each for each in programs.listed_plugins if _is_named(each, name)), None)
     if item is None:

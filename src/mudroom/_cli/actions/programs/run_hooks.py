@@ -1,4 +1,4 @@
-"""`mudroom hooks test`: runs the hooks of an event with an example, and shows the outcome."""
+"""`mudroom hooks test`: runs an event's hooks on an example, and shows the outcome."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _NEEDS_SESSION = "(type mcp_tool: its server works in a session only)"
 def run_hooks(
     cwd: str, event: str, tool: str, input_text: str, plugin_dirs: str | None, *, as_json: bool
 ) -> None:
-    """Run the used hooks of an event, and print input and outcome.
+    """Run the hooks in use for an event, and print input and outcome.
 
-    Hooks of type mcp_tool are listed and not run: their servers only work in a session.
+    Hooks of type mcp_tool are listed but not run: their servers only work in a session.
     `input_text` is a JSON object with the tool's input, or the fields of another event. Raises
     UnknownName for the event, UsageError for the input.
     """
@@ -64,7 +64,7 @@ def run_hooks(
         for notice in programs.notices:
             print_entry(notice)
         outcome = asyncio.run(_fire(hooks, event, fields, folder))
-    # The log also has runs of sessions; the random id finds those of this test.
+    # The log also has runs from sessions; the random id finds those of this test.
     runs = [run for run in run_log.read() if run.session == fields["session_id"]]
     if as_json:
         tried = {"input": fields, "runs": runs, "not_run": left_out}

@@ -24,7 +24,7 @@ from .load_programs import require_programs
 if TYPE_CHECKING:
     from mcp.client.auth import AuthorizationCodeResult
 
-# Seconds that the user has for logging in.
+# Seconds the user has to log in.
 LOGIN_SECONDS = 600.0
 _PAGE = b"<!doctype html><meta charset=utf-8><title>mudroom</title><p>%s"
 
@@ -58,7 +58,7 @@ def _find_server(cwd: str, name: str) -> tuple[ServerSpec, LoginFile]:
 
 
 async def _log_in(spec: ServerSpec, file: LoginFile) -> None:
-    # The package takes long to import; only a login needs it.
+    # The package is slow to import; only a login needs it.
     await load_package()
     from ...._adapters.integrations.mcp_servers import oauth
 
@@ -66,7 +66,7 @@ async def _log_in(spec: ServerSpec, file: LoginFile) -> None:
         browser = _Browser()
         redirect = await browser.open(stack, _choose_port(spec, file))
         stored = file.load()
-        # A client is registered with its addresses, so one on another port must register anew.
+        # A client is registered with its addresses, so a different port needs a new registration.
         if stored and redirect not in _list_redirects(stored.client):
             file.remove()
         is_done = await oauth.log_in(
@@ -76,7 +76,7 @@ async def _log_in(spec: ServerSpec, file: LoginFile) -> None:
 
 
 def _choose_port(spec: ServerSpec, file: LoginFile) -> int:
-    """Return the port of the configuration, or of the registered client; 0 for any."""
+    """Choose the configured port, or the registered client's; 0 for any."""
     port = spec.oauth.get("callback_port")
     if isinstance(port, int):
         return port
@@ -95,7 +95,7 @@ def _list_redirects(client: Mapping[str, Any] | None) -> list[str]:
 
 
 class _Browser:
-    """Sends the user's browser to the server; it returns to a port of this machine.
+    """Sends the user's browser to the server, which sends it back to a port on this machine.
 
     If the browser is on another machine, the user can paste the address instead.
     """
@@ -107,12 +107,12 @@ class _Browser:
         )
 
     async def open(self, stack: AsyncExitStack, port: int) -> str:
-        """Listen for the browser until the stack ends; return the address for its return."""
+        """Listen for the browser until the stack ends; return the redirect address."""
         loop = asyncio.get_running_loop()
         factory = self._connections.limit(self._make_protocol)
         try:
             server = await loop.create_server(factory, "127.0.0.1", port)
-        except OSError:  # the port of an earlier login is in use
+        except OSError:  # the earlier login's port is in use
             server = await loop.create_server(factory, "127.0.0.1", 0)
         stack.callback(server.close)
         return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/callback"
@@ -123,7 +123,7 @@ class _Browser:
     async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             line = (await reader.readline()).decode("latin-1").split()
-        except (ValueError, ConnectionError):  # longer than any address of a login, or cut
+        except (ValueError, ConnectionError):  # longer than any login's address, or cut off
             line = []
         text = b"This is no answer to a login."
         if len(line) > 1 and line[1].startswith("/callback?"):
@@ -137,7 +137,7 @@ class _Browser:
     def _use(self, address: str) -> None:
         from ...._adapters.integrations.mcp_servers import oauth
 
-        # The browser and a pasted line may both bring an answer; the first one counts.
+        # The browser and a pasted line may both bring an answer; the first counts.
         if self._code.done():
             return
         try:
@@ -157,7 +157,7 @@ class _Browser:
         _read_lines(self._use)
 
     async def wait_for_code(self) -> AuthorizationCodeResult:
-        """Return the server's answer. Raises UsageError after LOGIN_SECONDS."""
+        """Wait for the server's answer. Raises UsageError after LOGIN_SECONDS."""
         try:
             async with time_limit(LOGIN_SECONDS):
                 return await self._code

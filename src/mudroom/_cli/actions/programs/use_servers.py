@@ -40,8 +40,8 @@ def _has_terminal() -> bool:
 
 
 async def _ask(form: InputForm) -> ApprovalDecision:
-    # What was typed before the question is shown does not answer it.
-    with suppress(termios.error):  # the terminal has gone: the end of input declines
+    # Input typed before the question appeared must not answer it.
+    with suppress(termios.error):  # the terminal is gone: end of input declines
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
     print_notice(f"MCP server {form.server} asks: {escape_hidden(form.message)}", prefix="")
     fields = list_fields(form)
@@ -88,7 +88,7 @@ def _describe_field(field: FormField) -> str:
 
 
 async def _ask_field(field: FormField, title: str) -> object:
-    """Return the value of a field, None for no value, or _DECLINED."""
+    """Ask for a field's value: None for no value, or _DECLINED."""
     while True:
         print_notice(f"{title}:", prefix="")
         line = await _read_line()
@@ -103,8 +103,8 @@ async def _ask_field(field: FormField, title: str) -> object:
 
 
 async def _read_line() -> str | None:
-    """Read a line of the terminal, None at the end of input."""
-    # With a reader of the event loop, unlike a thread in `readline`, this can be cancelled.
+    """Read a line from the terminal, None at the end of input."""
+    # An event loop's reader, unlike a thread in `readline`, can be cancelled.
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()
     handle = sys.stdin.fileno()
@@ -113,7 +113,7 @@ async def _read_line() -> str | None:
         loop.remove_reader(handle)
         try:
             data = os.read(handle, 1 << 16)
-        except OSError:  # the terminal has gone
+        except OSError:  # the terminal is gone
             data = b""
         if not line.done():
             line.set_result(data.decode("utf-8", "replace"))
@@ -126,12 +126,12 @@ async def _read_line() -> str | None:
     return text.rstrip("\n") if text else None
 
 
-# None is an answer, too: a field left empty.
+# None is also an answer: a field left empty.
 _DECLINED = object()
 
 
 class _FileContext:
-    """The part of a ToolContext that tools of servers use."""
+    """The part of a ToolContext that servers' tools use."""
 
     traceparent = ""
 
@@ -222,7 +222,7 @@ def call_tool(cwd: str, server: str, tool: str, arguments: str) -> int:
 
 async def _call_tool(servers: McpServers, name: str, arguments: dict[str, Any]) -> int:
     try:
-        # Each line says why a server cannot be used; there is only one server here.
+        # Each line explains why a server cannot be used; there is only one server here.
         for line in await servers.load(servers.patterns):
             raise UsageError(line)
         if name not in servers.tools:
@@ -242,7 +242,7 @@ async def _call_tool(servers: McpServers, name: str, arguments: dict[str, Any]) 
 def _open_servers(
     specs: Sequence[ServerSpec], settings: Settings, cwd: str, name: str | None
 ) -> McpServers:
-    """Open servers, or the one of this name. Raises UnknownName."""
+    """Open all servers, or the one with this name. Raises UnknownName."""
     if name and name not in (known := {spec.name for spec in specs}):
         raise UnknownName("MCP server", name, known, remedy="See why one is not used: mudroom mcp.")
     return make_servers([spec for spec in specs if name in (None, spec.name)], settings, cwd)
@@ -253,12 +253,12 @@ def make_servers(specs: Sequence[ServerSpec], settings: Settings, cwd: str) -> M
     from ...._adapters.tools._image_files import parse_image_or_reason
 
     return McpServers(
-        # No agent runs here, so the servers that only one agent has are used, too.
+        # No agent runs here, so also use the servers that belong to a single agent.
         [replace(spec, agent="") for spec in specs],
         folder=os.path.realpath(cwd),
         environ=os.environ,
         cache_folder=os.path.join(settings.home, "mcp"),
-        # The user types the call, which is all the permission it needs.
+        # The user typed the call, which is all the permission it needs.
         is_allowed=lambda _: True,
         parse_image=parse_image_or_reason,
         make_redact=Redactor,

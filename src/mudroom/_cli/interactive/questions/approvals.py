@@ -1,4 +1,4 @@
-"""Permission questions: the user allows a tool call, once or by a rule, or denies it."""
+"""Permission questions: the user allows a tool call, once or by rule, or denies it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from .forms import fill_form
 from .question_lines import format_body, format_call, format_title
 
 YES, SESSION, FOLDER, NO = "yes", "session", "folder", "no"
-# Characters of a rule in an answer; answers are cut. A longer one is shown in the body.
+# Characters of a rule in an answer; answers are cut. Longer rules are shown in the body.
 _MAX_ABOUT = 100
-# Columns of a child's name in a question.
+# Columns for a child's name in a question.
 _NAME_COLUMNS = 40
 
 
 class ApprovalPrompt:
-    """Brings the questions of a conversation to the user of a UI, one after another.
+    """Brings a conversation's questions to the user of a UI, one after another.
 
-    Questions name children as `tree` does. `stop` is called when the user leaves a question without
-    an answer. `trusted_prompts` are digests of the rights of slash commands that the user trusted
+    Questions name children as `tree` does. `stop` is called when the user leaves a question
+    unanswered. `trusted_prompts` are digests of the rights of slash commands that the user trusted
     at the start.
     """
 
@@ -47,12 +47,12 @@ class ApprovalPrompt:
 
     @property
     def asking_runs(self) -> list[str]:
-        """The id of a run once for each of its calls that waits for an answer."""
+        """Ids of the asking runs, repeated for each call awaiting an answer."""
         return [question.request.run_id for question in self.questions.list()]
 
     @contextmanager
     def allow(self, *rules: Rule) -> Generator[None]:
-        """Allow what the rules cover without asking, until the context ends."""
+        """Allow what the rules cover without asking, until the context exits."""
         added = [rule for rule in rules if rule not in self.questions.rules]
         self.questions.add_rules(*added)
         try:
@@ -61,7 +61,7 @@ class ApprovalPrompt:
             self.questions.remove_rules(*added)
 
     async def _ask(self, question: Question) -> ApprovalDecision:
-        # One question after another, because the answer to one can approve the next call.
+        # One question at a time, because the answer to one can approve the next call.
         async with self._lock:
             request = self._name_child(question.request)
             if request.form:
@@ -75,14 +75,14 @@ class ApprovalPrompt:
         return replace(request, name=name) if name else request
 
     def _name_run(self, run_id: str) -> str:
-        """Return the name that the prompt has for a child run; "" for other runs."""
+        """Return the prompt's name for a child run; "" for other runs."""
         run = self.tree.runs.get(run_id)
         if run is None or not run.parent:
             return ""
         return make_child_name(self.tree, run_id, _NAME_COLUMNS, self._ui.scrollback.glyphs)
 
     async def _fill(self, request: ApprovalRequest, form: InputForm) -> ApprovalDecision:
-        """Ask the user what an MCP server asks; no rule answers it."""
+        """Pass an MCP server's question to the user; no rule answers it."""
         decision = await fill_form(self._ui, request, form)
         echo = "Stopped." if decision is None else "Declined."
         if decision is None:
@@ -115,7 +115,7 @@ class ApprovalPrompt:
     def _make_decision(
         self, request: ApprovalRequest, rules: tuple[Rule, ...], choice: str | None
     ) -> tuple[ApprovalDecision, str]:
-        """Return the decision of a choice and its text for the user; approve rules."""
+        """Turn a choice into a decision and its text for the user; approve rules."""
         match choice:
             case "yes":
                 return ApprovalDecision(True, "the user said yes"), "Allowed once."

@@ -1,4 +1,4 @@
-"""A question with a list of answers, and the answers that a user may type."""
+"""A question with a list of answers, and the answers a user may type."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from ...._projections.safe_text import sanitize_line
 from ...output.text import Glyphs, Line, split_line, truncate, wrap
 
-# Rows kept for the body of a question, before answers are left out.
+# Rows kept for a question's body before answers are left out.
 MIN_BODY_ROWS = 3
 
 _SHORT = {"y": "yes", "n": "no"}
 
 
 def match_answer(items: Sequence[tuple[str, str]], text: str) -> str | None:
-    """Return the value of the item that a typed line names: by number, value, label, y or n."""
+    """Match a typed line to an item's value: by number, value, label, y or n."""
     text = text.strip().lower()
     if text.isdecimal() and 0 < int(text) <= len(items):
         return items[int(text) - 1][0]
@@ -27,9 +27,9 @@ def match_answer(items: Sequence[tuple[str, str]], text: str) -> str | None:
 class Choice:
     """A question with a list of answers, one of them marked.
 
-    Items are pairs of value and label. The body scrolls if it does not fit. Typed text in a
-    searchable list selects the items that contain all its words. `result` is the value of the
-    chosen item, the typed line, or None.
+    Items are pairs of value and label. The body scrolls if it does not fit. In a searchable list,
+    typed text selects the items that contain all its words. `result` is the chosen item's value,
+    the typed line, or None.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Choice:
         self.result: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
     def find_key_answer(self, text: str) -> str | None:
-        """Return the answer of the single key y or n, None if this question has none."""
+        """Find the answer for the single key y or n, None if this question has none."""
         value = _SHORT.get(text.lower())
         return value if any(value == item for item, _ in self.items) else None
 
@@ -71,7 +71,7 @@ class Choice:
         self.index = 0
 
     def move(self, step: int) -> None:
-        """Move the mark by one row; a larger step scrolls the body, if there is one."""
+        """Move the mark by one row; larger steps scroll the body, if any."""
         if self.body and abs(step) > 1:
             self.first_row += step
         elif self.items:
@@ -96,7 +96,7 @@ class Choice:
         return [*title, *body, *answers, *hint]
 
     def _format_answers(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
-        """Return the answers that fit, wrapped if there are rows for all of them."""
+        """Format the answers that fit, wrapped if there are rows for all."""
         # Keep the marked answer in the middle.
         first = max(0, min(self.index - height // 2, len(self.items) - height))
         answers: list[str] = []

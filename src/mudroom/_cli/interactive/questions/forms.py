@@ -1,4 +1,4 @@
-"""Questions of MCP servers: the user fills a form field by field, or is shown an address."""
+"""MCP servers' questions: the user fills in a form field by field, or is shown an address."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DECLINED = "the user declined"
 async def fill_form(
     ui: QuestionUI, request: ApprovalRequest, form: InputForm
 ) -> ApprovalDecision | None:
-    """Ask the user the questions of a form. Returns None if the user stops the run."""
+    """Ask the user a form's questions. Returns None if the user stops the run."""
     title = f"MCP server {form.server} asks, in a call of {name_asker(request)}"
     if form.url:
         return await _show_address(ui, title, form)
@@ -62,7 +62,7 @@ async def _show_address(ui: QuestionUI, title: str, form: InputForm) -> Approval
 
 
 async def _ask_field(ui: QuestionUI, title: str, form: InputForm, field: FormField) -> object:
-    """Return the value of a field, _NOTHING or _REFUSED; None if the user stops the run."""
+    """Ask for a field's value, _NOTHING or _REFUSED; None if the user stops the run."""
     fault = ""
     while True:
         choice = await ui.choose(
@@ -123,6 +123,6 @@ def _encode(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-# Not None, which means that the user stops the run.
+# Not None, which means that the user stopped the run.
 _NOTHING = object()
 _REFUSED = object()

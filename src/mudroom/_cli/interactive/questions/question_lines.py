@@ -1,4 +1,4 @@
-"""The text of an approval request: who asks for what, the difference or the command, and why."""
+"""The text of an approval request: who asks for what, the diff or command, and why."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ def format_call(request: ApprovalRequest) -> str:
 
 
 def _name_child(request: ApprovalRequest) -> str:
-    """Return the name of the child that asks, or its agent and id; "" for the main agent."""
+    """Name the asking child, or give its agent and id; "" for the main agent."""
     if not is_child_id(request.run_id):
         return ""
     return sanitize_line(request.name) or f"{sanitize_line(request.agent)}#{request.run_id}"
 
 
 def format_body(request: ApprovalRequest, parts: Sequence[str] = (), rules: str = "") -> list[Line]:
-    """Return the difference or all arguments, and the reason; no character is hidden.
+    """Format the diff or all arguments, and the reason, hiding no character.
 
-    Open parts of a command are marked. `rules` is for answers without room for what they allow.
+    Marks the open parts of a command. `rules` is for answers too short to show what they allow.
     """
     command = request.arguments.get("command")
     if request.category is ToolCategory.RUN and isinstance(command, str):
@@ -73,7 +73,7 @@ def format_body(request: ApprovalRequest, parts: Sequence[str] = (), rules: str 
 
 
 def _format_path(request: ApprovalRequest) -> Iterator[Line]:
-    """Yield the path of a changed file, if the title does not show all of it."""
+    """Yield a changed file's path, if the title does not show it in full."""
     tool = find_builtin_tool(request.tool)
     arguments = tool.rename_arguments(request.arguments) if tool else request.arguments
     path = arguments.get(tool.path_argument) if tool and tool.path_argument else None
@@ -92,14 +92,14 @@ def _describe_act(request: ApprovalRequest) -> str:
 
 
 def _format_command(command: str, parts: Sequence[str]) -> Iterator[Line]:
-    """Yield the lines of a command, with its open parts in bold yellow, and these parts again."""
+    """Yield a command's lines with open parts in bold yellow, then these parts again."""
     shown = escape_hidden(command)
     open_parts = [escape_hidden(part) for part in parts if part.strip()]
     open_parts = [part for part in open_parts if part.strip() != shown.strip()]
     if not open_parts:
         yield from _number_lines([[(line, "bold")] for line in shown.split("\n")])
         return
-    # The longest first, because one part may be the beginning of another.
+    # Longest first, because one part may be the beginning of another.
     pattern = "|".join(map(re.escape, sorted(open_parts, key=len, reverse=True)))
     lines: list[list[tuple[str, str]]] = [[]]
     for n, piece in enumerate(re.split(f"({pattern})", shown)):
@@ -115,7 +115,7 @@ def _format_command(command: str, parts: Sequence[str]) -> Iterator[Line]:
 
 
 def _number_lines(lines: Sequence[Line]) -> Iterator[Line]:
-    # Without numbers, a line that begins with blanks would look like the rest of a wrapped line.
+    # Without numbers, a line beginning with blanks would look like the rest of a wrapped line.
     width = len(str(len(lines)))
     for number, line in enumerate(lines, 1):
         yield [(f"    {number:>{width}}  " if len(lines) > 1 else "  ", ""), *line]

@@ -18,7 +18,7 @@ from ..ui import QuestionUI
 if TYPE_CHECKING:
     from ...._adapters.integrations.usable_programs import UsablePrograms
 
-# Files and folders of a project that can configure agents.
+# A project's files and folders that can configure agents.
 _AGENT_PATHS = (
     ".agents",
     ".mudroom",
@@ -32,7 +32,7 @@ _AGENT_PATHS = (
 
 
 class TrustAnswer(NamedTuple):
-    """The settings and programs after the question; None for no programs."""
+    """Settings and programs after the question; None for no programs."""
 
     settings: Settings
     programs: UsablePrograms | None
@@ -43,7 +43,7 @@ class TrustAnswer(NamedTuple):
 
 
 def find_untrusted_files(settings: Settings, cwd: str) -> list[str]:
-    """Return the agent files of a folder, none if the folder is trusted."""
+    """Find a folder's agent files; none if the folder is trusted."""
     names = [name for name in _AGENT_PATHS if os.path.exists(os.path.join(cwd, name))]
     return [] if names and is_trusted(settings, cwd) else names
 
@@ -55,10 +55,10 @@ async def ask_for_trust(
     names: Sequence[str],
     programs: UsablePrograms | None = None,
 ) -> TrustAnswer:
-    """Ask whether to trust a folder, showing all commands that it would start.
+    """Ask whether to trust a folder, showing all commands it would start.
 
-    `names` are the agent files of the folder, if it is not trusted; of the programs, those that are
-    not trusted matter.
+    `names` are the folder's agent files, if it is untrusted; of the programs, only untrusted ones
+    matter.
     """
     needs_programs = programs is not None and bool(programs.untrusted)
     what = "this folder" if names else "these programs"
@@ -67,11 +67,11 @@ async def ask_for_trust(
         ("yes", "yes, this time only"),
         ("no", "no"),
     ]
-    # A home folder, for example, must not be trusted for ever with all that is below it.
+    # A home folder, for example, must not be trusted forever with everything below it.
     if names and trust.is_too_wide(cwd):
         items = items[1:]
     if needs_programs:
-        items.reverse()  # Enter without reading starts nothing.
+        items.reverse()  # Pressing Enter without reading starts nothing.
     title = _format_title(cwd, names, programs)
     body = list(_format_body(programs)) if programs else []
     choice = await ui.choose(title, items, body=body)

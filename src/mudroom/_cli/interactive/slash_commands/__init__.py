@@ -1,1 +1,1 @@
-"""Slash commands of the prompt: a registry and one function per command."""
+"""The prompt's slash commands: a registry and one function per command."""

@@ -1,4 +1,4 @@
-"""Slash commands about changed files: differences, and earlier prompts with their files."""
+"""Slash commands for changed files: diffs, and earlier prompts with their files."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from ..conversation import Conversation
 # Answers to the question whether to restore files.
 YES, NO, FILES = "yes", "no", "files"
 
-# Lines of the differences that are shown; the rest is counted.
+# Lines of diffs to show; the rest is counted.
 MAX_LINES = 400
 
 
 async def diff(conversation: Conversation, words: str) -> None:
-    """Show the differences of the session, of one prompt (its number), or of one file."""
+    """Show the diff of the session, of one prompt (by number), or of one file."""
     number = int(words) if words.isdecimal() else 0
     log = conversation.file_changes
     changes = log.list_changes(number, number or None)
@@ -67,7 +67,7 @@ async def diff(conversation: Conversation, words: str) -> None:
 
 
 def _format_change(conversation: Conversation, change: FileChange, only_prompt: bool) -> list[Line]:
-    """Format the difference of a file; empty if there is none.
+    """Format a file's diff; empty if there is none.
 
     `only_prompt`: compare with the content after the last write, if it was kept.
     """
@@ -96,7 +96,7 @@ def _format_change(conversation: Conversation, change: FileChange, only_prompt: 
 
 
 def _describe_mode(workspace: Workspace, change: FileChange, *, only_prompt: bool) -> str:
-    """Say what has become of the execute bit of a file, "" if nothing has, as git sees it."""
+    """Describe the change to a file's execute bit as git sees it, "" for none."""
     executable = change.executable
     if not only_prompt and change.old_mode is not None:
         mode = find_mode(workspace, change.path, change.after)
@@ -106,7 +106,7 @@ def _describe_mode(workspace: Workspace, change: FileChange, *, only_prompt: boo
 
 
 async def rewind(conversation: Conversation, number: str) -> None:
-    """Remove an earlier prompt and all after it, restore the files that changed since, or both."""
+    """Remove an earlier prompt and all after it, restore files changed since, or both."""
     if conversation.session.interrupted_run:
         raise UsageError(
             "the last prompt is interrupted, and has not ended",
@@ -144,13 +144,13 @@ async def rewind(conversation: Conversation, number: str) -> None:
 
 
 async def undo(conversation: Conversation, _: str) -> None:
-    """Remove the last prompt and its answer; restore the files, or not."""
+    """Remove the last prompt and its answer; optionally restore the files."""
     runs = _list_prompts(conversation)
     await rewind(conversation, runs[-1].run_id if runs else "")
 
 
 def _list_prompts(conversation: Conversation) -> list[RunView]:
-    """Return the prompts of the conversation that have ended, oldest first."""
+    """List the conversation's finished prompts, oldest first."""
     return [run for run in conversation.tree.list_conversation() if run.report]
 
 
@@ -180,10 +180,10 @@ async def _restore_if_wanted(conversation: Conversation, first: int) -> tuple[st
 
 
 def restore_files(session: Session, changes: list[FileChange], observed: list[str]) -> str:
-    """Restore files that still have the content of the last write; describe the outcome.
+    """Restore files that still have the content last written; describe the outcome.
 
-    New files go first, with the folders that are empty without them, as a landing removes them: a
-    file may have had the name of such a folder, or a folder that of such a file.
+    New files are removed first, with folders that become empty, as a landing removes them: a
+    restored file may need the name of such a folder, or a folder that of such a file.
     """
     new = [change for change in changes if not change.before]
     outcomes = {change.path: _restore(session, change) for change in new}
@@ -206,7 +206,7 @@ def restore_files(session: Session, changes: list[FileChange], observed: list[st
 
 
 def _restore(session: Session, change: FileChange) -> bool | None:
-    """Restore one file; return whether that was possible, None if it has its content already."""
+    """Restore one file; return whether that was possible, None if its content is unchanged."""
     workspace = session.workspace
     data = session.read_version(change.before)
     current = hash_present(workspace, change.path, change.before, change.after)
@@ -215,7 +215,7 @@ def _restore(session: Session, change: FileChange) -> bool | None:
     has_mode = None in (mode, present) or stat.S_IMODE(mode or 0) == present
     if current == change.before and has_mode:
         return None
-    # Somebody else has changed the file since, and this work must not be lost.
+    # Someone else has changed the file since, and their work must not be lost.
     if data is None or current not in (change.before, change.after):
         return False
     try:
@@ -240,10 +240,10 @@ def _remove_empty_folders(root: str, removed: list[str]) -> None:
 
 
 def _choose_mode(change: FileChange, present: int | None) -> int | None:
-    """Return the mode of a restored file, None to keep the present one.
+    """Choose a restored file's mode, None to keep the present one.
 
-    The present permission bits stay, with hard links and owner, unless only the file's work has
-    made it executable, or not executable.
+    The present permission bits stay, with hard links and owner, unless only the work on this file
+    changed whether it is executable.
     """
     if is_link_hash(change.before):
         return stat.S_IFLNK
@@ -253,13 +253,13 @@ def _choose_mode(change: FileChange, present: int | None) -> int | None:
         return change.old_mode
     if change.old_mode is None or is_executable(present) == is_executable(change.old_mode):
         return None
-    if change.executable is None:  # a command changed the file, or the user made it again
+    if change.executable is None:  # a command changed the file, or the user recreated it
         return change.old_mode if change.after else None
     return change.old_mode if change.executable == is_executable(present) else None
 
 
 def read_file(workspace: Workspace, path: str, *hashes: str) -> bytes:
-    """Return the content of a file, b"" if there is none."""
+    """Read a file's content, b"" if there is none."""
     try:
         return read_entry(workspace, path, MAX_VERSION_BYTES, *hashes)
     except WorkspaceError:

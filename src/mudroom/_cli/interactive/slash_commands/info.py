@@ -48,7 +48,7 @@ async def context(conversation: Conversation, place: str) -> None:
 
 
 def _list_shares(conversation: Conversation) -> list[tuple[str, str]]:
-    """Return a row for each part of the conversation's context, the largest first."""
+    """List a row for each part of the conversation's context, largest first."""
     if not conversation.status.context_tokens:
         return []
     sizes = conversation.status.shares.measure()
@@ -92,7 +92,7 @@ async def cost(conversation: Conversation, _: str) -> None:
 
 
 async def view(conversation: Conversation, _: str) -> None:
-    """Serve the run viewer until the session ends, and open it in a browser if there is one."""
+    """Serve the run viewer until the session ends, opening it in a browser if possible."""
     import webbrowser
 
     from ...._viewer.server import open_viewer
@@ -105,7 +105,7 @@ async def view(conversation: Conversation, _: str) -> None:
     viewer = await conversation.resources.enter_async_context(open_viewer(sessions))
     url = await make_session_link(viewer.url, sessions, conversation.session.id)
     conversation.print_text("Viewer running until this session ends:")
-    # On one line, so that terminals recognise it as a link.
+    # On a single line, so that terminals recognise it as a link.
     conversation.ui.scrollback.write_lines([(url, "cyan")])
     if can_open_browser(os.environ):
         await asyncio.to_thread(webbrowser.open, url)
@@ -166,7 +166,7 @@ async def doctor(conversation: Conversation, _: str) -> None:
     from ...actions.doctor import STATE_LABELS, Check, run_checks
 
     def collect() -> list[Check]:
-        return list(run_checks(os.environ, starts_servers=False))  # /mcp shows those of the session
+        return list(run_checks(os.environ, starts_servers=False))  # /mcp shows the servers
 
     styles = {"ok": "", "warn": "yellow"}
     for check in await asyncio.to_thread(collect):

@@ -1,4 +1,4 @@
-"""Slash command about the work of children that had isolated workspaces."""
+"""Slash command for the work of children in isolated workspaces."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ...output.tool_call_lines import DIFFERENCE_STYLES
 from ..conversation import Conversation
 from .files import MAX_LINES
 
-# Files of a child that the list names.
+# Files named per child in the list.
 MAX_FILES = 5
 
 
 async def merge(conversation: Conversation, which: str) -> None:
-    """List the work of isolated workspaces; show that of one run or name, and offer to merge it."""
+    """List work in isolated workspaces; show that of one run or name and offer to merge it."""
     home, session = conversation.settings.home, conversation.session.id
     kept = [each for each in await asyncio.to_thread(list_kept, home) if each.session == session]
     if not kept:
@@ -40,7 +40,7 @@ async def merge(conversation: Conversation, which: str) -> None:
 
 
 def _find(conversation: Conversation, kept: list[KeptWork], which: str) -> KeptWork:
-    """Return the work of a run, or of the last run of a name. Raises UnknownName."""
+    """Find the work of a run, or of the last run with a name. Raises UnknownName."""
     labels = {_get_label(conversation, work): work for work in kept}
     labels |= {work.run_id: work for work in kept}
     work = labels.get(which.removeprefix("@").lower())
@@ -70,7 +70,7 @@ def _describe_state(conversation: Conversation, work: KeptWork) -> str:
     if work.state == "working":
         return "the child works"
     run = conversation.tree.runs.get(work.run_id)
-    # The user can merge after a conflict: the store knows, the events of the run do not.
+    # The user can merge after a conflict; then the store knows, the run's events do not.
     if work.state == "merged" or run is None:
         return work.state
     return describe_merge(run) or work.state

@@ -1,4 +1,4 @@
-"""Table of the slash commands with their help texts, and the list of keys."""
+"""Table of slash commands with their help texts, and the list of keys."""
 
 from __future__ import annotations
 

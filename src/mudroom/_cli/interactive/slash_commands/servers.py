@@ -41,14 +41,14 @@ async def _show_servers(conversation: Conversation) -> None:
 def _list_status_rows(status: ServerStatus) -> list[tuple[str, str]]:
     rows = [(escape_line(status.name), describe_status(status))]
     if status.state == "failed":
-        # The reason quotes the last lines if the server has ended.
+        # If the server has ended, the reason already quotes the last lines.
         lines = [each for each in status.last_lines.splitlines() if each not in status.reason]
         rows += [("", escape_line(line)) for line in lines]
     return rows
 
 
 def _list_others(conversation: Conversation) -> list[tuple[str, str]]:
-    """Return the servers of single agents, and those of files that the session does not use."""
+    """List servers of single agents, and servers from files that the session does not use."""
     programs = load_programs(conversation.settings, conversation.session.cwd)
     used = {status.name for status in conversation.session.mcp.servers}
     return [

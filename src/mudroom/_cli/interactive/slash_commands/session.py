@@ -1,4 +1,4 @@
-"""Slash commands that change the session or its rules, or write something out of it."""
+"""Slash commands that change the session or its rules, or write its contents elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...actions.user_store import open_store
 from ..conversation import Conversation, NextStep
 from ..recap import choose_session
 
-# The permission modes in the order of Shift+Tab.
+# Permission modes in the order of Shift+Tab.
 MODE_DESCRIPTIONS = {
     "default": "ask before edits and before commands that do more than read",
     "acceptEdits": "run edits and sandboxed commands without asking",
@@ -67,7 +67,7 @@ async def model(conversation: Conversation, name: str) -> None:
 
 
 async def mode(conversation: Conversation, name: str) -> None:
-    """Change the permission mode; "next" takes the next one. Without a name, list the modes."""
+    """Change the permission mode; "next" takes the next. Without a name, list the modes."""
     current = conversation.status.mode
     if not name:
         description = MODE_DESCRIPTIONS.get(current, "explained by mudroom permissions")
@@ -96,7 +96,7 @@ async def resume(conversation: Conversation, session_id: str) -> NextStep | None
     if session_id:
         chosen = await find_session(store, current.cwd, session_id, without=current.id)
         folder = await read_session_folder(store, chosen)
-        if folder not in ("", current.cwd):  # it has other settings, permissions and servers
+        if folder not in ("", current.cwd):  # with other settings, permissions and servers
             raise UsageError(
                 "this session works in another folder",
                 where=folder,
@@ -166,7 +166,7 @@ async def pin(conversation: Conversation, rule: str) -> None:
 
 
 async def unpin(conversation: Conversation, number: str) -> None:
-    """Say with the next prompt that a rule ends."""
+    """Tell the model with the next prompt that a rule no longer applies."""
     rules = conversation.list_rules()
     if not (number.isdecimal() and 1 <= int(number) <= len(rules)):
         remedy = "Name a number of the list that /pin shows." if rules else "There are no rules."

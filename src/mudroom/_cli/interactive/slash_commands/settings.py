@@ -1,4 +1,4 @@
-"""Slash commands for the theme, the keys of vi, output styles and permission rules."""
+"""Slash commands for theme, vi keys, output styles and permission rules."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def theme(conversation: Conversation, name: str) -> None:
 
 
 async def vim(conversation: Conversation, _: str) -> None:
-    """Turn the keys of vi on or off, and save that in the settings."""
+    """Turn vi keys on or off, and save the choice in the settings."""
     is_on = conversation.ui.toggle_vi_keys()
     if is_on is None:
         conversation.print_text("Plain lines have no vi keys: the terminal edits the line.")
@@ -116,7 +116,7 @@ async def permissions(conversation: Conversation, arguments: str) -> None:
 
 
 def _list_approved(conversation: Conversation, loaded: LoadedPermissions) -> list[Rule]:
-    """Return the rules that the user approved for the folder, then those for the session."""
+    """List the rules the user approved for the folder, then those for the session."""
     kept = [rule for rule in loaded.permissions.rules if rule.origin == FOLDER_ORIGIN]
     texts = [format_rule(rule) for rule in kept]
     of_session = conversation.approvals.questions.rules
@@ -136,7 +136,7 @@ async def _remove_rule(
     rule = approved[int(number) - 1]
     conversation.approvals.questions.remove_rules(rule)
     conversation.print_text(f"Removed: {rule}", "dim")
-    # The rules of a folder are fixed when the session is opened.
+    # A folder's rules are fixed when the session opens.
     if rule.origin == FOLDER_ORIGIN:
         conversation.driver.open_later()
         await conversation.open_again(conversation.driver.plan)

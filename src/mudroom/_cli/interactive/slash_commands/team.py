@@ -1,4 +1,4 @@
-"""Slash commands about the named children, their unread messages, and the tasks of the board."""
+"""Slash commands for named children, their unread messages, and the board's tasks."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def _describe_teammate(teammate: Teammate, unread: int) -> list[str]:
 
 
 class UnreadMessage(Struct, frozen=True):
-    """A message that its receiver has not read.
+    """A message its receiver has not read.
 
-    `child` is the first run of a named child, else the receiver's run.
+    `child` is a named child's first run, else the receiver's run.
     """
 
     sender: str
@@ -64,7 +64,7 @@ class UnreadMessage(Struct, frozen=True):
 
 
 async def inbox(conversation: Conversation, which: str) -> None:
-    """List the unread messages; show one by its number, those of a name, or all as a whole."""
+    """List unread messages; show one by number, those of a name, or all in full."""
     messages = list(_list_unread(conversation))
     if not messages:
         conversation.print_text("There are no unread messages.")
@@ -88,7 +88,7 @@ async def inbox(conversation: Conversation, which: str) -> None:
 
 
 def _list_unread(conversation: Conversation) -> Iterator[UnreadMessage]:
-    """Yield the messages to named children, then those that wait for a run at work."""
+    """Yield the messages to named children, then those waiting for an active run."""
     named: dict[str, Teammate] = {}
     seen: set[str] = set()
     for mate in list_teammates(conversation.tree):
@@ -127,12 +127,12 @@ def _choose(messages: list[UnreadMessage], which: str) -> list[UnreadMessage]:
 
 
 async def approve(conversation: Conversation, arguments: str) -> None:
-    """Approve the plan of a named child: it works with the mode that it has without a plan."""
+    """Approve a named child's plan: it then works in the mode it has without a plan."""
     await _answer_plan(conversation, arguments, is_approved=True)
 
 
 async def reject(conversation: Conversation, arguments: str) -> None:
-    """Refuse the plan of a named child: it plans again, with the text as the reason."""
+    """Reject a named child's plan: it plans again, with the text as the reason."""
     await _answer_plan(conversation, arguments, is_approved=False)
 
 

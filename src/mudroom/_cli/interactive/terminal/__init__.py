@@ -1,1 +1,1 @@
-"""The prompt's terminal: its background, its title and notifications, its clipboard."""
+"""The prompt's terminal: background, title and notifications, clipboard."""

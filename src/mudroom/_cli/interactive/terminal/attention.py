@@ -1,4 +1,4 @@
-"""The terminal's title and notifications: what mudroom does, and that it is done or asks."""
+"""The terminal's title and notifications: mudroom at work, done, or asking."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 
 from ...._projections.safe_text import sanitize_line
 
-# XTWINOPS: the terminal saves its title on a stack, and restores it.
+# XTWINOPS: the terminal saves its title on a stack and restores it.
 _PUSH_TITLE = "\x1b[22;2t"
 _POP_TITLE = "\x1b[23;2t"
 _MAX_LENGTH = 80
 
 
 def choose_channel(setting: str, environ: Mapping[str, str]) -> str:
-    """Return "bell", "osc9", "osc777" or "off" for the setting `notifications`."""
+    """Choose "bell", "osc9", "osc777" or "off" for the setting `notifications`."""
     if setting != "auto":
         return setting
     if environ.get("TMUX") or environ.get("STY"):
@@ -28,9 +28,10 @@ def choose_channel(setting: str, environ: Mapping[str, str]) -> str:
 
 
 class Attention:
-    """Title and notifications of a terminal.
+    """A terminal's title and notifications.
 
-    The user is notified after `notify_after` seconds of work; until then the user still looks.
+    The user is notified after `notify_after` seconds of work; before that, the user is still
+    watching.
     """
 
     def __init__(
@@ -61,12 +62,12 @@ class Attention:
         self._set_title("working")
 
     def ask(self, question: str) -> None:
-        """Show that a question waits for an answer; notify the user after a long time of work."""
+        """Show that a question awaits an answer; after long work, notify the user."""
         self._set_title("question")
         self._notify(f"mudroom asks: {sanitize_line(question, _MAX_LENGTH)}")
 
     def finish_work(self) -> None:
-        """Show that the run has ended; notify the user after a long time of work."""
+        """Show that the run has ended; after long work, notify the user."""
         self._set_title("")
         self._notify(f"mudroom is done in {self._folder}")
 

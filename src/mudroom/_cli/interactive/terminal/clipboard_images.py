@@ -14,7 +14,7 @@ from ...._adapters.tools._image_files import MAX_IMAGE_BYTES, parse_image
 from ...._platform.private_files import make_private_file, make_private_folder
 from ....errors import UsageError
 
-# The folder of saved images in mudroom's state folder.
+# Folder for saved images in mudroom's state folder.
 FOLDER = "pasted"
 
 _READ_SECONDS = 5

@@ -1,6 +1,6 @@
 """The user's own status line: a command that prints the line below the prompt.
 
-The command is the setting `status_line` of the user's own settings file. A project file cannot
+The command is the setting `status_line` in the user's own settings file. A project file cannot
 set it.
 """
 
@@ -66,7 +66,7 @@ class StatusCommand:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            # A process group of its own, so that the whole pipeline of a shell can be killed.
+            # A separate process group, so that a whole shell pipeline can be killed.
             start_new_session=True,
         )
         try:
@@ -76,7 +76,7 @@ class StatusCommand:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-            if isinstance(error, asyncio.CancelledError):  # the prompt closes
+            if isinstance(error, asyncio.CancelledError):  # the prompt is closing
                 raise
             return f"status_line: no output within {MAX_SECONDS:.0f} s"
         if process.returncode:
@@ -86,7 +86,7 @@ class StatusCommand:
 
 
 def describe_state(conversation: Conversation) -> dict[str, Any]:
-    """Return the state that the command reads as JSON, named as in other programs."""
+    """Describe the state that the command reads as JSON, with names as in other programs."""
     session = conversation.session
     status = conversation.status
     window = status.context_window

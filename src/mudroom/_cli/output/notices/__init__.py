@@ -1,1 +1,1 @@
-"""Notices for the user: at the start of a session, and from the log."""
+"""Notices for the user: at session start, and from the log."""

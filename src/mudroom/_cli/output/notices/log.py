@@ -1,4 +1,4 @@
-"""Shows warnings of mudroom's log as notices on the screen."""
+"""Shows warnings from mudroom's log as notices on the screen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _NoticeHandler(logging.Handler):
 
 @contextmanager
 def show_log(show: Callable[[str], object]) -> Generator[None]:
-    """Show the log's warnings with a function, not as lines on stderr inside a drawn screen."""
+    """Show the log's warnings with a function, instead of on stderr inside a drawn screen."""
     log = logging.getLogger("mudroom")
     handler = _NoticeHandler(show)
     log.addHandler(handler)

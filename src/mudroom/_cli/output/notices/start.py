@@ -1,4 +1,4 @@
-"""Notices of a session: sandbox, offline model, agents of the folder; each shown only once."""
+"""A session's notices: sandbox, offline model, the folder's agents; each shown only once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_FOLDER = ("agents",)
 
 
 def describe_sandbox(opened: Session, *, network: bool) -> str:
-    """Describe the sandbox; "" if a notice of the session does so already."""
+    """Describe the sandbox; "" if one of the session's notices already does."""
     tier = opened.sandbox.tier
     if any(notice.kind == "sandbox" for notice in opened.notices):
         return ""
@@ -36,15 +36,15 @@ def describe_sandbox(opened: Session, *, network: bool) -> str:
 
 
 def select_new_notices(home: str, folder: str, notices: Iterable[Notice]) -> Iterator[Notice]:
-    """Yield the notices, but those about this machine and the folder only once."""
+    """Yield notices; those about this machine or folder only the first time."""
     # `mudroom doctor` says the same at any time.
     path = Path(home, SHOWN_FILE)
     for notice in notices:
         of_folder = notice.kind in _OF_FOLDER
         if of_folder or notice.kind in _OF_MACHINE:
-            # With `!a`, a folder's name cannot contain a line feed or a byte that is not UTF-8.
+            # `!a` escapes line feeds and bytes that are not UTF-8 in the folder's name.
             line = f"{folder!a}: {notice.text}\n" if of_folder else f"{notice.text}\n"
-            # Without the list, the notice is shown once more.
+            # If the list cannot be written, the notice is shown again.
             with suppress(OSError, ValueError):
                 shown = path.read_text("utf-8") if path.exists() else ""
                 if line in shown:
