@@ -88,7 +88,7 @@ class Lease:
 
 POLL_SECONDS = 1.0  # after which a call returns even with nothing to send
 MAX_DATA = 90_000
-"""Most bytes of a call or reply. Ray would put much larger ones in its object store."""
+"""Most bytes of a call or reply; small enough to stay out of Ray's object store."""
 
 
 class ActorEnd(Arrivals):

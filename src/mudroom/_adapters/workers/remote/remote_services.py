@@ -120,7 +120,7 @@ class RemoteJournal:
         return _decode(reply.result, type=int)
 
     def _leave_brief_out(self, events: tuple[StoredEvent, ...]) -> tuple[StoredEvent, ...]:
-        """Remove a brief that the session sent; only a run's first event has one."""
+        """Leave out a brief that the session sent; it is in a run's first event."""
         first = events[0] if events else None
         if not isinstance(first, RunStarted):
             return events

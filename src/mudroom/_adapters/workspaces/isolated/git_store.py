@@ -65,7 +65,7 @@ _NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !dif
 _STATUS = {"A": "added", "M": "modified", "D": "deleted", "T": "type"}
 
 _PACK_HEADER_BYTES = 12
-_MAX_LOOSE = 200  # objects; smaller packs are unpacked, because many small packs make git slow
+_MAX_LOOSE = 200  # objects; packs with no more are unpacked: many small packs make git slow
 
 _COMMIT = "mudroom <mudroom@localhost> 946684800 +0000"
 """Author of all commits, so equal trees and parents give equal ids."""

@@ -115,7 +115,7 @@ class NodeWorkspaces(IsolatedWorkspaces):
     def _use_snapshot(
         self, place: str, tree: str, stop: threading.Event, *, same_path: bool
     ) -> int:
-        """Open a descriptor that keeps a snapshot from being removed; make a missing snapshot."""
+        """Make a snapshot if needed; return a descriptor that keeps it from being removed."""
         with self._wait_for_lock("snapshots.lock", stop):
             record = Path(place, "snapshot.json")
             if not record.exists():
