@@ -191,8 +191,8 @@ class LoginProvider(OAuthClientProvider):
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Run the package's flow, with the tokens locked while they are refreshed.
 
-        If the server refuses an unexpired token, a refresh is tried before a new login.
-        If a session lacks rights, they are remembered for the next login.
+        If the server refuses an unexpired token, a refresh is tried before a new login. If a
+        session lacks rights, they are remembered for the next login.
         """
         has_refreshed = await self._prepare_refresh()
         flow = super()._auth_flow(request)
