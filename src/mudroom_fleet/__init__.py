@@ -1,1 +1,1 @@
-"""Worker processes on a Ray cluster, and those that sessions share. Imported only when used."""
+"""Worker processes on a Ray cluster or shared by sessions. Imported only when used."""

@@ -26,13 +26,13 @@ from mudroom.ports import Arrivals, RunLink
 
 from .messages import Hello
 
-LEASE_SECONDS = 8.0  # seconds that a worker process works without a call of the Ray process
+LEASE_SECONDS = 8.0  # that a worker process works without a call from the Ray process
 MARGIN_SECONDS = 0.5
-"""Seconds that the Ray process waits longer: the watch of a lease looks at intervals."""
+"""Extra seconds that the Ray process waits, because a lease is only checked at intervals."""
 _WATCH_SECONDS = 0.1
 EXIT_CODE = 75
 
-# It also counts while the machine sleeps, and goes on while the process is stopped.
+# Also counts while the machine sleeps or the process is stopped.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -41,12 +41,12 @@ def read_clock() -> float:
 
 
 class Lease:
-    """Lease of this process: how long it may work without a call of the Ray process.
+    """This process's lease: how long it may work without a call from the Ray process.
 
-    The process numbers its replies and keeps the time of each. A call says which reply the other
-    side has; the lease then ends LEASE_SECONDS after the time of that reply. The other side counts
-    from the later moment at which the reply arrived. So whatever the network delays, the lease has
-    ended when the other side says so; both sides only need clocks that run at the same speed.
+    The process numbers its replies and remembers the time of each. A call says which reply the
+    other side has received; the lease then ends LEASE_SECONDS after the time of that reply. The
+    other side counts from when the reply arrived, which is later. So whatever the network delays,
+    the lease has ended when the other side says so; both clocks only need to run at the same speed.
     """
 
     def __init__(self, seconds: float, read_clock: Callable[[], float] = read_clock) -> None:
@@ -56,11 +56,11 @@ class Lease:
         self._end = read_clock() + seconds
 
     def add_reply(self, number: int) -> None:
-        """Note the time of a reply that is sent now."""
+        """Record the time of a reply that is being sent."""
         self._replies[number] = self._read_clock()
 
     def renew(self, received: int) -> None:
-        """Extend the lease: the other side has received the reply of this number."""
+        """Extend the lease: the other side has received the reply with this number."""
         if at := self._replies.get(received):
             self._end = max(self._end, at + self._seconds)
             self._replies = {
@@ -72,7 +72,7 @@ class Lease:
         return self._read_clock() >= self._end
 
     def check(self) -> None:
-        """End this process at once if the lease has ended; its commands are killed then."""
+        """If the lease has ended, end this process at once and kill its commands."""
         if self.has_ended:
             os._exit(EXIT_CODE)
 
@@ -86,13 +86,13 @@ class Lease:
             self.check()
 
 
-POLL_SECONDS = 1.0  # seconds after which a call returns although there is nothing to send
+POLL_SECONDS = 1.0  # after which a call returns even with nothing to send
 MAX_DATA = 90_000
-"""Bytes of one call or reply. Ray keeps larger values in its object store, this one does not."""
+"""Most bytes of a call or reply; small enough to stay out of Ray's object store."""
 
 
 class ActorEnd(Arrivals):
-    """The port RunLink for an actor: calls of Ray carry its bytes."""
+    """The port RunLink for an actor: Ray calls carry its bytes."""
 
     def __init__(self, lease: Lease) -> None:
         super().__init__()
@@ -105,11 +105,11 @@ class ActorEnd(Arrivals):
         self._call.set()
 
     def end_call(self) -> None:
-        """Make the call that waits return."""
+        """Make the waiting call return."""
         self._call.set()
 
     async def wait_for_outgoing(self) -> None:
-        """Wait until there are bytes to send, another call comes, or POLL_SECONDS are over."""
+        """Wait until there are bytes to send, another call comes, or POLL_SECONDS have passed."""
         self._call.set()
         self._call = call = asyncio.Event()
         if not self.outgoing:
@@ -118,7 +118,7 @@ class ActorEnd(Arrivals):
             end.cancel()
 
     def start_beats(self) -> None:
-        """Do nothing: the replies to the calls of the Ray process show that the process works."""
+        """Do nothing: replies to the Ray process's calls show that this process works."""
 
 
 class WorkerActor:
@@ -135,7 +135,7 @@ class WorkerActor:
         self._failure = ""
 
     async def hello(self) -> bytes:
-        """Return what this process is, and be ready for calls."""
+        """Describe this process, and get ready for calls."""
         hello = Hello(
             pid=os.getpid(),
             host=platform.node(),
@@ -144,7 +144,7 @@ class WorkerActor:
             code=compute_code_digest(),
         )
         program: Callable[[RunLink], Coroutine[Any, Any, None]] = resolve_name(self._program)
-        # The lease starts last: an import can take longer than it lasts.
+        # Start the lease last: an import can take longer than it lasts.
         self._lease = Lease(self._lease_seconds)
         self._lease.watch()
         self._link = ActorEnd(self._lease)
@@ -153,12 +153,12 @@ class WorkerActor:
         return msgspec.msgpack.encode(hello)
 
     async def exchange(self, number: int, received: int, data: bytes) -> tuple[int, bytes]:
-        """Take bytes for the runs; return the number of the reply and bytes of the runs.
+        """Take bytes for the runs; return the reply's number and bytes from the runs.
 
-        Waits for such bytes, but not beyond the next call or POLL_SECONDS.
+        Waits for bytes to return, but not beyond the next call or POLL_SECONDS.
 
         Arguments:
-            number: of the call, from 1. Calls may arrive in another order.
+            number: of the call, from 1. Calls may arrive out of order.
             received: number of the last reply that the Ray process has; 0 is that of `hello`.
         """
         assert self._lease and self._link
@@ -176,7 +176,7 @@ class WorkerActor:
         return self._replies, reply
 
     async def stop(self) -> None:
-        """End the process; its commands end with it. Works without the daemon of the node."""
+        """End the process and its commands. Works without the node's daemon."""
         os._exit(0)
 
     async def _serve(self, program: Coroutine[Any, Any, None]) -> None:
@@ -191,14 +191,14 @@ class WorkerActor:
 
 
 class InOrder:
-    """Pieces with the numbers 1, 2, 3 and so on that may arrive in another order."""
+    """Pieces numbered from 1 that may arrive out of order."""
 
     def __init__(self) -> None:
-        self.last = 0  # number of the last piece that has been returned
+        self.last = 0  # number of the last returned piece
         self._early: dict[int, bytes] = {}
 
     def add(self, number: int, piece: bytes) -> bytes:
-        """Add a piece. Return the bytes that are in order now, b"" if an earlier one is missing."""
+        """Add a piece. Return the bytes now in order, b"" if an earlier piece is missing."""
         self._early[number] = piece
         complete = b""
         while (following := self._early.pop(self.last + 1, None)) is not None:
@@ -209,7 +209,7 @@ class InOrder:
 
 @cache
 def compute_code_digest() -> str:
-    """Return the version of mudroom and a digest of its code, and of this package."""
+    """Compute a text from the version of mudroom and a digest of its code and this package's."""
     digest = hashlib.sha256()
     for package in (Path(mudroom.__file__).parent, Path(__file__).parent):
         for path in sorted(package.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""ActorLink: one actor and the calls to it, in the Ray process."""
+"""ActorLink: an actor and the calls to it, in the Ray process."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .messages import (
     ToTransport,
 )
 
-_MAX_CALLS = 2  # calls of one actor that have not returned: one waits for bytes, one brings bytes
+_MAX_CALLS = 2  # open calls per actor: one waits for bytes, one brings them
 _CALL_GAP = 0.01
-"""Seconds from one call to the next. More frames share a call then; a call costs about 1 ms."""
+"""Seconds between calls, so that frames share them; a call costs about 1 ms."""
 _BUSY_GAP = 0.04
-"""The same after a call with more than _BUSY_BYTES: many runs work, and share the next one."""
+"""The same after a call of more than _BUSY_BYTES: many runs are working, and share the next."""
 _BUSY_BYTES = 8_000
 UNLOADABLE = "a node cannot load mudroom"
-_START_SECONDS = 60.0  # seconds in which an actor must start and answer
+_START_SECONDS = 60.0  # within which an actor must start and answer
 
 
 class RemoteMethod(Protocol):
@@ -38,7 +38,7 @@ class RemoteMethod(Protocol):
 
 
 class ActorHandle(Protocol):
-    """The handle that Ray has for a WorkerActor, with its methods."""
+    """Ray's handle of a WorkerActor, with its methods."""
 
     @property
     def hello(self) -> RemoteMethod: ...
@@ -51,12 +51,12 @@ class ActorHandle(Protocol):
 
 
 class RayControl(Protocol):
-    """What a link asks of Ray beside the calls to its actor. Threads call it: it may block."""
+    """Services of Ray that a link needs besides calls. May block, so threads call it."""
 
     def kill(self, handle: ActorHandle) -> None: ...
 
     def is_gone(self, error: Exception, node: str) -> bool:
-        """Return whether an error of a call proves that the process of its actor has ended."""
+        """Return whether a call's error proves that its actor's process has ended."""
         ...
 
 
@@ -69,10 +69,10 @@ class _Lost(Exception):
 
 
 class ActorLink:
-    """One actor and the calls to it.
+    """An actor and the calls to it.
 
     Arguments:
-        create: asks Ray for it in a thread: it may block.
+        create: asks Ray for the actor; may block, so it runs in a thread.
         note_silence: called when the actor does not answer; its node may be lost.
     """
 
@@ -105,7 +105,7 @@ class ActorLink:
 
     @property
     def _patience(self) -> float:
-        """Seconds after the last reply in which another one must come."""
+        """Seconds after the last reply within which another must come."""
         return self._lease_seconds + MARGIN_SECONDS
 
     def add_data(self, data: bytes) -> None:
@@ -113,7 +113,7 @@ class ActorLink:
         self._has_outgoing.set()
 
     async def run(self) -> None:
-        """Start the actor and carry bytes until it is lost; then say when it has stopped."""
+        """Start the actor and carry bytes until it is lost; then report when it has stopped."""
         try:
             await self._start()
             while True:
@@ -129,14 +129,14 @@ class ActorLink:
         self._send(PartClosed(self._number))
 
     def send_lease(self) -> None:
-        """Tell the session's process how long the actor may work without a further call."""
+        """Tell the session's process how long the actor may work without another call."""
         seconds = self._last_reply_at + self._lease_seconds - self._read_clock()
         self._send(LeaseState(self._number, max(0.0, seconds)))
 
     def kill(self) -> None:
-        """End the process of the actor; its commands end with it.
+        """End the actor's process and its commands.
 
-        Ray may be out of reach: then nothing is raised or awaited. The lease ends the actor.
+        If Ray is out of reach, nothing is raised or awaited: the lease ends the actor.
         """
         if self._handle is not None:
             with suppress(Exception):
@@ -168,7 +168,7 @@ class ActorLink:
             await asyncio.sleep(self._next_call_at - self._read_clock())
             self._call()
             if self._outgoing and len(self._calls) < _MAX_CALLS:
-                return  # a call alone returns late: the next one ends its wait
+                return  # a lone call returns late: the next one ends its wait
         self._has_outgoing.clear()
         waiting: set[asyncio.Future[Any]] = set(self._calls)
         if len(self._calls) < _MAX_CALLS and not self._outgoing:
@@ -195,7 +195,7 @@ class ActorLink:
         self._calls.add(asyncio.ensure_future(reply))
 
     def _choose_gap(self, size: int) -> None:
-        # After a full call there is more of a large frame: it has no long gap.
+        # After a full call, more of a large frame follows, so the gap is short.
         gap = _BUSY_GAP if _BUSY_BYTES < size < MAX_DATA else _CALL_GAP
         self._next_call_at = self._read_clock() + gap
 
@@ -210,14 +210,14 @@ class ActorLink:
             self._send(PartBytes(self._number, known))
 
     async def _is_gone(self, error: Exception) -> bool:
-        with suppress(Exception):  # also a TimeoutError: then it is not certain
+        with suppress(Exception):  # including TimeoutError: then nothing is certain
             async with time_limit(self._patience):
                 return await asyncio.to_thread(self._ray.is_gone, error, self._node)
         return False
 
 
 def _describe(error: Exception) -> str:
-    """Return the line of an error of Ray that says most."""
+    """Choose the most telling line of a Ray error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ModuleNotFoundError", "ImportError"))]
     if errors:

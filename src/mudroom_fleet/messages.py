@@ -1,7 +1,7 @@
-"""Messages between a session's process, the process that has its workers, and the Ray process.
+"""Messages between a session's process, the process with its workers, and the Ray process.
 
-One link has many numbered parts: the sessions of a shared process, or the actors of a Ray process.
-OpenPart, PartBytes, ClosePart and PartClosed are the same for both.
+A link has many numbered parts: the sessions of a shared process, or the actors of a Ray process.
+OpenPart, PartBytes, ClosePart and PartClosed serve both.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from msgspec import Struct
 
 
 class OpenPart(Struct, frozen=True, tag=True):
-    """Begin to use a part: execute runs of a session, or create an actor. The number is new."""
+    """Opens a part with a new number: executes a session's runs, or creates an actor."""
 
     number: int
-    machine: str = ""  # the only one on which an actor may start; "" for any
+    machine: str = ""  # the only one where an actor may start; "" for any
 
 
 class PartBytes(Struct, frozen=True, tag=True):
@@ -24,22 +24,22 @@ class PartBytes(Struct, frozen=True, tag=True):
 
 
 class ClosePart(Struct, frozen=True, tag=True):
-    """End an actor, or execute no more runs of a session, which has none."""
+    """Ends an actor, or stops serving a session, which has no runs left."""
 
     number: int
 
 
 class PartClosed(Struct, frozen=True, tag=True):
-    """A part does nothing more: the session's resources are closed, or the lost actor has ended."""
+    """Reports that a part has stopped: a session's resources are closed, or a lost actor ended."""
 
     number: int
 
 
-# Of a shared process.
+# About shared processes.
 
 
 class ShareProcess(Struct, frozen=True, tag=True):
-    """First message. `program`: what the process executes for each session; see WorkerTransport."""
+    """First message. `program` is executed for each session; see WorkerTransport."""
 
     program: str
 
@@ -54,11 +54,11 @@ ToShared: TypeAlias = ShareProcess | OpenPart | PartBytes | ClosePart
 FromShared: TypeAlias = SessionReady | PartBytes | PartClosed
 
 
-# Of the Ray process.
+# About the Ray process.
 
 
 class Hello(Struct, frozen=True, kw_only=True):
-    """Answer of a new actor."""
+    """A new actor's answer."""
 
     pid: int
     host: str  # name of the machine
@@ -70,26 +70,26 @@ class Hello(Struct, frozen=True, kw_only=True):
 class RayConfig(Struct, frozen=True, kw_only=True, tag=True):
     """First message."""
 
-    address: str  # of the cluster; "" starts one here that ends with the Ray process
+    address: str  # of the cluster; "" starts one here, which ends with the Ray process
     folder: str  # for the files of such a cluster, deleted by the session's process
     program: str  # see `WorkerActor`
     lease_seconds: float  # see `Lease`
 
 
 class AskLease(Struct, frozen=True, tag=True):
-    """Ask for the lease of an actor; the reply is a LeaseState."""
+    """Asks for an actor's lease; the reply is a LeaseState."""
 
     number: int
 
 
 class RayReady(Struct, frozen=True, tag=True):
-    """The Ray process is connected to the cluster, which has this number of processors."""
+    """Reports that the Ray process is connected to a cluster with this many processors."""
 
     processors: int
 
 
 class RayFailed(Struct, frozen=True, tag=True):
-    """The Ray process cannot use Ray or the cluster, and ends."""
+    """Reports that the Ray process cannot use Ray or the cluster, and ends."""
 
     message: str
     remedy: str
@@ -101,14 +101,14 @@ class ActorReady(Struct, frozen=True, tag=True):
 
 
 class ActorLost(Struct, frozen=True, tag=True):
-    """An actor has ended or does not answer; nothing more comes from it."""
+    """Reports that an actor has ended or does not answer; nothing more comes from it."""
 
     number: int
     reason: str
 
 
 class LeaseState(Struct, frozen=True, tag=True):
-    """Lease of an actor. `seconds`: at most this long it works without a further call."""
+    """An actor's lease. `seconds`: the longest it works without another call."""
 
     number: int
     seconds: float

@@ -1,8 +1,8 @@
-"""Ray process of a session: `python -m mudroom_fleet.ray_process SOCKET`.
+"""A session's Ray process: `python -m mudroom_fleet.ray_process SOCKET`.
 
 It connects to a Ray cluster, or starts one on this machine, and carries bytes between the session's
-process and the actors. It is a process of its own because Ray takes over the signals, the
-environment and the output of its process, and ends it when it loses the cluster.
+process and the actors. It is a separate process because Ray takes over its process's signals,
+environment and output, and ends it when the cluster is lost.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .messages import (
 )
 
 _STORE_BYTES = 80_000_000
-"""Size of the object store of a cluster on this machine; Ray wants at least 75 MB. Not used."""
+"""Size of the object store of a cluster on this machine. Unused, but Ray wants at least 75 MB."""
 _REACH_SECONDS = 10.0
 _AUTH_MODE = "RAY_AUTH_MODE"
 _NO_AUTH = "disabled"
@@ -60,7 +60,7 @@ _TOKEN_REMEDY = (
 
 
 def main() -> None:
-    """Serve the socket whose number is the first argument, until its other end is closed."""
+    """Serve the socket with the number in the first argument, until its other end closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     asyncio.run(_serve(socket.socket(fileno=int(sys.argv[1]))))
     os._exit(0)
@@ -88,7 +88,7 @@ async def _serve(connection: socket.socket) -> None:
 
 
 class _RayCluster:
-    """The cluster to which this process is connected; see `Cluster`."""
+    """The cluster this process is connected to; see `Cluster`."""
 
     def __init__(self, config: RayConfig) -> None:
         self._config = config
@@ -98,8 +98,7 @@ class _RayCluster:
         self._ray.kill(handle)
 
     def is_gone(self, error: Exception, node: str) -> bool:
-        # The daemon of a node sees the end of its processes. If the daemon itself is lost, they
-        # may go on.
+        # A node's daemon sees its processes end. If the daemon itself is lost, they may go on.
         if not isinstance(error, self._ray.exceptions.ActorDiedError):
             return False
         return any(each["NodeID"] == node and each["Alive"] for each in self._ray.nodes())
@@ -108,7 +107,7 @@ class _RayCluster:
         strategies = import_module("ray.util.scheduling_strategies")
         # With soft=True Ray chooses a node at random, because an actor reserves no processors.
         strategy = strategies.NodeAffinitySchedulingStrategy(node, soft=False)
-        # Ray must repeat nothing: the journal decides what happens to a run.
+        # Ray must not repeat anything: the journal decides what happens to a run.
         options = self._ray.remote(WorkerActor).options(
             num_cpus=0, max_restarts=0, max_task_retries=0, scheduling_strategy=strategy
         )
@@ -123,10 +122,10 @@ class _RayCluster:
 
 
 def _connect(config: RayConfig) -> RayFailed | None:
-    """Connect to the cluster, or start one. Return why that failed, None if it did not."""
+    """Connect to the cluster, or start one. Return why that failed, None on success."""
     if refusal := _check_address(config.address):
         return RayFailed(refusal, _ADDRESS_REMEDY)
-    os.environ.setdefault(_AUTH_MODE, "token")  # Ray reads it when it is imported
+    os.environ.setdefault(_AUTH_MODE, "token")  # Ray reads it on import
     try:
         import ray as installed_ray  # pyright: ignore[reportMissingImports]
     except ImportError as error:
@@ -148,7 +147,7 @@ def _connect(config: RayConfig) -> RayFailed | None:
                 **options,
             )
     except ray.exceptions.AuthenticationError as error:
-        # What follows are remedies of Ray, such as a new token.
+        # Ray's own remedies follow, such as a new token.
         reason = _first_line(error).partition(". ")[0]
         return RayFailed(f"Ray refuses the connection: {reason}", _TOKEN_REMEDY)
     except Exception as error:  # noqa: BLE001  Ray raises many errors here, RuntimeError among them
@@ -160,7 +159,7 @@ def _connect(config: RayConfig) -> RayFailed | None:
 
 
 def _check_address(address: str) -> str:
-    """Return why no cluster is at an address, "" if one may be. Ray tries for minutes."""
+    """Explain why there is no cluster at an address, "" if there may be. Ray tries for minutes."""
     host, _, port = address.rpartition(":")
     if not address or address == "auto":
         return ""
@@ -174,7 +173,7 @@ def _check_address(address: str) -> str:
 
 
 def _protect_token() -> None:
-    """Make sure that only its user can read the token of clusters on this machine."""
+    """Make sure that only the user can read the token of clusters on this machine."""
     names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
     if os.environ[_AUTH_MODE] == _NO_AUTH or any(name in os.environ for name in names):
         return
@@ -185,7 +184,7 @@ def _protect_token() -> None:
 
 
 def _create_token(path: Path) -> None:
-    """Write a new token, unless another session has just written one: that one stays."""
+    """Write a new token, unless another session has just written one."""
     path.parent.mkdir(0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent) as file:  # its mode is 0600
         file.write(secrets.token_hex(32).encode())
@@ -199,17 +198,17 @@ def _first_line(error: Exception) -> str:
 
 
 class Cluster(RayControl, Protocol):
-    """The Ray cluster. Threads call the methods: they may block."""
+    """The Ray cluster. The methods may block, so threads call them."""
 
     def list_nodes(self) -> Sequence[Node]:
-        """Return the nodes that Ray knows and has not declared dead."""
+        """List the nodes that Ray knows and has not declared dead."""
         ...
 
     def create_actor(self, node: str) -> ActorHandle: ...
 
 
 class ActorLinks:
-    """The actors of a session that work, in the Ray process."""
+    """A session's working actors, in the Ray process."""
 
     def __init__(
         self, cluster: Cluster, send: Callable[[ToTransport], None], lease_seconds: float
@@ -222,7 +221,7 @@ class ActorLinks:
         self._placement = Placement()
 
     def handle(self, message: ToRay) -> None:
-        # A message for an actor that has ended is dropped.
+        # Messages for an ended actor are dropped.
         if isinstance(message, OpenPart):
             self._open(message)
         elif link := self._links.get(message.number):
@@ -272,7 +271,8 @@ class ActorLinks:
 
 
 _AVOIDED_SECONDS = 60.0
-"""Seconds for which a silent node comes after others. Ray may need so long to notice its loss."""
+"""Seconds during which other nodes are preferred to a silent one; Ray may need this long to notice
+its loss."""
 
 
 class Node(Struct, frozen=True):
@@ -284,7 +284,7 @@ class Node(Struct, frozen=True):
 
 
 class Placement:
-    """The nodes of a session's actors. Threads may call the methods.
+    """Chooses nodes for a session's actors. Threads may call the methods.
 
     Ray places actors that reserve no processors at random.
     """
@@ -296,7 +296,7 @@ class Placement:
         self._lock = threading.Lock()
 
     def choose(self, number: int, nodes: Sequence[Node]) -> str:
-        """Return the id of the node for an actor.
+        """Choose the node for an actor; return its id.
 
         Nodes with processors come first, then those that answer, then the one with the fewest
         actors per processor.
@@ -315,7 +315,7 @@ class Placement:
             return node.id
 
     def note_silence(self, number: int) -> None:
-        # Other actors come to other nodes for a while.
+        # Place other actors on other nodes for a while.
         with self._lock:
             if node := self._nodes.get(number):
                 self._avoided_until[node] = self._read_clock() + _AVOIDED_SECONDS

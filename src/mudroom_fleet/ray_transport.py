@@ -1,4 +1,4 @@
-"""RayTransport: connections of a session to worker processes on the nodes of a Ray cluster."""
+"""RayTransport: a session's connections to worker processes on the nodes of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from .messages import (
     ToTransport,
 )
 
-# Without -P, Python would import modules of the current folder first, which may be a stranger's.
+# Without -P, Python would first import modules from the current folder, possibly a stranger's.
 _COMMAND = (sys.executable, "-P", "-m", "mudroom_fleet.ray_process")
-_LEASE_REPLY_SECONDS = 1.0  # longest wait for the Ray process to tell the lease of an actor
-_EXIT_SECONDS = 10.0  # seconds in which the Ray process must end Ray
+_LEASE_REPLY_SECONDS = 1.0  # longest wait for the Ray process to report an actor's lease
+_EXIT_SECONDS = 10.0  # within which the Ray process must end Ray
 _FOLDER = "MUDROOM_RAY_FOLDER"
-"""Variable by which the clean-up of orphans knows the processes of a cluster."""
+"""Variable that lets the clean-up of orphans recognise a cluster's processes."""
 _RAY_ENDED = "the process that is connected to Ray has ended"
 
 
 class RayTransport:
-    """The port WorkerTransport for actors of Ray. It has one Ray process.
+    """The port WorkerTransport for Ray actors. It has one Ray process.
 
     Arguments:
         program: what a worker process executes; see `WorkerTransport`.
@@ -79,7 +79,7 @@ class RayTransport:
         return RayConnection(self, self._count)
 
     async def start(self) -> int:
-        """Start the Ray process; return the processors of the cluster, 0 if it works already."""
+        """Start the Ray process; return the cluster's processors, 0 if it already runs."""
         async with self._starting:
             if self._stream is not None:
                 return 0
@@ -132,7 +132,7 @@ class RayTransport:
         self._connections.pop(number, None)
 
     async def close(self) -> None:
-        """End the Ray process, and with it a cluster that it started."""
+        """End the Ray process, and with it a cluster it started."""
         self._is_closed = True
         try:
             if self._stream is not None:
@@ -147,12 +147,12 @@ class RayTransport:
 
     async def _dispatch(self, process: ProgramLink, stream: MessageStream[ToTransport]) -> None:
         try:
-            # What is not a message ends the Ray process: nothing after it can be read.
+            # Bytes that are not a message end the Ray process: nothing after them can be read.
             with suppress(msgspec.DecodeError):
                 while (message := await stream.receive()) is not None:
                     self._pass_on(message)
         finally:
-            # A new Ray process may start while this one ends: its connections go on.
+            # A new Ray process may start while this one ends; its connections continue.
             connections = list(self._connections.values())
             self._stream = None
             try:
@@ -170,7 +170,7 @@ class RayTransport:
 
 
 class RayConnection:
-    """The port WorkerConnection for an actor of Ray."""
+    """The port WorkerConnection for a Ray actor."""
 
     answer_limits = None
     arrivals = 0
@@ -191,7 +191,7 @@ class RayConnection:
         self._lease: asyncio.Future[float] | None = None
 
     def read_activity(self) -> None:
-        """Return None: the lease notices an actor that does not answer."""
+        """Return None: the lease takes care of an actor that does not answer."""
 
     def place_on(self, machine: str) -> None:
         """Have the actor start on this machine, or fail to start."""
@@ -201,10 +201,10 @@ class RayConnection:
         """Do nothing: the process has no other runs to compare them with."""
 
     def drain(self) -> None:
-        """Do nothing: a shared actor counts its users elsewhere."""
+        """Do nothing: the users of a shared actor are counted elsewhere."""
 
     async def open(self) -> None:
-        """Start the actor; end it if that fails or is cancelled, or its node has other versions."""
+        """Start the actor; end it if that fails, is cancelled, or the node's versions differ."""
         self._hello = asyncio.get_running_loop().create_future()
         try:
             await self._transport.open_actor(self)
@@ -228,7 +228,7 @@ class RayConnection:
         return await self._arrived.receive()
 
     async def read_lease(self) -> float | None:
-        """Return the seconds for which the actor may work without a call; None if not known."""
+        """Read how many seconds the actor may work without a call; None if unknown."""
         if self._lease is None or self._lease.done():
             self._lease = asyncio.get_running_loop().create_future()
             self._transport.send(AskLease(self.number))
@@ -239,9 +239,9 @@ class RayConnection:
         """Do nothing: the lease ends an actor that does not answer."""
 
     async def wait_until_stopped(self) -> None:
-        """Wait until the actor has ended, or its lease is over.
+        """Wait until the actor or its lease has ended.
 
-        If it works, because bytes of it could not be used, it is ended.
+        If it still works, because bytes from it were unusable, it is ended.
         """
         if not self._arrived.has_ended:
             self._transport.send(ClosePart(self.number))
@@ -250,7 +250,7 @@ class RayConnection:
         await self._stopped.wait()
 
     async def close(self) -> None:
-        """End the actor; its commands end with it."""
+        """End the actor and its commands."""
         self._transport.send(ClosePart(self.number))
         self._transport.forget(self.number)
         self._end()
@@ -273,7 +273,7 @@ class RayConnection:
             self._stopped.set()
 
     def end(self, reason: str) -> None:
-        # The Ray process has ended: no call renews the lease of the actor any more.
+        # The Ray process has ended, so nothing renews the actor's lease.
         if not self._arrived.has_ended:
             self.loss = reason
             self._end()

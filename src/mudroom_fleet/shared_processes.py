@@ -1,7 +1,7 @@
-"""Worker processes that several sessions share, seen from the process of the sessions.
+"""Worker processes shared by several sessions, seen from the sessions' process.
 
-Each session has a part of a process, as if it had the process alone. The bytes of all parts cross
-the one connection of the process, each piece with the number of its session.
+Each session has a part of a process, as if it had the process to itself. The bytes of all parts
+cross the process's single connection, each piece with its session's number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .messages import (
     ShareProcess,
 )
 
-_CLOSE_SECONDS = 1.5  # longest wait until a process has closed the resources of a session
+_CLOSE_SECONDS = 1.5  # longest wait for a process to close a session's resources
 _ENDED = "a process that several sessions use has ended"
 _UNREADABLE = "it sent bytes that are not a message"
 
@@ -43,17 +43,17 @@ class ProcessPart(Protocol):
     def handle(self, message: FromShared) -> None: ...
 
     def end(self) -> None:
-        """Note that the process is lost, and detach the part."""
+        """Record that the process is lost, and detach the part."""
         ...
 
 
 class SharedProcess:
-    """One worker process.
+    """A worker process.
 
     Arguments:
         connection: the process, not started.
-        program: what the process executes for each session; see `WorkerTransport`.
-        machine: name of the machine it starts on, "" if that does not matter.
+        program: executed by the process for each session; see `WorkerTransport`.
+        machine: name of the machine to start on, "" if that does not matter.
     """
 
     def __init__(self, connection: WorkerConnection, program: str, machine: str = "") -> None:
@@ -63,8 +63,8 @@ class SharedProcess:
         self.send = self._stream.send
         self.machine = machine
         self.runs = 0  # of all sessions
-        self.is_lost = False  # it has ended, is being ended, or could not start
-        self.is_draining = False  # it gets no further runs, and ends after its last session
+        self.is_lost = False  # has ended, is being ended, or could not start
+        self.is_draining = False  # gets no further runs, and ends after its last session
         self.loss = ""  # why it was lost
         self._parts: dict[int, ProcessPart] = {}
         self._numbers = count(1)
@@ -83,7 +83,7 @@ class SharedProcess:
         return self._dispatching is not None
 
     async def open(self) -> None:
-        """Start the process, if that is not done. A cancel ends the wait, not the start."""
+        """Start the process if needed. A cancel ends the wait, not the start."""
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(_read_exception)
@@ -110,7 +110,7 @@ class SharedProcess:
         return number
 
     def detach(self, number: int) -> bool:
-        """Pass no more messages to a part. Return False if that was done before.
+        """Pass no more messages to a part. Return False if it was already detached.
 
         A draining process ends after its last part.
         """
@@ -123,13 +123,13 @@ class SharedProcess:
         self.is_draining = True
 
     def kill(self, reason: str) -> None:
-        """End the process, which does not answer any session."""
+        """End the process, which answers no session."""
         if self.has_started:
-            self.is_lost = True  # no other session begins to use it
+            self.is_lost = True  # keeps other sessions from using it
             self.connection.kill(reason)
 
     async def end(self) -> None:
-        """End the process, with the parts of all sessions, and wait until it does nothing more."""
+        """End the process, with all sessions' parts, and wait until it has stopped."""
         self._start_end()
         await self._stopped.wait()
 
@@ -175,7 +175,7 @@ class SharedProcess:
 
 
 class SharedProcesses:
-    """The worker processes of several sessions. They execute `serve` of this package."""
+    """Several sessions' worker processes. They execute `serve` of this package."""
 
     def __init__(self, transport: WorkerTransport, size: int, program: str) -> None:
         self.transport = transport
@@ -187,15 +187,15 @@ class SharedProcesses:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Ids of the processes that have started and not ended."""
+        """Ids of the processes that have started but not ended."""
         pids = (each.connection.pid for each in self._processes if not each.is_lost)
         return tuple(pid for pid in pids if pid is not None)
 
     def choose(self, machine: str, used: Collection[SharedProcess]) -> SharedProcess:
-        """Return a process with few runs; it may not have started. Raises UsageError after `close`.
+        """Choose a process with few runs, perhaps not started. Raises UsageError after `close`.
 
-        A machine of "" does not matter. Processes that the session has `used` are chosen only if
-        there is no other one.
+        A machine of "" does not matter. Processes already `used` by the session are chosen only if
+        there is no other.
         """
         if self._is_closed:
             raise UsageError("the worker processes of the sessions are closed", where="worker")
@@ -210,7 +210,7 @@ class SharedProcesses:
         await asyncio.gather(*(process.open() for process in self._list_ready()))
 
     async def close(self) -> None:
-        """End all processes. The sessions that use them are closed."""
+        """End all processes. Their sessions are closed."""
         self._is_closed = True
         processes = (*self._processes, *self._lost)
         try:
@@ -219,9 +219,9 @@ class SharedProcesses:
             await self.transport.close()
 
     def _list_ready(self) -> list[SharedProcess]:
-        """Return the processes that take runs.
+        """List the processes that take runs.
 
-        A lost process is replaced first. A draining one is replaced only if no other one is left.
+        Lost processes are replaced first. Draining ones are replaced only if no other is left.
         """
         lost = (each for each in (*self._lost, *self._processes) if each.is_lost)
         self._lost = [each for each in lost if not each.has_stopped]
@@ -247,7 +247,7 @@ def _read_exception(task: asyncio.Task[None]) -> None:
 
 
 class SharedTransport:
-    """The port WorkerTransport for one of several sessions that share worker processes."""
+    """The port WorkerTransport for a session that shares its worker processes."""
 
     is_shared = True
 
@@ -258,11 +258,11 @@ class SharedTransport:
         self._used: list[SharedProcess] = []
 
     def connect(self) -> SharedConnection:
-        """Return a connection to a process that this session does not use yet, if there is one."""
+        """Make a connection, to a process not yet used by this session if there is one."""
         return SharedConnection(self._processes, self._used)
 
     async def close(self) -> None:
-        """Do nothing: the processes are those of other sessions, too."""
+        """Do nothing: the processes also belong to other sessions."""
 
 
 class SharedConnection:
@@ -311,7 +311,7 @@ class SharedConnection:
 
     @property
     def arrivals(self) -> int:
-        """Number of times bytes of the process have arrived, for all its sessions."""
+        """Number of times bytes have arrived from the process, for all its sessions."""
         return self._process.connection.arrivals if self._process else 0
 
     def read_activity(self) -> Activity | None:
@@ -330,7 +330,7 @@ class SharedConnection:
             self._process.drain()
 
     async def open(self) -> None:
-        """Begin to use a process. Raises UsageError if it cannot execute runs of the session."""
+        """Begin to use a process. Raises UsageError if it cannot execute the session's runs."""
         process = self._enter()
         was_running = process.has_started
         try:
@@ -338,7 +338,7 @@ class SharedConnection:
         except UsageError:
             if not (was_running and process.is_lost):
                 raise
-            # It was lost since its last use: that says nothing about the others.
+            # It was lost since its last use, which says nothing about the others.
             await self._begin(self._enter())
 
     def _enter(self) -> SharedProcess:
@@ -382,7 +382,7 @@ class SharedConnection:
             self.end()
 
     def end(self) -> None:
-        """Give the part back: the process is lost, has closed the part, or the session has."""
+        """Give the part back: the process is lost, or it or the session has closed the part."""
         if self._process is None or self._over.done():
             return
         self._over.set_result(None)
@@ -400,15 +400,15 @@ class SharedConnection:
         return await self._process.connection.read_lease() if self._process else None
 
     def kill(self, reason: str) -> None:
-        """End the process, which does not answer. The runs of all sessions continue elsewhere."""
+        """End the process, which does not answer. All sessions' runs continue elsewhere."""
         if self._process is not None and not self._over.done():
             self._process.kill(reason)
 
     async def wait_until_stopped(self) -> None:
-        """Wait until the process does nothing more for the session.
+        """Wait until the process has stopped working for the session.
 
-        If it still executes its runs, because a message of it could not be used, it is ended, with
-        the parts of all sessions.
+        If it still executes the session's runs, because a message from it was unusable, it is
+        ended, with all sessions' parts.
         """
         if self._process is None or self._is_closed:
             return

@@ -1,4 +1,4 @@
-"""The program of a worker process that several sessions share."""
+"""The program of a worker process shared by several sessions."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .messages import (
 )
 
 _CLOSED_PER_COLLECTION = 20
-"""Closed sessions after which garbage is collected; the objects of a session refer to each other,
-and the thresholds of this process are high."""
-_FAILED = 1  # exit code after an error that is none of mudroom
+"""Closed sessions per garbage collection; a session's objects refer to each other, and this
+process's thresholds are high."""
+_FAILED = 1  # exit code after an error other than mudroom's
 
 Program: TypeAlias = Callable[[RunLink], Coroutine[Any, Any, None]]
 
 
 async def serve(link: RunLink) -> None:
-    """Execute runs of several sessions until the other end closes the link."""
+    """Execute several sessions' runs until the other end closes the link."""
     stream = MessageStream[ToShared](link, ToShared)
     first = await stream.receive()
     if isinstance(first, ShareProcess):
@@ -39,7 +39,7 @@ async def serve(link: RunLink) -> None:
 
 
 class _SessionLink(Arrivals):
-    """The port RunLink for one of the sessions of a shared process."""
+    """The port RunLink for one session of a shared process."""
 
     def __init__(self, number: int, stream: MessageStream[ToShared], link: RunLink) -> None:
         super().__init__()
@@ -53,11 +53,11 @@ class _SessionLink(Arrivals):
             self._stream.send(PartBytes(self._number, data))
 
     def start_beats(self) -> None:
-        """Do nothing: the process does so for all its sessions."""
+        """Do nothing: the process sends beats for all its sessions."""
 
 
 class _SharedServer:
-    """Sessions of one worker process; the program executes the runs of each until its link ends."""
+    """A worker process's sessions; the program executes each one's runs until its link ends."""
 
     def __init__(self, link: RunLink, stream: MessageStream[ToShared], program: Program) -> None:
         self._link = link
@@ -99,7 +99,7 @@ class _SharedServer:
             gc.collect()
 
     def _finish(self, task: asyncio.Task[None]) -> None:
-        # After an unexpected error nothing may continue with half a session.
+        # After an unexpected error, nothing may continue with half a session.
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:

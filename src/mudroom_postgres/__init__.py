@@ -18,14 +18,14 @@ __all__ = ["check_url", "hide_password", "open_connection", "open_store"]
 
 
 def open_store(address: str) -> SessionStore:
-    """Return the store in a database. Raises UsageError for an unusable address."""
+    """Open the store in a database. Raises UsageError for an unusable address."""
     from .store import PostgresStore  # slow to import
 
     return PostgresStore(address)
 
 
 def open_connection(address: str) -> BlockingConnection:
-    """Return a connection for tables of another part of mudroom. Raises UsageError."""
+    """Open a connection for tables of another part of mudroom. Raises UsageError."""
     from .blocking import BlockingConnection  # slow to import
 
     return BlockingConnection(address)

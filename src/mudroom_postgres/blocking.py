@@ -28,15 +28,15 @@ _T = TypeVar("_T")
 # Time limit of one statement, so that a hanging connection is given up.
 _STATEMENT_SECONDS = 15.0
 
-# Time after a failed attempt without another one, so that work that has waited fails at once.
+# Pause after a failed attempt, so that work waiting meanwhile fails at once.
 _REST_SECONDS = 1.0
 
-# Prefixes of SQLSTATE codes of a connection that was lost or that the server has ended.
+# Prefixes of SQLSTATE codes of a connection lost or ended by the server.
 _LOST_STATES = ("08", "25P03", "57P")
 
 
 class BlockingRows:
-    """The rows of a statement that has ended."""
+    """The rows of a completed statement."""
 
     def __init__(self, rows: Sequence[Any]) -> None:
         self._rows = rows
@@ -49,9 +49,9 @@ class BlockingRows:
 
 
 class BlockingConnection:
-    """A connection to a database, opened at the first statement and again when it was lost.
+    """A connection to a database, opened at the first statement and reopened after a loss.
 
-    Call it from one thread at a time, never from the loop of the connections.
+    Call it from one thread at a time, never from the connections' loop.
 
     All methods raise JournalError.
     """
@@ -68,7 +68,7 @@ class BlockingConnection:
         self._loop = background.loop
 
     def begin(self, *statements: str) -> None:
-        """Begin a transaction, and execute statements without values in it."""
+        """Begin a transaction, and execute statements without placeholders in it."""
         if time.monotonic() < self._rests_until:
             raise JournalError("the database could not be reached just now", where=self.place)
         text = ";".join(("BEGIN", *statements))
@@ -86,7 +86,7 @@ class BlockingConnection:
         self.in_transaction = True
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> BlockingRows:
-        """Execute a statement inside a transaction; a question mark in it stands for a value."""
+        """Execute a statement inside a transaction; question marks are placeholders."""
         if not self.in_transaction:
             raise JournalError("the connection to the database was lost", where=self.place)
         try:
@@ -160,7 +160,7 @@ def _is_lost(error: Exception) -> bool:
 
 
 def _clean(value: object) -> object:
-    """Return a value without what PostgreSQL stores in no text: lone surrogates and NUL."""
+    """Remove characters PostgreSQL cannot store in text: lone surrogates and NUL."""
     if not isinstance(value, str):
         return value
     return value.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("mudroom")
 
-# The longest that the end of the process waits for connections to close.
+# Longest wait for connections to close when the process ends.
 _CLOSE_SECONDS = 2.0
 
 
@@ -54,7 +54,7 @@ class BackgroundLoop:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
 
     def close_at_exit(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have a coroutine function called in the thread when the process ends."""
+        """Register a coroutine function to call in the thread when the process ends."""
         self._closers.append(close)
 
     def _close(self) -> None:
@@ -164,7 +164,7 @@ Tell = Callable[[str], object]
 
 
 class WaitNotice:
-    """The notice about one database, which sessions that wait together share.
+    """The notice about one database, shared by the sessions that wait for it.
 
     All methods are called in the background loop.
     """
@@ -185,7 +185,7 @@ class WaitNotice:
         self._waiting.add(writer)
 
     def end(self, writer: object, tell: Tell, *, is_stored: bool) -> None:
-        """Report that a writer waits no more. If it gave up, its own error says so."""
+        """Report that a writer has stopped waiting. If it gave up, its own error says so."""
         if writer not in self._waiting:
             return
         self._waiting.remove(writer)
@@ -232,8 +232,8 @@ class Database:
     ) -> T:
         """Work with a connection, from any event loop, and return the result.
 
-        The work runs in the background loop and ends at the first failing statement. If it is
-        repeatable, it runs again once when its connection was lost, so it may have effect twice.
+        The work runs in the background loop and ends at the first failing statement. If repeatable,
+        it runs once more after losing its connection, so it may take effect twice.
         """
         self._tell_of_password_file()
         return await self._background.run(self._run(work, 2 if is_repeatable else 1))
@@ -305,7 +305,7 @@ class Database:
             self._closing = self.loop.call_later(_IDLE_SECONDS, self._terminate_idle)
 
     def _terminate_idle(self) -> None:
-        """Close the connections idle for too long, and schedule the next look."""
+        """Close connections idle for too long, and schedule the next check."""
         self._closing = None
         while self._idle and self._idle[0][0] + _IDLE_SECONDS <= self.loop.time():
             _, connection = self._idle.pop(0)

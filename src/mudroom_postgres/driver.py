@@ -1,7 +1,7 @@
 """The asyncpg package as used in this folder, and its errors with a remedy.
 
-Nothing that lives in a connection is used: no prepared statements, settings, locks or LISTEN. So a
-proxy may give each transaction another connection (PgBouncer in transaction mode).
+It keeps no state in a connection: no prepared statements, settings, locks or LISTEN. So a proxy may
+give each transaction a different connection (PgBouncer in transaction mode).
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ async def connect(url: str) -> Connection:
 
 
 def find_exposed_password_file(url: str) -> str:
-    """Return the path of a password file that other users can read, "" if there is none.
+    """Find a password file that other users can read; "" if there is none.
 
-    A file that is not needed is not looked for.
+    Does not look for a file that is not needed.
     """
     try:
         parts = urlsplit(url)
-    except ValueError:  # asyncpg refuses the address, too
+    except ValueError:  # asyncpg also refuses the address
         return ""
     parameters = dict(parse_qsl(parts.query))
     if parts.password or "password" in parameters or os.environ.get("PGPASSWORD"):
@@ -125,8 +125,8 @@ def hide_password(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url.rpartition("@")[2]
-    # A password may have the signs that end it in a valid address. So the last @ counts, but not
-    # one in a parameter if there is another.
+    # A password may contain characters that would end it in a valid address. So the last @ counts,
+    # but not one in a parameter if there is another.
     address, question, parameters = rest.partition("?")
     if "@" not in address:
         address, question, parameters = rest, "", ""
@@ -177,8 +177,8 @@ _REMEDIES = {
         "a table of the schema mudroom is missing",
         "Restore the schema from a backup, or drop it whole: mudroom then creates it again, empty.",
     ),
-    "42704": _BAD_ADDRESS,  # a parameter that the server does not know
-    "22023": _BAD_ADDRESS,  # a value that it does not know
+    "42704": _BAD_ADDRESS,  # a parameter unknown to the server
+    "22023": _BAD_ADDRESS,  # a value unknown to it
     "42703": (
         "the tables of the schema mudroom are not those of this program",
         "Use the version of mudroom that created them, or another database.",
@@ -211,7 +211,7 @@ def is_temporary(error: BaseException) -> bool:
 def translate_error(error: BaseException, place: str) -> JournalError:
     state = get_state(error)
     text = describe_cause(error)
-    if isinstance(error, ValueError):  # of asyncpg, before it connects
+    if isinstance(error, ValueError):  # from asyncpg, before it connects
         message, remedy = _BAD_ADDRESS
         return JournalError(f"{message}: {text}", where=place, remedy=remedy)
     for beginning, (message, remedy) in _REMEDIES.items():
@@ -231,7 +231,7 @@ def translate_error(error: BaseException, place: str) -> JournalError:
 
 
 def make_unrecorded_error(error: BaseException, place: str, seconds: float) -> JournalError:
-    """Make the error for events that were retried for some seconds and could not be stored."""
+    """Make the error for events that could not be stored despite retries for some seconds."""
     if not is_temporary(error):
         return translate_error(error, place)
     if get_state(error) == _TOO_MANY_CONNECTIONS:
@@ -254,7 +254,7 @@ def describe_cause(error: BaseException) -> str:
         text = os.strerror(error.errno) if error.errno > 0 else error.strerror
         if text:
             return text
-    # asyncpg adds the detail and the hint of the server as further lines.
+    # asyncpg adds the server's detail and hint as further lines.
     return " ".join(str(error).split()) or type(error).__name__
 
 

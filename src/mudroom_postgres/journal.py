@@ -50,7 +50,7 @@ DAMAGE_REMEDY = "Restore the database from a backup. The records before this one
 
 
 def encode_row(session: UUID, n: int, event: StoredEvent) -> bytes:
-    """Return the row of an event in the binary format of COPY. Raises JournalError for a Delta."""
+    """Encode an event as a row in the binary format of COPY. Raises JournalError for a Delta."""
     body = encode_event(event)
     run = event.run.encode(errors="replace")
     tag = get_tag(type(event)).encode()
@@ -161,12 +161,11 @@ WHERE id = $1 AND saved_n < $3
 
 
 class EventWriter:
-    """Stores the events of a session whose lease is held, one COPY for all that are waiting.
+    """Stores the events of a session whose lease is held, with one COPY for all waiting ones.
 
-    Runs in the background loop. The primary key (session, n) keeps two writers apart, because a
-    second event with the same number is refused. After a lost connection the same events are sent
-    again: if they had been stored, the key refuses them, and comparing bytes shows that they are
-    the same.
+    Runs in the background loop. The primary key (session, n) keeps two writers apart: a second
+    event with the same number is refused. After a lost connection, the same events are sent again;
+    if they had been stored, the key refuses them, and comparing bytes shows that they are the same.
 
     Arguments:
         tell: shows a notice about a wait; called in the background loop.
@@ -260,7 +259,7 @@ _BUSY_APPENDS = 3
 # Length of that wait.
 _GATHER_SECONDS = 0.003
 
-# Longest time in which a session that has ended tells the database so.
+# Longest time an ended session takes to tell the database.
 _RELEASE_SECONDS = 3.0
 
 _MAX_WAKES = 32
@@ -303,8 +302,8 @@ class PostgresJournal:
         ]
 
     async def append(self, *events: StoredEvent) -> int:
-        # A cancelled caller only stops waiting: what is in the queue is stored. After a failure
-        # nothing more can be appended, or the record would have a gap.
+        # A cancelled caller only stops waiting: the queue is still stored. After a failure, nothing
+        # more can be appended, or the record would have a gap.
         first = self._last + 1
         rows = [encode_row(self._lease.session, n, event) for n, event in enumerate(events, first)]
         if self._is_closed or self._failure:
@@ -347,7 +346,7 @@ class PostgresJournal:
         self._wake_followers()
 
     def _signal(self) -> None:
-        """Wake the writer, unless it is already awake and yet to look at the queue."""
+        """Wake the writer, unless it is already awake and about to look at the queue."""
         if not self._is_signalled:
             self._is_signalled = True
             self._database.loop.call_soon_threadsafe(self._has_work.set)
@@ -388,8 +387,7 @@ class PostgresJournal:
         return len(batch)
 
     async def _save_summary(self, summary: str, position: int) -> None:
-        # A list of sessions reads the events after the last saved state, so an error only costs
-        # time.
+        # Listing sessions reads the events after the last saved state, so an error only costs time.
         if summary and self._failure is None:
             with suppress(Exception):
                 await self._writer.save_summary(summary, position)
@@ -411,7 +409,7 @@ class PostgresJournal:
                 self._loop.call_soon_threadsafe(log.warning, "%s", text)
 
     def _wake(self, waiters: list[asyncio.Future[None]]) -> None:
-        """Finish the appends of a commit, a few in one iteration of the session's event loop."""
+        """Finish a commit's appends, a few per iteration of the session's event loop."""
         self._wake_followers()
         for waiter in waiters[:_MAX_WAKES]:
             if waiter.done():

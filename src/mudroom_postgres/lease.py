@@ -1,7 +1,7 @@
-"""The lease of a session's writer, by which other processes see who writes it.
+"""The lease of a session's writer, which shows other processes who writes it.
 
-A lease only tells whether a writer is alive. What keeps two writers from mixing their records is
-the primary key of the events.
+A lease only tells whether a writer is alive. The events' primary key keeps two writers from mixing
+their records.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ async def read_holder(database: Database, session: UUID) -> Mapping[str, Any] | 
 
 
 async def find_writer(database: Database, session: UUID) -> str:
-    """Describe the process that writes a session, "" if there is none."""
+    """Describe the process writing a session; "" if there is none."""
     holder = await read_holder(database, session)
     if holder is None or is_gone(holder["lease_process"]):
         return ""
@@ -120,7 +120,7 @@ async def find_writer(database: Database, session: UUID) -> str:
 
 
 def describe_process() -> tuple[str, str]:
-    """Describe this process for users, and by a text no other process has."""
+    """Describe this process for users, and identify it by a unique text."""
     pid = os.getpid()
     started = _read_start(pid)
     host = socket.gethostname()
@@ -137,13 +137,13 @@ def is_gone(process: str) -> bool:
 
 
 def _read_start(pid: int) -> int:
-    """Return when a process began, in clock ticks since the machine started; 0 if it has ended."""
+    """Read a process's start, in clock ticks since the machine started; 0 if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             line = file.read(1024)
     except OSError:
         return 0
-    # The program's name stands in brackets and may hold blanks and brackets itself.
+    # The program's name is in brackets and may itself contain blanks and brackets.
     fields = line[line.rindex(b")") + 2 :].split()
     is_dead = fields[0] in (b"Z", b"X")
     return 0 if is_dead else int(fields[19])
@@ -161,6 +161,6 @@ def _identify_machine() -> str:
 
 
 def _read_clock() -> float:
-    """Return seconds that keep counting while the machine sleeps."""
+    """Read a clock, in seconds, that keeps counting while the machine sleeps."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)

@@ -99,7 +99,7 @@ class PostgresStore:
         await self._database.run(make_work(_REMOVE_ABANDONED))
         if not await self._database.run(make_work(_CREATE, *values)):
             where = f"{self._database.place}, session {session}"
-            # Two servers may take the first prompt of a session at once; the second one waits.
+            # Two servers may take a session's first prompt at once; the second one waits.
             if writer := await find_writer(self._database, lease.session):
                 raise make_busy_error(writer, where)
             raise JournalError(
@@ -178,7 +178,7 @@ class PostgresStore:
         try:
             await self._database.run(store_name)
         except AppendCollision:
-            await self.check_name(name, session)  # another process gave the name just now
+            await self.check_name(name, session)  # another process has just given the name
             raise
 
     async def delete(self, session: str) -> None:

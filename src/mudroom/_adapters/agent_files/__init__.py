@@ -1,5 +1,5 @@
-"""Agent files: Markdown files with frontmatter become Agents; also skills, context files and
-the files of the built-in agents.
+"""Agent files: Markdown files with frontmatter that become Agents; also skills, context files and
+the built-in agents' files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .skills import Skill, load_skill, load_skills
 
 BUILTIN_AGENTS = ("general", "explore", "plan")
-"""Agents that always exist. An agent file replaces one if it is the user's, or trusted."""
+"""Agents that always exist. A user's or trusted agent file can replace one."""
 
 __all__ = [  # noqa: RUF022  (by theme)
     "BUILTIN_AGENTS",
@@ -67,7 +67,7 @@ __all__ = [  # noqa: RUF022  (by theme)
     "find_files",
 ]
 
-# For a quick start: built-in agents need none of these modules.
+# Loaded later for a quick start: built-in agents need none of these modules.
 __getattr__ = load_later(
     __name__,
     {
@@ -100,6 +100,6 @@ def load_builtin_agent(name: str) -> Agent:
 
 
 def read_builtin_source(name: str) -> str:
-    """Return the text of a built-in agent's file."""
+    """Read the text of a built-in agent's file."""
     with open(f"{os.path.dirname(__file__)}/{name}.md", encoding="utf-8") as file:
         return file.read()

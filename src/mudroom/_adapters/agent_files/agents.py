@@ -1,4 +1,4 @@
-"""Loads all agent files of a project and a user, with diagnostics for each file."""
+"""Loads a project's and a user's agent files, with diagnostics for each file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .safe_read import Diagnostic, FileDiagnostics, make_name_clash, read_text
 from .skills import Skill, format_preloaded, load_skills
 
 TEMPLATE_DESCRIPTION = "when to use this agent (the only text that its caller reads)"
-"""The description that `mudroom agents new` writes."""
+"""The description written by `mudroom agents new`."""
 _NAMED_BY_FILE = ("agents", "opencode", "github")
 _RESERVED = ("main", *BUILTIN_AGENTS)
 
@@ -44,8 +44,8 @@ class LoadedAgents(Struct, frozen=True, kw_only=True):
     servers: tuple[DeclaredServer, ...] = ()
     paths: dict[str, str] = {}  # by agent name
     personal_names: frozenset[str] = frozenset()  # of agents from the user's home
-    # Files of an untrusted folder's agents that are not used because a built-in agent, or one of
-    # the user's, has their name; by name.
+    # Files of an untrusted folder's agents, by name, that are unused because a built-in agent or
+    # one of the user's has the same name.
     shadowing: Mapping[str, str] = {}
 
 
@@ -57,15 +57,15 @@ def load_agent_files(
     plugins: Iterable[PluginFolders] = (),
     trusts_folder: bool = True,
 ) -> LoadedAgents:
-    """Load the agents and skills of a project, of the user, and of plugins.
+    """Load the agents and skills of a project, the user and plugins.
 
-    The project includes the folders above it in its git repository. Never raises because of what a
-    file contains.
+    The project includes the folders above it in its git repository. Never raises because of a
+    file's contents.
 
     Arguments:
-        user_home: None is the home of this process, "" leaves it out.
+        user_home: None is this process's home, "" leaves it out.
         tools: names of all tools; an agent file that names another gets a warning.
-        trusts_folder: false if agents and skills of the project must not replace built-in ones or
+        trusts_folder: false if the project's agents and skills must not replace built-in ones or
             the user's own.
     """
     user_home = os.path.expanduser("~") if user_home is None else user_home
@@ -93,7 +93,7 @@ def load_agent_files(
 
 
 class _Agents:
-    """Loads agents one after the other; of several with the same name, the first is used."""
+    """Loads agents one by one; among those with the same name, the first is used."""
 
     def __init__(self, skills: dict[str, Skill], *, trusts_folder: bool) -> None:
         self.agents: list[Agent] = []
@@ -163,7 +163,7 @@ def _fit_to_location(agent: Agent, location: Location) -> Agent:
 
 
 def _list_near_skills(skills: dict[str, Skill], plugin: str) -> dict[str, Skill]:
-    # An agent of a plugin may use the short names of its skills.
+    # A plugin's agent may use the short names of the plugin's skills.
     if not plugin:
         return skills
     prefix = f"{plugin}:"
@@ -174,7 +174,7 @@ def _list_near_skills(skills: dict[str, Skill], plugin: str) -> dict[str, Skill]
 def _list_agent_files(
     location: Location, declared_paths: set[str], diagnostics: list[Diagnostic]
 ) -> Iterator[tuple[str, Mapping[str, Entry]]]:
-    """Yield agent files, each with the keys that a `config.toml` declares for it."""
+    """Yield agent files, each with the keys declared for it in a `config.toml`."""
     for path in list_files(location, diagnostics):
         if location.kind.suffix == CONFIG_NAME:
             findings = FileDiagnostics(path)
@@ -196,13 +196,13 @@ def load_agent_file(
     folder: str = "",
     declared: Mapping[str, Entry] | None = None,
 ) -> tuple[Agent | None, AgentDraft]:
-    """Load one agent file. The agent is None if it cannot be used; the draft says why.
+    """Load an agent file. The agent is None if unusable; the draft says why.
 
     Arguments:
-        dialect: the program that the file is written for, see `locations.AGENT_LOCATIONS`.
+        dialect: the program the file is written for; see `locations.AGENT_LOCATIONS`.
         boundary: see `safe_read.read_text`.
-        folder: of all agent files; names of opencode agents include the path below it.
-        declared: keys declared outside the file; the file's own keys replace them.
+        folder: the folder of agent files; names of opencode agents include the path below it.
+        declared: keys declared outside the file; the file's own keys override them.
     """
     diagnostics = FileDiagnostics(path)
     text = read_text(path, boundary, diagnostics)
@@ -283,7 +283,7 @@ CONFIG_NAME = "config.toml"
 def read_declared_agents(
     path: str, boundary: str, diagnostics: FileDiagnostics
 ) -> dict[str, dict[str, Entry]]:
-    """Return the name and description of each agent that has a file, by that file's path."""
+    """Read the name and description of each agent with a file, by the file's path."""
     text = read_text(path, boundary, diagnostics)
     entries = parse_toml(text, diagnostics) if text is not None else None
     agents = entries.get("agents") if entries else None
@@ -291,7 +291,7 @@ def read_declared_agents(
         return {}
     declared: dict[str, dict[str, Entry]] = {}
     for name, value in agents.value.items():
-        # The same table holds settings of all agents, such as `max_threads`.
+        # The same table holds settings for all agents, such as `max_threads`.
         if not isinstance(value, dict):
             continue
         file = value.get("config_file")

@@ -1,4 +1,4 @@
-"""Command files: prompts in Markdown or TOML that the user calls by name, with arguments."""
+"""Command files: Markdown or TOML prompts that the user calls by name, with arguments."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def load_commands(
     trusts_folder: bool = True,
     diagnostics: list[Diagnostic] | None = None,
 ) -> dict[str, CommandFile]:
-    """Return the commands of a project's folder, of the user and of plugins by name.
+    """Load the commands of a project's folder, the user and plugins, by name.
 
-    A command in a subfolder is called `SUBFOLDER:NAME`. Of several with the same name, the nearest
-    is used; in a folder that is not trusted, the user's own.
+    A command in a subfolder is called `SUBFOLDER:NAME`. Among commands with the same name, the
+    nearest is used; in an untrusted folder, the user's own.
     """
     diagnostics = [] if diagnostics is None else diagnostics
     commands: dict[str, CommandFile] = {}
@@ -89,7 +89,7 @@ def _derive_name(path: str, location: Location) -> str:
 
 
 def find_by_name(names: Collection[str], typed: str) -> str:
-    """Return the full name of a command typed without its folders or plugin; "" if unclear."""
+    """Find the full name of a command typed without its folders or plugin; "" if unclear."""
     if typed in names:
         return typed
     matching = [name for name in names if name.rpartition(":")[2] == typed]

@@ -15,10 +15,10 @@ from ..._platform.patterns import compile_later
 from ..._projections.engine_text import wrap
 from .safe_read import Diagnostic, FileDiagnostics, Severity, read_text
 
-MAX_TOTAL_BYTES = 32 << 10  # bytes of all context files together
-MAX_IMPORT_DEPTH = 5  # levels of files that import one another
-# For one file and its imports. Each try looks at the disk, and a file may contain any number of
-# words that begin with "@".
+MAX_TOTAL_BYTES = 32 << 10  # for all context files together
+MAX_IMPORT_DEPTH = 5  # levels of files importing one another
+# For a file and its imports. Each attempt looks at the disk, and a file may contain any number of
+# words beginning with "@".
 MAX_IMPORTS_TRIED = 1_000
 
 _IMPORT = compile_later(r"(?<![\w`@/.])@([^\s`'\"<>]+)")
@@ -32,7 +32,7 @@ _TITLE_BEFORE_TRUST = (
 
 
 class ContextFile(Struct, frozen=True):
-    """One context file, with its imports already filled in."""
+    """A context file, with its imports filled in."""
 
     path: str
     text: str
@@ -55,7 +55,7 @@ class ContextFiles(Struct, frozen=True):
         return "\n".join([title, *map(_format, files)])
 
 
-# The user's own instructions in a project, which its repository does not have.
+# The user's own instructions in a project, kept out of its repository.
 _LOCAL = "CLAUDE.local.md"
 
 
@@ -74,7 +74,7 @@ def load_context_files(
 
     Arguments:
         folder, user_home: "" leaves either out.
-        max_bytes: for all files together; those of the lowest precedence are cut first.
+        max_bytes: for all files together; those with the lowest precedence are cut first.
         reads_local: read CLAUDE.local.md.
     """
     files: list[ContextFile] = []
@@ -92,7 +92,7 @@ def load_context_files(
         if text and text not in seen_texts:
             seen_texts.add(text)
             files.append(ContextFile(path, text, is_personal))
-    # The last file has the highest precedence, and is cut last.
+    # The last file has the highest precedence and is cut last.
     if not trusts_folder:
         files.sort(key=lambda file: file.is_personal)
     cut = _cut_to_size(files, max_bytes)
@@ -101,7 +101,7 @@ def load_context_files(
 
 
 def _find_files(folder: str, user_home: str) -> Iterator[tuple[str, str, bool]]:
-    """Yield (path, folder that imports must stay in, is_personal), outermost first."""
+    """Yield (path, folder confining its imports, is_personal), outermost first."""
     if user_home:
         for name in (".agents/AGENTS.md", ".claude/CLAUDE.md"):
             path = os.path.join(user_home, name)
@@ -139,8 +139,8 @@ def _find_existing(folder: str, *names: str) -> str:
 
 
 class _Imports(Struct):
-    boundary: str  # real path of the folder that imports must stay in
-    user_home: str  # the folder that ~ means, "" to refuse ~
+    boundary: str  # real path of the folder confining imports
+    user_home: str  # the folder ~ refers to, "" to refuse ~
     diagnostics: FileDiagnostics
     seen: set[str]  # real paths of loaded files, shared by all context files
     remaining: int = MAX_IMPORTS_TRIED
@@ -150,7 +150,7 @@ class _Imports(Struct):
 
 
 def _load(path: str, imports: _Imports) -> str:
-    """Return the file with its imports filled in; "" if it is already loaded."""
+    """Load a file with its imports filled in; "" if it is already loaded."""
     real = find_real_path(path)
     if real in imports.seen:
         return ""
@@ -216,7 +216,7 @@ def _import_text(
     real = _resolve(name, path, imports)
     is_file = os.path.isfile(real)
     if not is_beneath(real, imports.boundary):
-        # Other words with "@" may be user names or decorators, so they get no warning.
+        # Other words with "@" may be user names or decorators, so they cause no warning.
         if name.endswith(".md") or is_file:
             imports.warn(path, number, f"@{name} is outside {imports.boundary}, so it is not read")
         return match[0]
@@ -249,7 +249,7 @@ def _resolve(name: str, path: str, imports: _Imports) -> str:
 
 
 def _cut_to_size(files: list[ContextFile], max_bytes: int) -> list[ContextFile]:
-    """Cut the ends of files, beginning with the outermost one."""
+    """Cut the ends of files, outermost first."""
     cut: list[ContextFile] = []
     bytes_left = max_bytes
     for file in reversed(files):

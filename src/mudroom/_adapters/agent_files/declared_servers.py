@@ -1,6 +1,6 @@
-"""MCP servers that agent files declare for one agent, before any check.
+"""MCP servers declared by agent files for one agent, before any check.
 
-Also has quick looks at the bytes of files, for the start of a session.
+Also has quick checks of files' bytes, for the start of a session.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _RIGHTS = (b"!`", b"```!", b"!{", b"allowed-tools")
 
 
 class DeclaredServer(Struct, frozen=True):
-    """A server that only the runs of one agent use, whose file declares it."""
+    """A server declared in an agent's file, used only by that agent's runs."""
 
     agent: str
     name: str
     entry: ServerEntry
     path: str
     dialect: str
-    place: str = ""  # the project folder of the file, "" for a file of the user
+    place: str = ""  # the file's project folder, "" for the user's files
 
 
 def may_declare_servers(folder: str, user_home: str) -> bool:
-    """Look for MCP servers in the bytes of a project's and a user's agent files."""
+    """Search the bytes of a project's and a user's agent files for MCP servers."""
     return _have_text(find_locations(AGENT_LOCATIONS, folder, user_home), _KEYS)
 
 
 def may_have_rights(folder: str, user_home: str) -> bool:
-    """Look for shell commands and allowed tools in the bytes of a project's commands and skills."""
+    """Search the bytes of a project's commands and skills for shell commands and allowed tools."""
     locations = find_locations((*COMMAND_LOCATIONS, *SKILL_LOCATIONS), folder, user_home)
     return _have_text((each for each in locations if each.place), _RIGHTS)
 
@@ -56,6 +56,6 @@ def _have_text(locations: Iterable[Location], texts: tuple[bytes, ...]) -> bool:
 def _has_text(path: str, texts: tuple[bytes, ...]) -> bool:
     try:
         content = read_regular_file(path)
-    except (OSError, ValueError):  # the reader of the file reports it
+    except (OSError, ValueError):  # the file's reader reports it
         return False
     return any(text in content for text in texts)

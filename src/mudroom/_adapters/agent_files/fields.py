@@ -1,7 +1,7 @@
-"""The keys of agent files, in every program's spelling, and what they mean for an Agent.
+"""The keys of agent files, in every program's spelling, and their meaning for an Agent.
 
-An agent never gets more than its file says: a limit that cannot be understood raises ValueError,
-and the file is not used.
+An agent never gets more than its file grants: an unintelligible limit raises ValueError, and the
+file is not used.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .frontmatter import Entry
 from .github_files import is_github_file, read_models, translate_tools
 from .safe_read import FileDiagnostics
 
-MAX_DESCRIPTION = 2_000  # characters of a description, which the model of a parent reads
+MAX_DESCRIPTION = 2_000  # characters of a description, which parents' models read
 
 
 class AgentDraft(Struct):
-    """An agent while the keys of its file are read."""
+    """An agent while its file's keys are being read."""
 
     diagnostics: FileDiagnostics
     known_tools: Collection[str]
@@ -36,7 +36,7 @@ class AgentDraft(Struct):
     denied_tools: tuple[str, ...] = ()  # excluding patterns
     budget_fields: dict[str, Any] = {}  # of Budget
     skills: tuple[str, ...] = ()  # loaded from the start
-    servers: dict[str, ServerEntry | None] = {}  # with an entry where only the agent has it
+    servers: dict[str, ServerEntry | None] = {}  # with an entry if only this agent has it
     is_main: bool = False  # talks with the user and is never a child
     unused_reason: str = ""
 
@@ -54,7 +54,7 @@ class AgentDraft(Struct):
 def draft_agent(
     entries: Mapping[str, Entry], diagnostics: FileDiagnostics, known_tools: Collection[str]
 ) -> AgentDraft:
-    """Read the keys of a file. A wrong limit is an error, so that the file is not used."""
+    """Read a file's keys. A wrong limit is an error, so that the file is not used."""
     draft = AgentDraft(diagnostics, known_tools)
     for key, entry in entries.items():
         normal_key = key.replace("-", "_")
@@ -73,7 +73,7 @@ def draft_agent(
 
 
 def normalize_name(text: str) -> str:
-    """Return a name in lower case with hyphens between words; it may become ""."""
+    """Convert a name to lower case with hyphens between words; it may become ""."""
     return re.sub(r"[^\w.]+", "-", text.strip().lower()).strip("-_.")[:64]
 
 
@@ -95,7 +95,7 @@ def _read_text(value: JsonValue) -> str:
 
 
 def _read_number(value: JsonValue, low: float, high: float) -> float:
-    # In Python, True and False are numbers, too.
+    # In Python, True and False are also numbers.
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise ValueError(f"is not a number from {low:g} to {high:g}")
     return value
@@ -123,7 +123,7 @@ def _read_map(value: JsonValue) -> dict[str, JsonValue]:
     return value
 
 
-# Called as (draft, value, line); stores the value in the draft or raises ValueError.
+# Called as (draft, value, line); stores the value in the draft, or raises ValueError.
 FieldHandler = Callable[[AgentDraft, JsonValue, int], None]
 
 
@@ -184,7 +184,7 @@ def _handle_tools(draft: AgentDraft, value: JsonValue, line: int) -> None:
         draft.diagnostics.add_warning(line, "none of its tools has a counterpart: it gets none")
     names = [pattern.partition("(")[0] for pattern in allowed.tools]
     known = ("*", *draft.known_tools)
-    # A mistyped list must not leave an agent that cannot do anything.
+    # A mistyped list must not leave an agent unable to do anything.
     if names and not any(name in known or name.startswith("mcp__") for name in names):
         raise ValueError("names no tool that exists")
 
@@ -411,11 +411,11 @@ _GEMINI_MCP = compile_later(r"mcp_([^_]+)_(.+)")
 
 class ToolsField(Struct, frozen=True):
     tools: tuple[str, ...]
-    agents: tuple[str, ...] | None = None  # those that `task` is limited to; None for all
+    agents: tuple[str, ...] | None = None  # agents that `task` may start; None for all
 
 
 def parse_names(value: JsonValue) -> list[str]:
-    """Return names from a list, or from a text with commas; ValueError for anything else."""
+    """Parse names from a list or a text with commas; ValueError for anything else."""
     if value is None:
         return []
     if isinstance(value, str):
@@ -468,7 +468,7 @@ def parse_permission(value: JsonValue, diagnostics: FileDiagnostics, line: int) 
         normalize_tool_name(name): _is_allowed(name, verdict, diagnostics, line)
         for name, verdict in value.items()
     }
-    # In opencode, `edit` also stands for writing files.
+    # In opencode, `edit` also covers writing files.
     if "edit" in allowed:
         allowed.setdefault("write", allowed["edit"])
     if allowed.pop("*", True):
@@ -490,7 +490,7 @@ def _read_allowed_agents(permission: Mapping[str, JsonValue]) -> tuple[str, ...]
 
 
 def _read_denied_calls(permission: Mapping[str, JsonValue]) -> Iterator[str]:
-    """Yield excluding patterns for single calls of tools that are not denied completely."""
+    """Yield excluding patterns for individual calls to tools not denied completely."""
     for name, verdict in permission.items():
         tool = normalize_tool_name(name)
         calls = verdict if isinstance(verdict, dict) else {}
@@ -527,7 +527,7 @@ def _is_allowed(name: str, value: JsonValue, diagnostics: FileDiagnostics, line:
 def _resolve_pattern(
     text: str, known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> str:
-    """Return the pattern with mudroom's name of the tool; ValueError for an unclear one."""
+    """Replace the tool's name in a pattern with mudroom's; ValueError for an unclear pattern."""
     name, bracket, calls = text.partition("(")
     is_excluded = name.startswith("!")
     tool = resolve_tool_name(name.removeprefix("!"), known, diagnostics, line)
@@ -536,7 +536,7 @@ def _resolve_pattern(
 
 
 def _check_pattern(text: str) -> str:
-    """Return a pattern in its shortest form; ValueError for an unclear one."""
+    """Reduce a pattern to its shortest form; ValueError for an unclear one."""
     pattern = parse_tool_pattern(text)
     if not pattern.is_valid:
         raise ValueError(f"{text}: is not a tool pattern; write for example bash(git:*)")
@@ -546,7 +546,7 @@ def _check_pattern(text: str) -> str:
 def resolve_tool_name(
     name: str, known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> str:
-    """Return mudroom's name for a tool, or its pattern; warn about an unknown one."""
+    """Find mudroom's name or pattern for a tool; warn about an unknown tool."""
     name = name.strip()
     # The Gemini CLI writes `mcp_SERVER_TOOL`.
     gemini = _GEMINI_MCP.fullmatch(name)
@@ -589,10 +589,10 @@ ServerEntry = Mapping[str, JsonValue]
 
 
 def parse_servers(value: JsonValue) -> dict[str, ServerEntry | None]:
-    """Return an agent's servers by name; None for one that the session has.
+    """Parse an agent's servers by name; None for one the session has.
 
-    The value is a list of names and of maps from names to configurations, one such map, or names
-    with commas between them. Raises ValueError for anything else.
+    The value is a list of names and maps from names to configurations, one such map, or names
+    separated by commas. Raises ValueError for anything else.
     """
     items = value if isinstance(value, list) else [value]
     servers: dict[str, ServerEntry | None] = {}
@@ -625,7 +625,7 @@ def add_server_patterns(
     if tools is None:
         return None
     included = [pattern for pattern in map(parse_tool_pattern, tools) if not pattern.is_excluded]
-    # If the file names some tools of a server, those are enough.
+    # If the file names some of a server's tools, those are enough.
     missing = [
         pattern
         for pattern in map(make_server_pattern, servers)

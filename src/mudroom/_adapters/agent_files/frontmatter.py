@@ -1,8 +1,8 @@
-"""Frontmatter of Markdown files, YAML between two `---` lines, and TOML, with lines of keys.
+"""Parses frontmatter of Markdown files (YAML between two `---` lines) and TOML, with keys' lines.
 
-The parser reads YAML events and sets limits: tags create no objects, aliases are refused, and
-nesting is limited. Plain scalars get their types from the core schema of YAML 1.2, as in the
-programs that these files are written for.
+The parser reads YAML events within limits: tags create no objects, aliases are refused, and nesting
+is limited. Plain scalars get their types from the core schema of YAML 1.2, as in the programs these
+files are written for.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Entry(Struct, frozen=True):
 def read_line(
     entries: Mapping[str, Entry], key: str, diagnostics: FileDiagnostics
 ) -> tuple[str, int]:
-    """Return a value as one line of text, and its line; "" if it is missing or not a text."""
+    """Read a value as one line of text, with its line number; "" if missing or not a text."""
     entry = entries.get(key)
     if entry is None:
         return "", 1
@@ -79,7 +79,7 @@ _FIRST_KEY = compile_later(r"(?:name|description|tools|model|mode|prompt|allowed
 
 
 def _find_start(lines: Sequence[str]) -> int | None:
-    """Return the index of the opening fence; None if the file begins with other text."""
+    """Find the index of the opening fence; None if the file begins with other text."""
     if lines[0].strip() == _FENCE:
         return 0
     in_comment = False
@@ -98,7 +98,7 @@ def _find_end(lines: Sequence[str], start: int) -> int | None:
     for index in range(start + 1, len(lines)):
         if lines[index].rstrip() == _FENCE:
             return index
-    # An indented line may be text of a value, so it counts only where no other one is found.
+    # An indented line may be part of a value's text, so it counts only if no other is found.
     return next((at for at in range(start + 1, len(lines)) if lines[at].strip() == _FENCE), None)
 
 
@@ -163,7 +163,7 @@ def parse_mapping(
 
 
 class _InvalidFrontmatter(Exception):
-    """Raised for frontmatter that is not accepted; `line` counts from 0."""
+    """The frontmatter is not accepted; `line` counts from 0."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)
@@ -201,7 +201,7 @@ def _read_entries(text: str, diagnostics: FileDiagnostics, first_line: int) -> d
 
 
 def _read_pairs(events: Iterator[Event], depth: int) -> Iterator[tuple[str, JsonValue, int]]:
-    """Yield keys, values and lines until the mapping ends. Its start event is already read."""
+    """Yield keys, values and lines until the mapping ends. Its start event has been read."""
     import yaml
 
     for event in events:
@@ -254,12 +254,12 @@ def _convert_scalar(text: str) -> JsonValue:
 
 _KEY_LINE = compile_later(r"([A-Za-z_][\w-]*):[ \t]+([^\s\"'|>\[{&!#].*)")
 _ALIAS = compile_later(r"\*[\w-]+\s*")
-# Texts in real agent files begin with these, which YAML does not allow.
+# Texts in real agent files begin with these characters, which YAML does not allow.
 _RESERVED = "*@`%"
 
 
 def _quote_plain_texts(text: str) -> tuple[str, list[int]]:
-    """Quote values that are not plain text in YAML but meant so; return the changed lines, too."""
+    """Quote values meant as plain text that YAML reads otherwise; also return changed lines."""
     lines = text.split("\n")
     quoted: list[int] = []
     for number, line in enumerate(lines):
@@ -274,7 +274,7 @@ def _quote_plain_texts(text: str) -> tuple[str, list[int]]:
     return "\n".join(lines), quoted
 
 
-# What the parser says about a text without its closing quotation mark.
+# The parser's messages about a text without a closing quotation mark.
 _OPEN_TEXT = compile_later(r"""Unterminated string|Illegal character '\\n'|Expected "'""")
 
 
@@ -292,7 +292,7 @@ def parse_toml(text: str, diagnostics: FileDiagnostics) -> dict[str, Entry] | No
 
 def _describe_error(text: str, error: str) -> tuple[int, str]:
     line = re.search(r"at line (\d+)", error)
-    # For an unclosed text the parser only says which character it expected.
+    # For an unclosed text, the parser only says which character it expected.
     if not _OPEN_TEXT.match(error):
         return int(line[1]) if line else 1, f"not TOML: {error}"
     if line:
@@ -303,6 +303,6 @@ def _describe_error(text: str, error: str) -> tuple[int, str]:
 
 
 def _find_toml_line(text: str, key: str) -> int:
-    # The parser gives no lines for values, so the key is searched for.
+    # The parser gives no line numbers for values, so search for the key.
     match = re.search(rf"""^[ \t]*+\[*+[ \t]*+["']?{re.escape(key)}\b""", text, re.MULTILINE)
     return text.count("\n", 0, match.start()) + 1 if match else 1

@@ -1,4 +1,4 @@
-"""Agent files of GitHub Copilot and VS Code: what their tools and models are here."""
+"""Agent files of GitHub Copilot and VS Code: our equivalents of their tools and models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..._core.tool_names import (
 from ..._platform.patterns import compile_later
 from .safe_read import FileDiagnostics
 
-# Tools of GitHub Copilot and VS Code, in lower case, by what they are here.
+# Tools of GitHub Copilot and VS Code, in lower case, by their equivalents here.
 _GITHUB_TOOLS = {
     "grep glob": "search search/codebase codebase",
     "grep": "search/textsearch textsearch search/usages usages",
@@ -45,7 +45,7 @@ _CLAUDE_VERSION = compile_later(r"\b(claude-(?:[a-z]+-)?\d+)\.(\d+)")
 
 
 def is_github_file(path: str) -> bool:
-    """Return whether a file is an agent of GitHub Copilot, wherever it is installed."""
+    """Return whether a file is a GitHub Copilot agent, wherever it is installed."""
     return path.endswith(".agent.md") or "/.github/agents/" in path
 
 
@@ -61,7 +61,7 @@ def _list_github_tools() -> dict[str, tuple[str, ...]]:
 def translate_tools(
     names: list[str], known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> list[str]:
-    """Replace the names of GitHub's tools by mudroom's; note those that have no counterpart."""
+    """Replace the names of GitHub's tools with mudroom's; note those without a counterpart."""
     result: list[str] = []
     missing: list[str] = []
     for name in names:
@@ -76,7 +76,7 @@ def translate_tools(
 
 
 def _find_github_tools(name: str, known: Collection[str], path: str) -> tuple[str, ...] | None:
-    """Return the tools that one of GitHub's stands for; None for the name of another program."""
+    """Find the equivalents of a GitHub tool; None for another program's name."""
     key = name.lower()
     if key == "edit" and is_github_file(path):
         return ("edit", "write")  # a group there, one tool elsewhere
@@ -96,7 +96,7 @@ def _find_github_tools(name: str, known: Collection[str], path: str) -> tuple[st
 
 
 def read_models(names: Iterable[str]) -> str:
-    """Read names of models, such as "Claude Sonnet 4.5 (copilot)", into one model string."""
+    """Convert model names such as "Claude Sonnet 4.5 (copilot)" to one model string."""
     models = [
         name.strip().strip("'\"").removesuffix(" (copilot)").lower().replace(" ", "-")
         for name in names

@@ -1,4 +1,4 @@
-"""Locations of agent files, skills and commands: in project folders, in the home, in plugins."""
+"""Locations of agent files, skills and commands: in project folders, the home and plugins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .safe_read import Diagnostic, find_files
 
 
 class LocationKind(Struct, frozen=True):
-    """Where and how one program keeps its agents."""
+    """Where and how a program keeps its agents."""
 
     dialect: str  # the program's name
     folder: str  # below a project folder or the user's home
@@ -64,11 +64,11 @@ STYLE_LOCATIONS = (
 
 
 SOURCES = ("user", "project", "local")
-"""Whose files are read: the user's, the project's, and the user's own files in the project."""
+"""Whose files to read: the user's, the project's, and the user's own files in the project."""
 
 
 class Places(NamedTuple):
-    """Where files are read; "" for a place that is left out."""
+    """Where to read files; "" for places left out."""
 
     folder: str
     user_home: str
@@ -76,7 +76,7 @@ class Places(NamedTuple):
 
 
 def find_places(sources: bool | Collection[str], folder: str, user_home: str) -> Places:
-    """Find the places of sources; files of "local" are only read with those of "project"."""
+    """Find the places of sources; "local" files are only read with "project" files."""
     names = (SOURCES if sources else ()) if isinstance(sources, bool) else sources
     return Places(
         folder if "project" in names else "",
@@ -89,10 +89,10 @@ class Location(Struct, frozen=True):
     """An existing folder with agent files or skills.
 
     Arguments:
-        folder: for a plugin it may be the path of a single file.
+        folder: for a plugin, may be the path of a single file.
         boundary: real path that the files must lie beneath, links resolved; "" for anywhere.
         is_personal: true in the user's home, false in the project.
-        plugin_place: the project folder whose settings turned the plugin on, "" for none.
+        plugin_place: the project folder whose settings turned on the plugin, "" for none.
         variables: values for `${NAME}` in the texts of the plugin's files.
     """
 
@@ -106,7 +106,7 @@ class Location(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """The project folder that it belongs to, "" if it is the user's."""
+        """The project folder it belongs to, "" if it is the user's."""
         if self.is_personal or self.plugin:
             return self.plugin_place
         return self.folder.removesuffix(f"/{self.kind.folder}")
@@ -122,7 +122,7 @@ def find_locations(
     for parent in project:
         for kind in kinds:
             path = os.path.join(parent, kind.folder)
-            # The home may be a repository, or hold the session; its files are still the user's.
+            # The home may be a repository or hold the session; its files are still the user's.
             location = Location(kind, path, project[-1], parent == home)
             if _remember_folder(location, seen):
                 yield location
@@ -138,7 +138,7 @@ def find_locations(
 
 
 def _remember_folder(location: Location, seen: set[str]) -> bool:
-    """Add a folder to `seen`; false if it is there already, is a file, or does not exist."""
+    """Add a folder to `seen`; false if already there, a file, or nonexistent."""
     path = location.folder
     real = find_real_path(path)
     # A broken link counts as existing: `find_files` reports what cannot be listed.
@@ -163,12 +163,12 @@ class PluginFolders(Protocol):
 
     @property
     def is_personal(self) -> bool:
-        """True if the user turned it on, false if the session's folder did."""
+        """True if turned on by the user, false if by the session's folder."""
         ...
 
     @property
     def place(self) -> str:
-        """The project folder whose settings turned it on, "" for a plugin of the user."""
+        """The project folder whose settings turned it on, "" for the user's plugins."""
         ...
 
     @property
@@ -198,15 +198,15 @@ def list_locations(
     *,
     trusts_folder: bool,
 ) -> list[Location]:
-    """Return the existing folders for one kind of part, highest precedence first.
+    """List the existing folders for one kind of part, highest precedence first.
 
-    A project's folders come first because they are nearest, those of plugins last.
+    A project's folders come first, being nearest; plugins' come last.
     """
     locations = [
         *find_locations(kinds, folder, user_home),
         *_list_plugin_locations(plugins, component),
     ]
-    # A file with a familiar name must not take the place of the one that the user means.
+    # A file with a familiar name must not replace the one the user means.
     if not trusts_folder:
         locations.sort(key=lambda location: not location.is_personal)
     return locations

@@ -1,4 +1,4 @@
-"""Output styles: Markdown files that say how the root agent should answer."""
+"""Output styles: Markdown files that tell the root agent how to answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .locations import (
 from .prompt_template import fill_variables
 from .safe_read import Diagnostic, FileDiagnostics, make_name_clash, read_text
 
-NO_STYLE = "default"  # the name that means no output style
+NO_STYLE = "default"  # the name for no output style
 STYLE_FOLDER = "output-styles"
 # Each request of the root agent contains the whole style.
 MAX_CHARACTERS = 100_000
@@ -33,7 +33,7 @@ _KEYS = ("name", "description", "keep-coding-instructions", "force-for-plugin")
 
 
 class OutputStyle(Struct, frozen=True):
-    """One output style; its text is told to the root agent."""
+    """An output style; the root agent gets its text."""
 
     name: str
     description: str
@@ -51,7 +51,7 @@ class LoadedStyles(Struct, frozen=True):
     untrusted: Mapping[str, OutputStyle] = {}  # not used
 
     def explain_untrusted(self, name: str) -> str:
-        """Say how to use a style that is left out for lack of trust; "" for other names."""
+        """Explain how to use a style left out for lack of trust; "" for other names."""
         style = find_style(self.untrusted, name)
         if style is None:
             return ""
@@ -68,7 +68,7 @@ def load_output_styles(
     plugins: Iterable[PluginFolders] = (),
     trusts_folder: bool = True,
 ) -> LoadedStyles:
-    """Load the usable styles; of several with the same name, the nearest is used."""
+    """Load the usable styles; among those with the same name, the nearest is used."""
     styles: dict[str, OutputStyle] = {}
     untrusted: dict[str, OutputStyle] = {}
     first_paths: dict[str, str] = {}
@@ -82,7 +82,7 @@ def load_output_styles(
             diagnostics += remarks
             if style is None:
                 continue
-            # A style becomes part of the instructions of the agent that the user talks with.
+            # A style becomes part of the instructions of the agent the user talks with.
             if not (trusts_folder or location.is_personal):
                 untrusted.setdefault(style.name, style)
                 continue
@@ -97,7 +97,7 @@ def load_output_styles(
 def load_output_style(
     path: str, location: Location | None = None
 ) -> tuple[OutputStyle | None, list[Diagnostic]]:
-    """Load one file, on its own without a location; the style is None if it cannot be used."""
+    """Load one style file, which need not be in a location; the style is None if unusable."""
     location = location or Location(STYLE_LOCATIONS[0], os.path.dirname(path), "", False)
     diagnostics = FileDiagnostics(path)
     text = read_text(path, location.boundary, diagnostics)
@@ -150,7 +150,7 @@ def _read_choice(entries: Mapping[str, Entry], key: str, diagnostics: FileDiagno
 
 
 def find_style(styles: Mapping[str, OutputStyle], name: str) -> OutputStyle | None:
-    """Find a style, ignoring case, separators and its plugin's name; None unless it is just one."""
+    """Find a style, ignoring case, separators and its plugin's name; None unless it is unique."""
     if name in styles:
         return styles[name]
     wanted = fold_name(name)

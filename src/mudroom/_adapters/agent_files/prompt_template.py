@@ -1,4 +1,4 @@
-"""Texts of commands and skills that the user calls, with arguments and shell commands.
+"""Texts of commands and skills called by the user, with arguments and shell commands.
 
 Arguments reach shell commands as data, never as syntax. Commands of the Gemini CLI are TOML.
 """
@@ -22,11 +22,11 @@ _WORD = r"\$ARGUMENTS(?:\[(\d{1,2})\])?|\$(\d)(?![\d.,]*\d)"
 
 
 class PromptTemplate(Struct, frozen=True, kw_only=True):
-    """The text of a command or skill, and what its frontmatter says about a call.
+    """The text of a command or skill, with its frontmatter's settings for a call.
 
     Arguments:
         first_number: the number of the first argument in `$N`: 1 or 0.
-        appended: the form in which arguments are added at the end if there is no placeholder.
+        appended: the form for adding arguments at the end if there is no placeholder.
         variables: see `Location`.
         allowed_tools: permission rules for what the call may do without asking.
         model: for this call, "" for the session's model.
@@ -60,7 +60,7 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
         return tuple(piece.command for piece in pieces if isinstance(piece, ShellText))
 
     def fill(self, arguments: str = "") -> list[str | ShellText]:
-        """Return the texts and shell commands, with the arguments filled in or added at the end."""
+        """Fill in the arguments, or add them at the end; return texts and shell commands."""
         if self.gemini_path:
             return fill_gemini_command(self.text, arguments, self.gemini_path)
         # Split before filling, so that an argument cannot add a shell command.
@@ -84,7 +84,7 @@ class _Filler:
         names = "|".join(sorted(map(re.escape, template.argument_names), key=len, reverse=True))
         named = rf"|\$({names})(?!\w)" if names else "|(?!)()"
         variables = "|".join(map(re.escape, self._variables))
-        # One pattern for all placeholders, so that text from an argument is not filled in again.
+        # One pattern for all placeholders, so that an argument's text is not filled in again.
         self._pattern = re.compile(rf"(\\)?(?:\$\{{(?:{variables})\}}|{_WORD}{named})")
 
     def fill(self, text: str) -> str:
@@ -106,7 +106,7 @@ class _Filler:
         if match[0].startswith("${"):
             return self._variables[match[0][2:-1]]
         if digit and not self._words:
-            return match[0]  # without arguments "$5" is an amount of money
+            return match[0]  # without arguments, "$5" is an amount of money
         number = int(index) if index else None
         if digit:
             number = int(digit) - self._template.first_number
@@ -145,7 +145,7 @@ def fill_variables(text: str, variables: Mapping[str, str]) -> str:
 def load_template(
     path: str, boundary: str, variables: Mapping[str, str] | None = None, *, is_command: bool
 ) -> PromptTemplate:
-    """Return a file's template, cached if unchanged; its text is empty if it cannot be read."""
+    """Load a file's template, cached if unchanged; its text is empty if unreadable."""
     try:
         state = os.stat(path)
     except OSError:
@@ -177,7 +177,7 @@ def _read_template(path: str, boundary: str, *, is_command: bool) -> PromptTempl
     entries = document.entries if document else {}
     body = document.body if document else text
     names = _read_words(entries, "arguments")
-    # Command files count from 1, as they did before skills; `$0` shows that a file counts from 0.
+    # Command files count from 1, as before there were skills; `$0` shows a file counting from 0.
     counts_from_zero = not is_command or names or re.search(r"\$0(?!\d)", body)
     first_line = body.strip().partition("\n")[0].strip("# ")
     return PromptTemplate(
@@ -248,7 +248,7 @@ class ShellText(Struct, frozen=True):
     problem: str = ""  # why the command must not run
 
 
-# Means itself in every part of a shell command.
+# Characters without special meaning anywhere in a shell command.
 _PLAIN = compile_later(r"[A-Za-z0-9_@%+=:,./ -]*")
 _COMMENT_AFTER = " \t\n;&|("
 _UNSAFE = (
@@ -265,13 +265,13 @@ def fill_command(
     *,
     splits: Callable[[re.Match[str]], bool] = lambda _: False,
 ) -> ShellText:
-    """Return a shell command with values in place of its placeholders.
+    """Replace a shell command's placeholders with values.
 
-    Each value is quoted for where it goes: outside quotation marks, or inside either kind. Where
-    that is unclear, only values without special characters are allowed.
+    Each value is quoted for its place: outside quotation marks, or inside either kind. Where that
+    is unclear, only values without special characters are allowed.
 
     Arguments:
-        source: the command as the file has it.
+        source: the command as in the file.
         splits: whether a value outside quotation marks is several words.
     """
     import shlex  # for the rare call with a shell command
@@ -284,7 +284,7 @@ def fill_command(
         end = match.end()
         value = find_value(match)
         place = _find_place(command[: match.start()])
-        if value == match[0]:  # not filled in, such as the `$1` of awk
+        if value == match[0]:  # not filled in, such as awk's `$1`
             filled += value
         elif place is None:
             problem = problem or ("" if _PLAIN.fullmatch(value) else _UNSAFE)
@@ -300,7 +300,7 @@ def fill_command(
 
 
 def _find_place(before: str) -> str | None:
-    """Return the quotation mark that is open where the text ends, "" for none.
+    """Find the quotation mark still open at the end of the text; "" for none.
 
     None if the text contains something whose end is hard to find, such as `$(`.
     """
@@ -320,7 +320,7 @@ def _find_place(before: str) -> str | None:
         elif letter in "'\"" and not quote:
             quote = letter
         position += 1
-    # After a single backslash the first letter of the value would lose its own quotation mark.
+    # After a single backslash, the value's first letter would lose its own quotation mark.
     return None if position > len(before) else quote
 
 
@@ -361,10 +361,10 @@ def read_gemini_command(text: str, diagnostics: FileDiagnostics) -> tuple[str, s
 
 
 def fill_gemini_command(prompt: str, arguments: str, path: str) -> list[str | ShellText]:
-    """Return the texts and shell commands of a prompt, with the arguments filled in.
+    """Fill in a prompt's arguments; return its texts and shell commands.
 
-    In a shell command outside quotation marks, the arguments are one word. If there is no place for
-    them, the line that the user typed is added at the end.
+    In a shell command, outside quotation marks, the arguments are one word. If there is no place
+    for them, the line the user typed is added at the end.
     """
     pieces: list[str | ShellText] = []
     for text, is_command in _split(prompt):
@@ -383,7 +383,7 @@ def fill_gemini_command(prompt: str, arguments: str, path: str) -> list[str | Sh
 def _split(prompt: str) -> Iterator[tuple[str, bool]]:
     """Yield the parts of a prompt, and whether each is a shell command.
 
-    A command ends at the brace that closes its first one; if none does, the rest is text.
+    A command ends at the brace that closes its first; if none does, the rest is text.
     """
     rest = prompt
     while (start := rest.find(_SHELL_START)) >= 0:

@@ -1,4 +1,4 @@
-"""Reads untrusted text files: bounded, only in their folder; problems have a path and a line."""
+"""Reads untrusted text files, bounded and confined to their folder; problems name path and line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_DEPTH = 6  # levels of folders
 def read_text(path: str, boundary: str, diagnostics: FileDiagnostics) -> str | None:
     r"""Read a text file, without byte order mark, with \n at line ends.
 
-    Returns None, and adds an error to `diagnostics`, if that is not possible.
+    If that is impossible, returns None and adds an error to `diagnostics`.
 
     Arguments:
         boundary: real path that the file must lie beneath, links resolved; "" for anywhere.
@@ -30,8 +30,7 @@ def read_text(path: str, boundary: str, diagnostics: FileDiagnostics) -> str | N
         diagnostics.add_error(1, f"a link that leads out of {boundary}")
         return None
     try:
-        # The check above makes the message clear; `beneath` holds even if a link changes after
-        # it.
+        # The check above gives a clear message; `beneath` holds even if a link changes afterwards.
         data = read_regular_file(real, beneath=boundary)
     except (OSError, ValueError) as error:
         diagnostics.add_error(1, f"cannot be read: {getattr(error, 'strerror', None) or error}")
@@ -60,7 +59,7 @@ def find_files(
     boundary: str = "",
     recursive: bool = True,
 ) -> Iterator[str]:
-    """Yield the sorted paths of files that end with `suffix`, or of folders with such a name.
+    """Yield the sorted paths of files, or folders, whose name ends with `suffix`.
 
     Links to folders are not followed. Yields at most MAX_FILES files, MAX_DEPTH folders deep, and
     adds the omitted files to `diagnostics`. For the boundary see `read_text`.
@@ -113,7 +112,7 @@ def _list_folder(
 
 
 class Severity(StrEnum):
-    """What a diagnostic means for its file."""
+    """A diagnostic's meaning for its file."""
 
     ERROR = "error"  # the file is not used
     WARNING = "warning"  # part of the file is not used, or not as written
@@ -121,7 +120,7 @@ class Severity(StrEnum):
 
 
 class Diagnostic(Struct, frozen=True):
-    """One remark about one line of a file; `line` counts from 1."""
+    """A remark about a line of a file; `line` counts from 1."""
 
     path: str
     line: int
@@ -152,7 +151,7 @@ class FileDiagnostics:
 
 
 def join_repeated(diagnostics: Collection[Diagnostic]) -> list[tuple[Diagnostic, int]]:
-    """Return each different remark once, where it is made first, and how often it is made."""
+    """Join equal remarks at the first one's place, each with its count."""
     first: dict[tuple[Severity, str], Diagnostic] = {}
     counts = Counter((item.severity, item.text) for item in diagnostics)
     for item in sorted(diagnostics, key=lambda item: (item.path, item.line)):
@@ -161,13 +160,13 @@ def join_repeated(diagnostics: Collection[Diagnostic]) -> list[tuple[Diagnostic,
 
 
 def make_name_clash(path: str, first_path: str, name: str) -> Diagnostic:
-    """Warn about a file that is not used because of another one with the same name."""
+    """Warn about a file not used because another has the same name."""
     text = f"not used: {first_path} has the same name {name!r} and takes precedence"
     return Diagnostic(path, 1, Severity.WARNING, text)
 
 
 def count_by_severity(diagnostics: Iterable[Diagnostic]) -> str:
-    """Return the counts as text, such as "1 error, 2 warnings"; "" for none."""
+    """Format the counts as text, such as "1 error, 2 warnings"; "" for none."""
     severities = [item.severity for item in diagnostics]
     counts = [(severity, severities.count(severity)) for severity in Severity]
     return ", ".join(count_noun(count, severity) for severity, count in counts if count)

@@ -1,6 +1,6 @@
 """Agent Skills: folders with a SKILL.md, or single files `skills/NAME.md`.
 
-Only names and descriptions are kept; the text is loaded when it is needed.
+Only names and descriptions are kept; the text is loaded when needed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .locations import (
 from .prompt_template import PromptTemplate, list_variables, load_template
 from .safe_read import Diagnostic, FileDiagnostics, find_files, make_name_clash, read_text
 
-# The limits up to MAX_COMPATIBILITY are those of the Agent Skills specification.
+# The limits up to MAX_COMPATIBILITY come from the Agent Skills specification.
 NAME_PATTERN = compile_later(r"[a-z0-9]+(-[a-z0-9]+)*")
 MAX_NAME = 64
 MAX_DESCRIPTION = 1_024
 MAX_COMPATIBILITY = 500
-MAX_LISTED_FILES = 100  # how many of its files are listed when a skill is loaded
+MAX_LISTED_FILES = 100  # files to list when a skill is loaded
 
 _KEYS = (
     "name description license compatibility metadata allowed-tools when_to_use argument-hint "
@@ -50,7 +50,7 @@ _COMMAND = compile_later(r"!`[^`]+`")
 
 
 class Skill(Struct, frozen=True):
-    """One skill; for the last fields see `Location`."""
+    """A skill; for the last fields see `Location`."""
 
     name: str
     description: str
@@ -66,7 +66,7 @@ class Skill(Struct, frozen=True):
         return os.path.dirname(self.path)
 
     def list_files(self) -> list[str]:
-        """Return its other files, relative to its folder; past MAX_LISTED_FILES, a remark."""
+        """List its other files, relative to its folder; past MAX_LISTED_FILES, add a remark."""
         if os.path.basename(self.path) != "SKILL.md":
             return []
         files = find_files(self.folder, "", [], boundary=self.boundary)
@@ -153,7 +153,7 @@ def _is_single_file(path: str, location: Location) -> bool:
 
 
 def _derive_name(path: str) -> str:
-    """Return the name that a skill has by its path: its folder's, or that of a single file."""
+    """Derive a skill's name from its path: its folder's, or a single file's."""
     folder, file = os.path.split(path)
     return os.path.basename(folder) if file == "SKILL.md" else os.path.splitext(file)[0]
 

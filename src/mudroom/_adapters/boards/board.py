@@ -1,7 +1,7 @@
 """The task board: tasks are added, claimed and completed, each with one owner at a time.
 
-The kernel releases the lock of a process that claims tasks when the process ends. So a claim ends
-with its process and needs no clock: a suspended process keeps its tasks, a killed one loses them.
+The kernel releases a claiming process's lock when the process ends. So a claim ends with its
+process and needs no clock: a suspended process keeps its tasks, a killed one loses them.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _TAKE = (
 
 
 class TaskBoard:
-    """The task board of a project, shared by any number of processes. Use one object per thread.
+    """A project's task board, shared by any number of processes. Use one object per thread.
 
-    `lock_name` is that of the lock for claims if another object holds it. `read_clock` returns
-    seconds since 1970, for the log.
+    `lock_name` names the lock for claims if another object holds it. `read_clock` returns seconds
+    since 1970, for the log.
 
     Methods raise BoardError if the file cannot be used and UsageError for wrong arguments.
     """
@@ -64,7 +64,7 @@ class TaskBoard:
     def close(self, *, keeps_tasks: bool = False) -> None:
         """Return the tasks this process still owns to the board, and close the file.
 
-        With `keeps_tasks` they stay with their owner, who continues later, as after a crash.
+        With `keeps_tasks`, they stay with their owner, who continues later, as after a crash.
         """
         try:
             if self._lock and not keeps_tasks:
@@ -103,7 +103,7 @@ class TaskBoard:
                 raise
 
     def list_tasks(self) -> list[BoardTask]:
-        """Return all tasks in the order of their ids, after freeing those of ended processes."""
+        """List all tasks by id, after freeing those of ended processes."""
         self.return_abandoned()
         return self.read_tasks()
 
@@ -139,7 +139,7 @@ class TaskBoard:
         return self.get(task_id)
 
     def add_blockers(self, task_id: int, blockers: Iterable[int]) -> BoardTask:
-        """Make a task depend on further tasks. Refuses a cycle, naming its path."""
+        """Make a task depend on more tasks. Refuses a cycle, naming its path."""
         self.get(task_id)
         with self.change() as sql:
             self._add_edges(sql, task_id, blockers)
@@ -176,7 +176,7 @@ class TaskBoard:
     def complete(self, task: BoardTask, report: str = "") -> list[int] | None:
         """Complete a claimed task; return the ids of tasks that became ready.
 
-        Return None, and change nothing, if the task has another owner by now.
+        Returns None, changing nothing, if the task has another owner by now.
         """
         with self.change() as sql:
             update = (
@@ -217,7 +217,7 @@ class TaskBoard:
                 self.write_log(sql, task.id, "returned", task.owner)
 
     def release_run(self, run: str, keep: int = 0) -> None:
-        """Return all tasks of a run of this process to the board, except the one with id `keep`."""
+        """Return a run's tasks in this process to the board, except the one with id `keep`."""
         with self.change() as sql:
             self._return_tasks(sql, self.lock_name, run, keep)
 
@@ -274,7 +274,7 @@ class TaskBoard:
                 self.write_log(sql, task_id, "removed")
 
     def return_abandoned(self) -> list[int]:
-        """Return the tasks of ended processes to the board; return their ids."""
+        """Put ended processes' tasks back on the board; return their ids."""
         with translate_errors(self.path):
             select = "SELECT DISTINCT lock FROM task WHERE status = 'in_progress' AND lock <> ''"
             locks = [str(row[0]) for row in self._connection.execute(select)]
@@ -290,12 +290,12 @@ class TaskBoard:
     def write_log(
         self, sql: sqlite3.Connection, task_id: int, change: str, owner: str = ""
     ) -> None:
-        """Append a line to the board's log, in the transaction of the change."""
+        """Append a line to the board's log, in the change's transaction."""
         row = (self._read_clock(), task_id, change, owner)
         sql.execute("INSERT INTO log (at, task, change, owner) VALUES (?, ?, ?, ?)", row)
 
     def edit_metadata(self, task_id: int, changes: Mapping[str, Any]) -> None:
-        """Change values of a task's metadata; None removes a value."""
+        """Change values in a task's metadata; None removes a value."""
         with self.change() as sql:
             text = format_metadata({**self.get(task_id).metadata, **changes})
             sql.execute("UPDATE task SET metadata = ? WHERE id = ?", (text, task_id))
@@ -330,7 +330,7 @@ class TaskBoard:
     def _return_tasks(
         self, sql: sqlite3.Connection, lock: str, run: str = "", keep: int = 0
     ) -> list[int]:
-        """Return the tasks of a lock to the board, or only those of a run."""
+        """Put a lock's tasks back on the board, or only a run's; return their ids."""
         update = (
             "UPDATE task SET status = 'pending', owner = '', lock = '', run = '', "
             "revision = revision + 1 WHERE lock = ? AND status = 'in_progress' "
@@ -373,16 +373,16 @@ class TaskBoard:
             return read_tasks(self._connection, task_id)
 
 
-# The longest that another process holds a lock just to look at it, under heavy load.
+# The longest another process holds a lock just to look at it, under heavy load.
 _LOOK_SECONDS = 2.0
 
 
 class OwnerLock:
     """This process's lock on a board.
 
-    Its name is that of its lock file, recorded with each claim. A given name lets a resumed session
-    hold its earlier process's lock again. Without one, or if another process holds it, the lock
-    gets a unique name.
+    Its name is its lock file's, recorded with each claim. A given name lets a resumed session hold
+    its earlier process's lock again. Without one, or if another process holds it, the lock gets a
+    unique name.
     """
 
     def __init__(self, board: Path, name: str = "") -> None:
@@ -458,7 +458,7 @@ def require_subject(subject: str) -> str:
 
 
 def format_metadata(metadata: Mapping[str, Any]) -> str:
-    """Format metadata as JSON. Raises UsageError for a wrong agent, priority or check."""
+    """Format metadata as JSON. Raises UsageError for an invalid agent, priority or check."""
     values = {name: value for name, value in metadata.items() if value is not None}
     kinds = (
         ("agent", str, "a text"),

@@ -1,10 +1,10 @@
-"""The file of a board: its place, its tables, and SQLite errors as BoardError.
+"""A board's file: its location, its tables, and SQLite errors as BoardError.
 
 task(id, subject, description, status, owner, lock, run, revision, report, source, exported,
     metadata)    agent and priority are computed from the metadata, a JSON object
 edge(task, blocker)    dependencies, never deleted while both tasks exist
 log(at, task, change, owner)    append-only
-op(key, answer)    changes made by tool calls: a call that runs again gets the same answer
+op(key, answer)    changes made by tool calls: a repeated call gets the same answer
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def get_board_path(home: str | Path, project: str) -> Path:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open the file of a board, creating it and its folder if missing.
+    """Open a board's file, creating it and its folder if missing.
 
     Raises BoardError for a damaged file, a file of another program or a newer version, an
     unwritable folder, and a network file system.
@@ -186,7 +186,7 @@ def _read_mounts() -> str:
 
 
 def find_file_system(folder: Path, mounts: str) -> str:
-    """Find the file system type of a folder in the text of /proc/self/mounts, "" if unknown."""
+    """Find a folder's file system type in the text of /proc/self/mounts; "" if unknown."""
     types: dict[str, str] = {}
     for line in mounts.splitlines():
         fields = line.split(" ")

@@ -1,7 +1,7 @@
 """Import and export of task files, one `task_N.json` per task as in learn-claude-code.
 
-The text of an imported file is kept. The export writes it byte for byte until its task changes, and
-then still keeps the order of keys, and keys the board does not know.
+An imported file's text is kept. The export writes it byte for byte until its task changes, and
+still keeps the order of keys, and keys unknown to the board, afterwards.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def export_tasks(board: TaskBoard, folder: Path) -> tuple[int, list[str]]:
 
 
 def _read_files(folder: Path) -> dict[int, tuple[Path, str]]:
-    """Read path and text of each task file, by the id in its name, in order."""
+    """Read the path and text of each task file, by the id in its name, in order."""
     texts: dict[int, tuple[Path, str]] = {}
     try:
         for path in folder.iterdir():

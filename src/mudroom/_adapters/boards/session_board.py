@@ -27,7 +27,7 @@ class SessionBoard:
 
     Claims belong to a lock named after the session: if the session is resumed after a crash, it
     still has its tasks unless another process has taken them. Only the session's process holds the
-    lock: a worker process is no owner.
+    lock: a worker process owns nothing.
     """
 
     def __init__(self, path: Path, session: str, *, is_owner: bool = True) -> None:
@@ -48,7 +48,7 @@ class SessionBoard:
     async def close(self, *, keeps_tasks: bool = False) -> None:
         """Return the session's unfinished tasks to the board, and close the file.
 
-        With `keeps_tasks` they stay with the session, which continues in a later process.
+        With `keeps_tasks`, they stay with the session, which continues in a later process.
         """
         if self._is_used:
             close = partial(self._close, keeps_tasks=keeps_tasks)
@@ -105,7 +105,7 @@ class SessionBoard:
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            # No one reads its error any more, and asyncio would print it.
+            # No one is left to read its error, and asyncio would print it.
             work.add_done_callback(lambda done: done.cancelled() or done.exception())
             raise
 
@@ -115,7 +115,7 @@ class SessionBoard:
         return act(self._board)
 
     def _close(self, *, keeps_tasks: bool) -> None:
-        # Runs in the board's thread, and so after all calls sent to it.
+        # Runs in the board's thread, so after all calls sent to it.
         if board := self._board:
             self._board = None
             board.close(keeps_tasks=keeps_tasks)
@@ -139,7 +139,7 @@ _SHORT_ID = 8
 
 
 class RunChanges:
-    """Changes a board for the runs of one session.
+    """Changes a board for a session's runs.
 
     A child's claims belong to the child. A root run's claims belong to the session, so that the
     next prompt continues the work.
@@ -194,11 +194,11 @@ class RunChanges:
             self._board.release_run(self._identify(run_id), keep)
 
     def _identify(self, run_id: str) -> str:
-        """Return the owner of a run's claims: the child, across all its runs, or the session."""
+        """Identify the owner of a run's claims: the child, across all its runs, or the session."""
         return f"{self._session}#{find_first_id(run_id) if is_child_id(run_id) else ''}"
 
     def _answer_once(self, key: str, act: Callable[[], BoardAnswer], run: str = "") -> BoardAnswer:
-        """Change the board and store the answer, or return the answer of an earlier attempt."""
+        """Change the board and store the answer, or return an earlier attempt's answer."""
         with self._board.change() as sql:
             answer = _read_answer(sql, key)
             if answer and self._is_valid(answer, run):

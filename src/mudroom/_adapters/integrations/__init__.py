@@ -1,1 +1,1 @@
-"""Programs of others that a session uses: MCP servers and hooks."""
+"""Third-party programs that a session uses: MCP servers and hooks."""

@@ -1,4 +1,4 @@
-"""Configuration files of several programs: their places, and checked access to their fields."""
+"""Configuration files of several programs: their locations, and checked access to fields."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..._platform.regular_files import MAX_BYTES, is_missing, read_regular_file
 # This is for `~/.claude.json`, which contains more than settings.
 MAX_STATE_BYTES = 64 << 20
 
-# A string or comment without an end is one match up to the end of the text. If it were no match,
-# each of its quotes would be tried as a beginning.
+# An unclosed string or comment matches up to the end of the text. If it did not match at all, each
+# of its quotes would be tried as a beginning.
 _STRING = r'"(?:\\.|[^"\\])*+(?:"|\\?\Z)'
 _COMMENT = compile_later(rf"({_STRING})|//[^\n]*+|/\*.*?\*/|(/\*.*)", re.DOTALL)
 _LAST_COMMA = compile_later(rf"({_STRING})|,(?=\s*[}}\]])", re.DOTALL)
@@ -28,7 +28,7 @@ class Finding(Struct, frozen=True):
     where: str  # the file's path
     text: str
     remedy: str = ""
-    is_problem: bool = True  # something has no effect that its author expects to work
+    is_problem: bool = True  # something its author expects to work has no effect
 
     def __str__(self) -> str:
         return f"{self.where}: {self.text}" + (f". {self.remedy}" if self.remedy else "")
@@ -37,7 +37,7 @@ class Finding(Struct, frozen=True):
 def read_json(path: str, findings: list[Finding]) -> dict[str, Any]:
     """Read the table in a JSON file, with or without comments.
 
-    {} if the file is missing or cannot be used; in the second case a finding says why.
+    {} if the file is missing or unusable; in the latter case, a finding explains why.
     """
     data = read_bytes(path, findings)
     if data is None:
@@ -63,7 +63,7 @@ def read_toml(path: str, findings: list[Finding]) -> dict[str, Any]:
 
 
 def read_bytes(path: str, findings: list[Finding]) -> bytes | None:
-    """Read a file. None if it is missing, or if a finding says why it is not used."""
+    """Read a file. None if it is missing, or unusable for a reason given in a finding."""
     limit = MAX_STATE_BYTES if path.endswith("/.claude.json") else MAX_BYTES
     try:
         return read_regular_file(path, max_bytes=limit)
@@ -109,7 +109,7 @@ def _add_unreadable(path: str, reason: str, findings: list[Finding]) -> None:
 
 
 class EntryReader:
-    """Checked access to the fields of one entry, called by its subject, such as "server git"."""
+    """Checked access to the fields of an entry, called by its subject, such as "server git"."""
 
     def __init__(self, entry: object, path: str, subject: str, findings: list[Finding]) -> None:
         self.path = path
@@ -131,7 +131,7 @@ class EntryReader:
         self._findings.append(Finding(self.path, f"{self.subject}: {text}", remedy, is_problem))
 
     def read_text(self, *names: str) -> str:
-        """Read the first field of these names that is set, "" for none."""
+        """Read the first of these fields that is set; "" if none is."""
         return str(self._read(names, str, "a text") or "")
 
     def read_flag(self, name: str) -> bool | None:
@@ -148,7 +148,7 @@ class EntryReader:
         return cast("dict[str, Any]", self._read(names, dict, "a table") or {})
 
     def read_variables(self, *names: str) -> dict[str, str]:
-        """Read a table of texts; numbers and true or false become texts."""
+        """Read a table of texts, converting numbers and booleans to text."""
         values: dict[str, str] = {}
         for key, value in self.read_table(*names).items():
             if isinstance(value, bool):
@@ -160,7 +160,7 @@ class EntryReader:
         return values
 
     def read_seconds(self, *names: str, unit: float = 1.0) -> float | None:
-        """Read a time in seconds; None if it is not set. `unit` is that of the file, in seconds."""
+        """Read a time in seconds; None if not set. `unit` is the file's unit, in seconds."""
         value = self._read(names, (int, float), "a number")
         if value is None:
             return None
@@ -192,7 +192,7 @@ class EntryReader:
 
 
 def make_digest(*parts: object) -> str:
-    """Make a text that identifies these values, whatever the order of the keys in tables."""
+    """Make a text that identifies these values, regardless of the order of table keys."""
     data = msgspec.json.encode(parts, order="deterministic")
     return hashlib.sha256(data).hexdigest()[:32]
 

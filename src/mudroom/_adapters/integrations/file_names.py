@@ -1,6 +1,6 @@
 """Files that can declare MCP servers and hooks.
 
-The start of a session looks for them, so this module is quick to import.
+They are looked for when a session starts, so this module is quick to import.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 
 from ..._platform.git_folders import list_project_folders
 
-# The program whose tool names, and whose form of input and output, a hook expects.
+# The program whose tool names and input and output formats a hook expects.
 Dialect = Literal["claude", "codex", "gemini"]
 # Highest precedence first, each with its reader.
 PROJECT_SERVERS = (
@@ -42,7 +42,7 @@ USER_SERVERS = (
     (".config/opencode/opencode.jsonc", "opencode"),
 )
 CURSOR_HOOKS = ".cursor/hooks.json"
-# Those of a project; the user's have the same names below the home folder.
+# In a project; the user's have the same names below the home folder.
 HOOK_FILES: tuple[tuple[str, Dialect], ...] = (
     (".claude/settings.local.json", "claude"),
     (".claude/settings.json", "claude"),

@@ -1,4 +1,4 @@
-"""Trust in what a folder declares: the user's answer, for each folder and set."""
+"""Trust in a folder's declarations: the user's answer, for each folder and set."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ TRUST_FILE = "trusted-programs.json"
 
 
 def load_trusted_programs(home: str) -> dict[str, frozenset[str]]:
-    """Load digests by folder. Raises UsageError for a broken file, so that nothing is started."""
+    """Load digests by folder. Raises UsageError for a broken file, so that nothing starts."""
     path = Path(home, TRUST_FILE)
     return read_decisions(path, dict[str, frozenset[str]], "the list of trusted programs")
 
 
 def trust_programs(home: str, place: str, digests: Iterable[str]) -> None:
-    """Trust exactly these programs of a real path; an empty set removes it from the list."""
+    """Trust exactly these programs of a real path; an empty set removes the path's entry."""
     trusted = load_trusted_programs(home)
     trusted.pop(place, None)
     if chosen := frozenset(digests):
@@ -31,7 +31,7 @@ def trust_programs(home: str, place: str, digests: Iterable[str]) -> None:
 
 
 def untrust_programs(home: str, folder: str) -> bool:
-    """Stop trusting the programs of a folder. Return False if they were not trusted."""
+    """Stop trusting a folder's programs. Return False if they were not trusted."""
     place = os.path.realpath(folder)
     is_listed = place in load_trusted_programs(home)
     if is_listed:
@@ -39,20 +39,20 @@ def untrust_programs(home: str, folder: str) -> bool:
     return is_listed
 
 
-# Digests of prompts begin so in the list of trusted programs.
+# Prefix of prompts' digests in the list of trusted programs.
 PROMPT_PREFIX = "prompt:"
 
 
 class PromptRights(Struct, frozen=True, kw_only=True):
-    """What the file of a slash command or skill does beyond sending a prompt.
+    """The rights a slash command's or skill's file uses beyond sending a prompt.
 
     Shell commands in its text run when the user calls it; its `allowed-tools` let the model act
-    without a question. Both come with the folder, so they need trust as its hooks do.
+    without asking. Both come with the folder, so they need trust as its hooks do.
     """
 
     name: str  # with the slash
     origin: str  # path of the file
-    place: str  # folder that the file belongs to, or whose settings turned its plugin on
+    place: str  # folder the file belongs to, or whose settings turned on its plugin
     commands: tuple[str, ...] = ()  # before arguments are filled in
     rules: tuple[str, ...] = ()  # permission rules
 

@@ -1,4 +1,4 @@
-"""Selects the programs that a session may use: trusted ones, each only once."""
+"""Selects the programs a session may use: trusted ones, each only once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _P = TypeVar("_P", bound=Program)
 
 
 class Listed(Struct, Generic[_P], frozen=True):
-    """A program, and why it is not used; "" if it is."""
+    """A program, and the reason it is not used; "" if it is."""
 
     spec: _P
     reason: str = ""
@@ -41,7 +41,7 @@ def _make_untrusted(spec: _P) -> Listed[_P]:
 
 
 class UsablePrograms(Struct, frozen=True):
-    """All servers, hooks and plugins that files declare, and which of them a session uses."""
+    """All servers, hooks and plugins declared in files, and which of them a session uses."""
 
     listed_servers: tuple[Listed[ServerSpec], ...] = ()
     listed_hooks: tuple[Listed[HookSpec], ...] = ()
@@ -70,17 +70,17 @@ class UsablePrograms(Struct, frozen=True):
 
     @property
     def untrusted(self) -> tuple[Program, ...]:
-        """The programs that are not used because the user has not trusted them."""
+        """Programs that are unused because the user has not trusted them."""
         items = (*self.listed_servers, *self.listed_hooks, *self.listed_prompts)
         return tuple(item.spec for item in items if item.lacks_trust)
 
     @property
     def trusted_prompts(self) -> frozenset[str]:
-        """The digests of rights that the user trusts."""
+        """Digests of rights the user trusts."""
         return frozenset(item.spec.digest for item in self.listed_prompts if not item.reason)
 
     def trust_all(self) -> UsablePrograms:
-        """Show the programs as they would be if the user trusted the folder's."""
+        """Make a copy with all of the folder's programs trusted."""
         return replace(
             self,
             listed_servers=tuple(_judge_servers((item.spec for item in self.listed_servers), None)),
@@ -89,7 +89,7 @@ class UsablePrograms(Struct, frozen=True):
         )
 
     def select(self, *, reads_project: bool, reads_local: bool) -> UsablePrograms:
-        """Leave out what the project's files declare, or what the user's own files in it do."""
+        """Leave out programs declared in the project's files, or in the user's own files there."""
         local_plugins = [
             f"{item.plugin.root}/"
             for item in self.listed_plugins
@@ -137,22 +137,22 @@ class UsablePrograms(Struct, frozen=True):
 
     @property
     def programs_of_folder(self) -> tuple[Program, ...]:
-        """The programs that need trust, including those that have it."""
+        """Programs that need trust, including those that have it."""
         hooks = _select_running(item.spec for item in self.listed_hooks)
         prompts = (item.spec for item in self.listed_prompts)
         programs = (*(item.spec for item in self.listed_servers), *hooks, *prompts)
         return tuple(program for program in programs if program.place)
 
     def remember_trust(self, home: str) -> None:
-        """Trust the folder's present programs in later sessions, too."""
+        """Also trust the folder's present programs in later sessions."""
         for place, digests in _group_by_place(self.programs_of_folder).items():
             trust_programs(home, place, digests)
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """A line on what is not trusted, and one on problems in files, if there are any."""
+        """A line about untrusted programs and one about problems in files, if any."""
         lines: list[str] = []
-        # A slash command says so itself when it is called; here it would be noise.
+        # A slash command says so itself when called; here it would be noise.
         if untrusted := [each for each in self.untrusted if not isinstance(each, PromptRights)]:
             lines.append(
                 f"not used: {describe_count(untrusted)} of this folder, which are not trusted."
@@ -175,21 +175,21 @@ def load_usable_programs(
     agent_servers: Iterable[ServerEntry] = (),
     trusts_all: bool = False,
 ) -> UsablePrograms:
-    """Load the MCP servers, hooks and plugins that files declare for a folder. Start nothing.
+    """Load the MCP servers, hooks and plugins declared for a folder, without starting any.
 
-    Those of the user's files need no trust. Those of a folder are used if the user has trusted
-    exactly the present set of its programs. `servers`, `hooks` and `plugins` of the result are
-    session options; `notices` says what is not used.
+    Those in the user's files need no trust. A folder's are used if the user has trusted exactly its
+    present set of programs. `servers`, `hooks` and `plugins` of the result are session options;
+    `notices` says which are not used.
 
     Arguments:
-        folder: its parents up to the root of the repository are read, too.
+        folder: the folder; its parents up to the root of the repository are also read.
         home: mudroom's state folder, with the list of trusted programs; "" for no list.
-        user_home: the user's home folder, "" to leave out the files of the user.
-        environ: values of the variables in the files; default: those of this process.
-        own_file: a further file of the user, in the form of `.mcp.json`.
-        plugin_dirs: folders of further plugins, whose programs need no trust.
-        agent_servers: servers that agent files declare for their agents.
-        trusts_all: trust the programs of the folder without the list.
+        user_home: the user's home folder, "" to leave out the user's files.
+        environ: values of variables in the files; default: this process's.
+        own_file: an additional file of the user's, in the format of `.mcp.json`.
+        plugin_dirs: folders of additional plugins, whose programs need no trust.
+        agent_servers: servers declared by agent files for their agents.
+        trusts_all: trust the folder's programs without the list.
 
     Example:
         programs = load_usable_programs(".", trusts_all=True)
@@ -263,7 +263,7 @@ def describe_program(program: Program) -> str:
 
 
 def _list_trusted_places(home: str, programs: Iterable[Program]) -> set[str]:
-    # Places whose present servers and hooks are exactly the ones that the user has trusted.
+    # Places whose present servers and hooks are exactly those the user has trusted.
     digests = _group_by_place(programs)
     trusted = load_trusted_programs(home) if digests and home else {}
     return {
@@ -281,7 +281,7 @@ def _is_untrusted(program: Program, trusted: set[str] | None) -> bool:
 def _judge_servers(
     servers: Iterable[ServerSpec], trusted: set[str] | None
 ) -> Iterator[Listed[ServerSpec]]:
-    """Judge the servers; of those with one name, only the first trusted one is used."""
+    """Judge the servers; among servers of one name, only the first trusted one is used."""
     used: dict[tuple[str, str], ServerSpec] = {}
     for server in servers:
         if _is_untrusted(server, trusted):
@@ -296,7 +296,7 @@ def _judge_servers(
 
 
 def _judge_hooks(hooks: Iterable[HookSpec], trusted: set[str] | None) -> Iterator[Listed[HookSpec]]:
-    """Judge the hooks; of identical ones, only the first is used."""
+    """Judge the hooks; among identical ones, only the first is used."""
     used: dict[str, HookSpec] = {}
     for hook in hooks:
         if never := explain_never_fires(hook.event, hook.kind):

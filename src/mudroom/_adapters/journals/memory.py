@@ -1,4 +1,4 @@
-"""Journal and session store in memory, for tests and for sessions that are not kept."""
+"""A journal and session store in memory, for tests and sessions that are not kept."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MemoryJournal:
     """A journal in memory.
 
     Arguments:
-        capacity: number of appends that succeed before the journal fails like a full disk; None
+        capacity: number of appends before the journal fails like a full disk; None
             for no limit.
     """
 
@@ -60,7 +60,7 @@ class MemoryJournal:
     async def append(self, *events: StoredEvent) -> int:
         """Append events in order.
 
-        Raises JournalError if closed, read-only or full; then none of them is kept.
+        Raises JournalError, keeping none of them, if closed, read-only or full.
         """
         if not self._is_open:
             raise JournalError("the journal is closed")
@@ -76,8 +76,8 @@ class MemoryJournal:
         record.modified = time.time()
         record.notify()
         position = len(record.bodies)
-        # There is nothing to wait for, but other tasks must get a turn, as with a real journal:
-        # a cancel, a time limit.
+        # There is nothing to wait for, but other tasks, such as a cancel or a time limit, must get
+        # a turn, as with a real journal.
         await asyncio.sleep(0)
         return position
 
@@ -130,14 +130,14 @@ class MemoryStore:
         return MemoryJournal.of_record(record, read_only=False)
 
     async def open(self, session: str, *, read_only: bool = False) -> MemoryJournal:
-        """Open the journal of a session. Raises UnknownName, JournalBusy."""
+        """Open a session's journal. Raises UnknownName, JournalBusy."""
         record = self._get(session)
         if not read_only:
             self._require_no_writer(session, record)
         return MemoryJournal.of_record(record, read_only=read_only)
 
     async def list(self) -> Sequence[SessionInfo]:
-        """Return all sessions, the last written first."""
+        """List all sessions, last written first."""
         infos = [
             await self.read_info(session)
             for session, record in self._records.items()
@@ -146,13 +146,13 @@ class MemoryStore:
         return sorted(infos, key=lambda info: info.modified, reverse=True)
 
     async def read_info(self, session: str) -> SessionInfo:
-        """Return the list entry of one session. Raises UnknownName."""
+        """Read a session's list entry. Raises UnknownName."""
         record = self._get(session)
         size = sum(len(body) for body in record.bodies)
         return SessionInfo(id=session, modified=record.modified, size=size)
 
     async def read_header(self, session: str) -> SessionHeader:
-        """Return the facts of one session. Raises UnknownName."""
+        """Read a session's facts. Raises UnknownName."""
         record = self._get(session)
         events = (decode_event(body) for body in reversed(record.bodies) if _OPENING in body)
         folders = (event.cwd for event in events if isinstance(event, SessionOpened))
@@ -165,7 +165,7 @@ class MemoryStore:
         )
 
     async def find(self, text: str) -> str:
-        """Return the id of the session with this id, unique beginning of an id, or name."""
+        """Find the id of the session with this id, unique beginning of an id, or name."""
         ids = [info.id for info in await self.list()]
         return select_session(text, ids, self._list_names())
 

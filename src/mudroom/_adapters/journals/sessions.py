@@ -1,4 +1,4 @@
-"""Functions that work with any session store, and the choice of the default store."""
+"""Functions for any session store, and the choice of the default store."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from ..._projections.session_summary import (
 from ...errors import JournalError
 
 _DATABASES = {"postgresql": "mudroom_postgres", "postgres": "mudroom_postgres"}
-"""The package of each kind of database, by the scheme of its addresses. The first one explains what
-is wrong with any other address."""
+"""The package for each kind of database, by address scheme. The first explains problems with any
+other address."""
 
 
 def open_store(home: str, address: str = "") -> SessionStore:
-    """Open the store of session files below a state folder, or that of a database.
+    """Open the store of session files below a state folder, or a database's store.
 
     `address` is like postgresql://USER@HOST:PORT/DATABASE, or "" for files. Raises UsageError for
     an unusable one.
@@ -42,27 +42,27 @@ def open_store(home: str, address: str = "") -> SessionStore:
 
 
 def check_address(address: str) -> None:
-    """Raise UsageError for an address of a database that cannot be used. Connects to nothing."""
+    """Raise UsageError for an unusable database address. Connects to nothing."""
     _load_database(address).check_url(address)
 
 
 def hide_password(address: str) -> str:
-    """Remove the password from the address of a database, usable or not, for messages."""
+    """Remove the password from a database's address, usable or not, for messages."""
     return _load_database(address).hide_password(address)
 
 
 def open_connection(address: str) -> Any:  # noqa: ANN401  (of the package)
     """Open a connection to a database for tables beside the sessions.
 
-    It is lazy: nothing is connected yet. Raises UsageError for an unusable address.
+    It connects lazily. Raises UsageError for an unusable address.
     """
     return _load_database(address).open_connection(address)
 
 
 def _load_database(address: str) -> ModuleType:
-    """Return the package of the database with an address, which has four functions.
+    """Load the package for a database's address, which has four functions.
 
-    It is a guest, loaded by its name, so that nothing of the core depends on it.
+    It is a guest, loaded by name, so that nothing in the core depends on it.
     """
     scheme = address.partition("://")[0]
     return import_module(_DATABASES.get(scheme, _DATABASES["postgresql"]))
@@ -125,7 +125,7 @@ async def read_summary(store: SessionStore, info: SessionInfo) -> SessionSummary
 
 
 async def delete_session(store: SessionStore, home: str, session: str) -> None:
-    """Delete a session from its store, and what it left below the state folder.
+    """Delete a session from its store, with everything it left below the state folder.
 
     Arguments:
         home: mudroom's state folder.

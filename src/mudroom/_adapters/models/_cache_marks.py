@@ -1,6 +1,6 @@
-"""Marks in a request up to which the provider keeps the prompt in its cache.
+"""Cache marks: places in a request up to which the provider caches the prompt.
 
-Anthropic defined them, and gateways and hosts with other protocols took them over: OpenRouter for
+Anthropic defined them, and gateways and hosts with other protocols adopted them: OpenRouter for
 Claude and Qwen, Alibaba for Qwen.
 """
 
@@ -18,28 +18,28 @@ _HOUR_MARK_JSON = b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
 # Seconds that cache entries live after their last use, without and with a lifetime of an hour.
 _SHORT_LIFE = 300.0
 _LONG_LIFE = 3600.0
-# In prices of input tokens: what writing an expired prompt again costs more than reading it, and
-# what writing it for an hour costs more than writing it for five minutes.
+# In prices of input tokens: the extra cost of rewriting an expired prompt instead of reading it,
+# and of writing it for an hour instead of five minutes.
 _PRICE_OF_LOSS = 1.25 - 0.1
 _PRICE_OF_HOUR = 2.0 - 1.25
-# Block types on which no API accepts a mark.
+# Block types that no API accepts a mark on.
 _UNMARKABLE_BLOCKS = frozenset({"thinking", "redacted_thinking"})
 
 
 def get_cache_mark(facts: ModelFacts) -> dict[str, Any]:
-    """Return the field that marks a block; {} if the server refused it."""
+    """Return the field for marking a block; {} if the server refused it."""
     return {} if CACHE_MARK_FIELD in facts.refused else _MARK
 
 
 class MarkedConversation(WireConversation):
-    """A conversation with cache marks on its last message and on that of the request before.
+    """A conversation with cache marks on its last message and on the previous request's.
 
     The API looks for an earlier entry in the 20 blocks before a mark. A turn with more than nine
-    calls has more blocks, so the second mark is where the request before wrote its entry. A system
-    prompt that is a message has a mark, too, up to which siblings share their prompts.
+    calls has more blocks, so the second mark is where the previous request wrote its entry. A
+    system prompt sent as a message also has a mark, up to which siblings share their prompts.
 
-    A conversation that lost its cache in a long wait, for children say, keeps later entries for an
-    hour, as long as the prompt it has paid twice costs more than the dearer writes.
+    A conversation that lost its cache in a long wait, such as for children, keeps later entries for
+    an hour, as long as the prompt it paid for twice costs more than the dearer writes.
     """
 
     _system_end = 0
@@ -69,7 +69,7 @@ class MarkedConversation(WireConversation):
         if entry["role"] == "assistant":
             self._answered_end = self._last_end
         super().append_entry(entry)
-        # A mark belongs into the last block: before the closing "}]}" of the message.
+        # A mark belongs in the last block, before the message's closing "}]}".
         end = len(self._messages) - 3 if self.is_markable(entry) else 0
         if entry["role"] == "system":
             self._system_end = end
@@ -85,7 +85,7 @@ class MarkedConversation(WireConversation):
 
     def _make_start(self, max_tokens: int | None) -> bytes:
         start = super()._make_start(max_tokens)
-        # No text can contain the mark: its quotes would be escaped.
+        # No text can contain the mark, because its quotes would be escaped.
         return start.replace(_MARK_JSON, _HOUR_MARK_JSON) if self._keeps_hour else start
 
     def _choose_hour(self) -> bool:

@@ -1,4 +1,4 @@
-"""What to do about a failed request: retry it or not, how long to wait, what to tell the user.
+"""Decides about a failed request: whether to retry it, how long to wait, what to tell the user.
 
 Also the error for a model string without a known provider.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .refusals.classifier import Meaning
 
 _MAX_ERROR_TEXT = 600
-# The value of any other request header is taken for a secret and redacted.
+# Any other request header's value is taken for a secret and redacted.
 _PUBLIC_HEADERS = frozenset(
     {"accept", "anthropic-beta", "anthropic-version", "content-type", "user-agent"}
 )
@@ -61,7 +61,7 @@ _STATUS_TEXTS = {
     529: "overloaded",
 }
 _TRY_LATER = "Try again later."
-# Seconds; the longest delay after the first failed attempt. It doubles with each one.
+# Seconds; the longest delay after the first failed attempt. It doubles with each further one.
 _FIRST_DELAY = 0.5
 _MAX_DELAY = 30.0
 
@@ -79,9 +79,9 @@ class RequestFailure(Exception):
 
     Arguments:
         status: HTTP status, 0 if no response arrived.
-        error: the error to raise when the request is not retried.
+        error: the error to raise if the request is not retried.
         is_repairable: a request without the refused part may succeed.
-        is_load: the provider has too many requests, so that other runs should wait, too.
+        is_load: the provider has too many requests, so other runs should also wait.
         retry_after: seconds the provider asked to wait, 0 if it did not ask.
         allows_few_tries: another attempt seldom helps, so only a few follow.
     """
@@ -194,7 +194,7 @@ def classify_exception(
 def build_final_error(failure: RequestFailure, attempts: int) -> ModelError:
     error = failure.error
     suffix = f", tried {attempts} times" if attempts > 1 else ""
-    # Some ask for a short wait although a day's quota is used up, where waiting does not help.
+    # Some ask for a short wait although a day's quota is used up and waiting does not help.
     if failure.retry_after and (failure.is_retryable or failure.retry_after > MAX_WAIT):
         suffix += f"; the provider asks to wait {failure.retry_after:.0f} s"
     return type(error)(error.message + suffix, where=error.where, remedy=error.remedy)
@@ -203,22 +203,22 @@ def build_final_error(failure: RequestFailure, attempts: int) -> ModelError:
 def build_protocol_failure(
     hints: ProviderHints, url: str, reason: str, *, is_unreadable: bool = False
 ) -> RequestFailure:
-    """Build the failure of an endpoint that answers, but not in the expected protocol."""
+    """Build the failure of an endpoint that answers in an unexpected protocol."""
     message = f"the endpoint does not speak the protocol of {hints.provider}: {reason}"
     error = ModelGarbled(message, where=strip_url(url), remedy=_make_url_remedy(hints))
     return RequestFailure(0, error, is_retryable=is_unreadable, allows_few_tries=True)
 
 
 def choose_delay(attempt: int, jitter: float) -> float:
-    """Choose the seconds to wait after so many attempts; `jitter` is a number from 0 to 1."""
+    """Choose the seconds to wait after `attempt` attempts; `jitter` is a number from 0 to 1."""
     longest = min(_MAX_DELAY, _FIRST_DELAY * 2 ** (attempt - 1))
-    # A random third keeps the retries of many runs apart. It is no more than a third, so that
-    # each delay is still longer than the one before.
+    # A random third keeps many runs' retries apart. It is no more than a third, so that each delay
+    # is still longer than the one before.
     return longest * (2 + jitter) / 3
 
 
 def extract_error_text(body: bytes, secrets: tuple[str, ...] = ()) -> str:
-    """Extract the message of an error body as one redacted line, cut at 600 characters."""
+    """Extract an error body's message as one redacted line, cut at 600 characters."""
     text = body.decode("utf-8", "replace")
     try:
         value = msgspec.json.decode(body)
@@ -237,7 +237,7 @@ def find_secrets(headers: Mapping[str, str]) -> tuple[str, ...]:
         for name, value in headers.items()
         if name.lower() not in _PUBLIC_HEADERS and value.strip()
     )
-    # A shorter value is no key, and redacting it would make the text unreadable.
+    # A shorter value is not a key, and redacting it would make the text unreadable.
     return tuple(value for value in values if len(value) >= 4)
 
 
@@ -252,7 +252,7 @@ def strip_url(url: str) -> str:
     return f"{parsed.scheme}://{parsed.netloc.rpartition('@')[2]}{parsed.path}"
 
 
-# Characters searched for the title of a page: an error body may have megabytes.
+# Characters to search for a page's title: an error body may have megabytes.
 _MAX_TITLE_PLACE = 10_000
 
 

@@ -1,4 +1,4 @@
-"""Streaming HTTP client that repeats a request from the start until a response is complete."""
+"""A streaming HTTP client that repeats a request from the start until a response is complete."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from ._rate_limit import MAX_WAIT, AdaptiveRateLimiter, read_room
 # Seconds without requests after an overload refusal that does not say how long to wait.
 _REFUSAL_WAIT = 0.5
 _MAX_TRIES = 8
-# For failures that another attempt seldom overcomes, such as a server that is not there.
+# For failures that another attempt seldom overcomes, such as a missing server.
 _FEW_TRIES = 3
 _MAX_ERROR_BODY = 64 * 1024
 # After this many seconds without visible text (pings, long tool arguments) an empty chunk shows
@@ -54,7 +54,7 @@ _UNKNOWN_PROVIDER = ProviderHints()
 _UNSTREAMED_TYPES = frozenset({"text/html", "application/json"})
 
 
-# Stop reasons, in lower case, of answers that ended because the context window was full.
+# Stop reasons, in lower case, of answers ended by a full context window.
 CONTEXT_FULL = frozenset(
     {"model_context_window_exceeded", "context_window_exceeded", "model_length", "error_limit"}
 )
@@ -103,7 +103,7 @@ class Remedy(Struct, frozen=True):
 
 
 class StreamReader(Protocol):
-    """Reads one streamed answer of one protocol.
+    """Reads a streamed answer of one protocol.
 
     `feed` may raise StreamError; a msgspec.DecodeError from it is treated as ModelGarbled.
     """
@@ -121,7 +121,7 @@ class StreamReader(Protocol):
 
 
 class HttpClient:
-    """HTTP connections to one provider, for one event loop, with one rate limiter.
+    """HTTP connections to a provider, for one event loop, with one rate limiter.
 
     Arguments:
         limiter: shared with the provider's other clients; None gives the client its own.
@@ -156,7 +156,7 @@ class HttpClient:
         handle_failure: Callable[[RequestFailure], Remedy | None] = lambda failure: None,
         check_answer: Callable[[AssistantMessage], AssistantMessage | None] | None = None,
     ) -> AsyncGenerator[StreamChunk | RetryNotice | AssistantMessage, None]:
-        """Post a body and yield the chunks of the answer, then the whole message.
+        """Post a body, and yield the answer's chunks, then the whole message.
 
         Yields a RetryNotice before each wait, which invalidates all chunks before it. A chunk
         without a kind only shows that the stream is alive. Close the generator (`aclosing`) to end
@@ -164,7 +164,7 @@ class HttpClient:
         Raises ModelRefused, ModelUnavailable, ModelGarbled.
 
         Arguments:
-            make_body, make_reader: return the body and a new reader; called for each attempt.
+            make_body, make_reader: make the body and a new reader; called for each attempt.
             handle_failure: called with a final failure; returns a Remedy, or None to give up.
             check_answer: returns the answer to yield, or None if another request continues it, or
                 raises a ModelError.
@@ -227,7 +227,7 @@ class HttpClient:
 
 
 class _Exchange:
-    """One request and its response. Call `close` at the end."""
+    """A request and its response. Call `close` at the end."""
 
     def __init__(
         self, client: HttpClient, url: str, headers: Mapping[str, str], reader: StreamReader
@@ -293,7 +293,7 @@ class _Exchange:
         return self._reader.finish()
 
     def close(self) -> None:
-        """Release the connection and the slot. Safe to call again."""
+        """Release the connection and slot. Safe to call again."""
         if self._response is not None:
             self._response.close(is_answered=self._reader.is_done)
             self._response = None
@@ -324,7 +324,7 @@ class _Exchange:
         return classify_exception(hints, self._url, error, self._client.read_timeout)
 
     def _read_last_event(self) -> list[StreamChunk]:
-        """Return the chunks of a final event without its line end; none if it is incomplete."""
+        """Read a final event that lacks its line end; no chunks if it is incomplete."""
         try:
             return [c for event in self._events.flush() for c in self._reader.feed(event)]
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -350,7 +350,7 @@ class _Exchange:
 
 
 def join_chunks(chunks: list[StreamChunk]) -> list[StreamChunk]:
-    """Join neighbouring chunks of one kind: what arrives together is shown together."""
+    """Join neighbouring chunks of one kind, so that text arriving together is shown together."""
     if len(chunks) < 2:
         return chunks
     return [
@@ -370,7 +370,7 @@ class SseParser:
     """Parses server-sent events; comments and all fields except `data` are ignored."""
 
     def __init__(self) -> None:
-        # The start of an event whose blank line has not arrived.
+        # The start of an event whose blank line has yet to arrive.
         self._parts: list[bytes] = []
         # A CR at the end of a chunk may be the first half of a CRLF.
         self._pending_cr = b""

@@ -1,4 +1,4 @@
-"""Images in requests: placeholders for models without vision, and labels for the others."""
+"""Images in requests: placeholders for models without vision, labels for the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def has_images(message: UserMessage) -> bool:
 
 
 def replace_unsent_images(message: UserMessage, model: str, unsent: set[str]) -> UserMessage:
-    """Replace images by placeholders, and log that, unless `unsent` says that it was logged."""
+    """Replace images with placeholders; log that, unless `unsent` shows it was already logged."""
     if not has_images(message):
         return message
     if "images" not in unsent:
@@ -49,7 +49,7 @@ def _replace_image(block: UserBlock) -> UserBlock:
 
 
 def make_image_label(result: ToolResultBlock) -> str:
-    """Make the text before a result's images, for wires that send them apart from it."""
+    """Make the text before a result's images, for wires that send them separately."""
     return f"Images of the result of {result.name} ({result.call_id}):"
 
 

@@ -1,4 +1,4 @@
-"""JSON for the wires. Providers reject NUL and lone surrogates, so these are cleaned."""
+"""JSON for the wires, cleaned of NUL and lone surrogates, which providers reject."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def encode(value: object) -> bytes:
         data = _ENCODER.encode(value)
     except UnicodeEncodeError:
         return _ENCODER.encode(_clean_value(value))
-    # Cleaning walks the whole value, so it is done only when the cheap checks fail.
+    # Cleaning walks the whole value, so it is done only if the cheap checks fail.
     if b"\\u0000" in data:
         return _ENCODER.encode(_clean_value(value))
     return data
 
 
 def clean(text: str) -> str:
-    """Remove NUL, and replace lone surrogates by U+FFFD."""
+    """Remove NUL, and replace lone surrogates with U+FFFD."""
     return clean_text(text).replace("\0", "")
 
 
@@ -45,8 +45,8 @@ def is_json(data: bytes) -> bool:
 def make_decoder(kind: type[_T]) -> Callable[[bytes], _T]:
     """Make a function that decodes JSON as `kind` and raises msgspec.DecodeError.
 
-    It falls back to a slower, tolerant parser for lone surrogates and bytes that are not UTF-8. A
-    field of type Raw keeps its JSON text, including repeated keys.
+    It falls back to a slower, tolerant parser for lone surrogates and invalid UTF-8. A field of
+    type Raw keeps its JSON text, including repeated keys.
     """
     decode_strict = msgspec.json.Decoder(kind).decode
 
@@ -79,7 +79,7 @@ _decode_any: Callable[[bytes], Any] = make_decoder(cast("type[Any]", Any))
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
-    """Parse the arguments of a tool call; return them and "".
+    """Parse a tool call's arguments; return them and "".
 
     If the text is not a JSON object, return {} and the text. If a value cannot be recorded or an
     object repeats a key, return {} and the reason. Empty text means no arguments.
@@ -109,8 +109,8 @@ def read_arguments(raw: msgspec.Raw) -> str:
 
 
 def _find_repeated_key(text: str, count: int) -> str:
-    # As many keys in the text as in the outer object: nothing was overwritten, so the second,
-    # slower reading is not needed.
+    # The text has as many keys as the outer object, so none was overwritten, and the second, slower
+    # reading is not needed.
     if len(_KEY_ENDS.findall(text)) == count:
         return ""
     repeated: list[str] = []

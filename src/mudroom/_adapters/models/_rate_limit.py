@@ -1,10 +1,10 @@
-"""Rate limiter that adapts to the refusals of one provider.
+"""A rate limiter that adapts to a provider's refusals.
 
 While no limit is known, every request is sent at once. The exception is the burst hold: if many
 more requests are in flight than the provider has ever accepted at once, the rest of the burst waits
-until the first ones are answered, or would have been refused by now. No hold begins while the
-headers of the last response say that the provider has room. Some providers count per model, so the
-room may be another model's; then refusals decide, as they do without headers.
+until the first ones are answered, or would have been refused by now. No hold begins while the last
+response's headers show that the provider has room. Some providers count per model, so the room may
+be another model's; refusals then decide, as they do without headers.
 
 A refusal (HTTP 429, 529) switches to limited mode: requests are sent one at a time, at a rate that
 follows the provider's refusals and acceptances:
@@ -44,9 +44,9 @@ _ALWAYS_ALLOWED_UNANSWERED = 8  # up to this many requests in flight, no burst i
 # Length of a burst hold, as a multiple of the fastest response time so far.
 _BURST_HOLD_FACTOR = 0.6
 _MAX_BURST_HOLD = 1.0  # seconds
-# Seconds; stands in for the fastest response time until a response has arrived.
+# Seconds; replaces the fastest response time until a response has arrived.
 _ASSUMED_RESPONSE_TIME = 0.5
-# Seconds between two steps near the rate that was last refused.
+# Seconds between steps near the last refused rate.
 _MIN_STEP_TIME_NEAR_REFUSED_RATE = 1.0
 # Rates are in requests per second.
 _START_RATE = 1.0
@@ -55,15 +55,15 @@ _MAX_RATE = 5_000.0
 # Seconds added to the wait the provider asks for, because clocks are rounded.
 _CLOCK_MARGIN = 0.005
 _REQUESTS_LEFT = ("anthropic-ratelimit-requests-remaining", "x-ratelimit-remaining-requests")
-# Response headers that say how much of each limit is left.
+# Response headers with the rest of each limit.
 _TOKENS_LEFT = (
     "anthropic-ratelimit-tokens-remaining",
     "anthropic-ratelimit-input-tokens-remaining",
     "x-ratelimit-remaining-tokens",
 )
-# Bytes of request body per token. Most text has four, so this estimates high.
+# Bytes of request body per token. Most text has four, so this is a high estimate.
 _BYTES_PER_TOKEN = 3
-_MAX_DIGITS = 12  # longer numbers in a header are not believed
+_MAX_DIGITS = 12  # longer numbers in a header are ignored
 
 
 class AdaptiveRateLimiter:
@@ -72,7 +72,7 @@ class AdaptiveRateLimiter:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._queue = asyncio.Lock()
-        # All times are seconds of the monotonic clock. A rate of 0 means: no limit.
+        # All times are seconds of the monotonic clock. A rate of 0 means no limit.
         self._rate = 0.0
         self._refused_rate = 0.0
         self._rate_changed_at = 0.0
@@ -119,7 +119,7 @@ class AdaptiveRateLimiter:
         now = self._clock.monotonic()
         self.release(slot)
         if room is not None:
-            # The provider may not have counted the requests that are still under way.
+            # The provider may not have counted requests that are still under way.
             self._room = room - self._unanswered
         self._largest_accepted_burst = max(self._largest_accepted_burst, slot.unanswered_when_sent)
         self._fastest_response = min(self._fastest_response, now - slot.sent_at)
@@ -173,9 +173,9 @@ class AdaptiveRateLimiter:
     async def _wait_for_burst(self) -> None:
         while True:
             if self._is_holding:
-                # One request waits for the time and wakes all others. In a queue, each of
-                # hundreds would cost an iteration of the event loop, which also has to handle the
-                # first answers.
+                # One request waits for the time and wakes all others. In a queue, each of hundreds
+                # would cost an iteration of the event loop, which also has to handle the first
+                # answers.
                 waiter = asyncio.get_running_loop().create_future()
                 self._held.append(waiter)
                 await waiter
@@ -211,7 +211,7 @@ class AdaptiveRateLimiter:
 
 
 def read_room(headers: Mapping[str, str], request_size: int) -> int | None:
-    """Read how many more requests of this size the provider accepts at once, None if unknown."""
+    """Read how many more requests of this size the provider accepts at once; None if unknown."""
     requests = _read_numbers(headers, _REQUESTS_LEFT)
     if not requests:
         return None

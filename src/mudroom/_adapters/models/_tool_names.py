@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from ..._platform.patterns import compile_later
 
 _MAX_LENGTH = 64
-# Characters that some provider rejects in the name or id of a tool call.
+# Characters that some providers reject in a tool call's name or id.
 ILLEGAL_CHARACTERS = compile_later(r"[^A-Za-z0-9_-]")
 
 
 def fit_call_id(call_id: str, form: str, length: int) -> str:
-    """Make a call id acceptable to a provider: unchanged if it has the form, else a hash of it."""
+    """Make a call id acceptable to a provider: unchanged if it has the form, else hashed."""
     if re.fullmatch(form, call_id):
         return call_id
     from hashlib import sha256  # slow to import
@@ -31,14 +31,14 @@ class ToolNames:
     def __init__(self, names: Iterable[str]) -> None:
         self._to_wire: dict[str, str] = {}
         self._from_wire: dict[str, str] = {}
-        # Names that are legal already come first, so that they keep their spelling.
+        # Names that are already legal come first, so that they keep their spelling.
         for name in sorted(names, key=lambda name: name != _make_legal(name)):
             wire_name = self._choose_free_name(_make_legal(name))
             self._to_wire[name] = wire_name
             self._from_wire[wire_name] = name
 
     def to_wire(self, name: str) -> str:
-        # Works for names that were not offered, too, as in old messages.
+        # Also works for names that were not offered, as in old messages.
         return self._to_wire.get(name) or _make_legal(name)
 
     def from_wire(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""What all models behind HTTP have in common, whatever their wire."""
+"""The common part of all models behind HTTP, whatever their wire."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ log = logging.getLogger("mudroom")
 _MAX_CACHED_PREFIXES = 32
 _SAMPLING = ("temperature", "top_p")
 CACHE_KEY = "prompt_cache_key"
-# Default output limit in tokens where the server reports its window, which bounds answers as
-# well.
+# Default output limit in tokens if the server reports its window, which also bounds answers.
 _SERVED_MAX_OUTPUT = 32_000
 # Stop reason of an answer the provider refused because of its calls (Groq).
 REFUSED_CALLS = "tool_use_failed"
@@ -54,18 +53,18 @@ _MAX_REFUSED_ANSWERS = 3
 
 
 class RequestPrefix(Struct, frozen=True):
-    """The bytes each request of a conversation starts with, and its tool names on the wire."""
+    """The bytes at the start of each request of a conversation, and its tool names on the wire."""
 
     data: bytes
     names: ToolNames
     config: RequestConfig
-    facts: ModelFacts  # what was known when the bytes were made
-    # The bytes with the output limit asked for last. Children ask for the same one every turn.
+    facts: ModelFacts  # as known when the bytes were made
+    # The bytes with the last requested output limit. Children request the same one every turn.
     limited: dict[int, bytes] = field(default_factory=dict[int, bytes])
 
 
 class WireModel(ABC):
-    """A model that mudroom talks to over HTTP itself.
+    """A model that mudroom itself talks to over HTTP.
 
     Arguments:
         key: sent in a header; "" sends none, as local servers expect.
@@ -79,7 +78,7 @@ class WireModel(ABC):
     WIRE: str
     BASE_URL: str  # of the provider that defines the wire
     TOOLS_OFF: bytes  # the JSON field that forbids tool calls
-    # Tools the provider runs, by name, in the form of the wire.
+    # Tools run by the provider, by name, in the wire's form.
     PROVIDER_TOOLS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     HAS_SYSTEM_MESSAGE = False  # true where the system prompt is sent as the first message
 
@@ -126,11 +125,11 @@ class WireModel(ABC):
         await self.http.close()
 
     def get_prefix(self, config: RequestConfig) -> RequestPrefix:
-        """Return the prefix of a config. All runs of an agent share it."""
+        """Return a config's prefix, shared by all runs of an agent."""
         key = (
             config.system,
-            # By identity, which is quick. A cached prefix keeps its tools alive, so an id cannot
-            # be reused while it is in the cache.
+            # By identity, which is quick. A cached prefix keeps its tools alive, so an id cannot be
+            # reused while it is in the cache.
             tuple(map(id, config.tools)),
             config.temperature,
             config.top_p,
@@ -191,7 +190,7 @@ class WireModel(ABC):
 
     @property
     def stated_window(self) -> int:
-        """The context window as the server or a refusal stated it, 0 if neither did."""
+        """The context window stated by the server or a refusal, 0 if neither stated it."""
         return self.facts.context_window
 
     @cached_property
@@ -235,7 +234,7 @@ class WireModel(ABC):
 
     @abstractmethod
     def encode_message(self, message: Message, names: ToolNames) -> Iterable[dict[str, Any]]:
-        """Encode a message for the wire; nothing if it has no sendable content."""
+        """Encode a message for the wire; empty if it has no sendable content."""
 
     def fit_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
         """Adapt an encoded message to what the server accepts; it may be adapted again."""
@@ -250,7 +249,7 @@ class WireModel(ABC):
 
 
 class WireConversation:
-    """A conversation: a fixed prefix, and the bytes of its messages, each encoded once."""
+    """A conversation: a fixed prefix, and its messages' bytes, each encoded once."""
 
     def __init__(self, model: WireModel, config: RequestConfig) -> None:
         self._model = model
@@ -273,7 +272,7 @@ class WireConversation:
             self.append_entry(entry)
 
     def _remove_unoffered_blocks(self, message: AssistantMessage) -> AssistantMessage:
-        """Remove blocks of provider tools if the requests offer none, or they would be refused."""
+        """Remove blocks of provider tools if requests offer none, or they would be refused."""
         content = tuple([each for each in message.content if not isinstance(each, ProviderBlock)])
         if len(content) == len(message.content):
             return message
@@ -341,7 +340,7 @@ class WireConversation:
         return b"],%b}" % self._model.TOOLS_OFF
 
     def _handle_failure(self, failure: RequestFailure) -> Remedy | None:
-        """Find a body that avoids what the provider refused, or the answer inside the refusal.
+        """Find a body without the refused part, or the answer inside the refusal.
 
         Each change is made only once, which bounds the number of requests.
         """
@@ -373,7 +372,7 @@ class WireConversation:
         return Remedy(change=f"sent again: {change}. {failure.error.message}")
 
     def _remove_refused(self, refusal: str) -> str:
-        """Leave out earlier reasoning or images that the provider refused; return the change."""
+        """Leave out earlier reasoning or images the provider refused; return the change."""
         from .refusals.history import find_removal, takes_no_images
 
         found = find_removal(refusal)
@@ -397,7 +396,7 @@ class WireConversation:
         return f", those of {', '.join(names)} had some" if names else ""
 
     def _fit_room(self, refusal: str) -> str:
-        """Lower the output limit to the room a refusal states; return the change, or ""."""
+        """Lower the output limit to the room stated in a refusal; return the change, or ""."""
         model = self._model
         from .refusals.repairs import find_room
 
@@ -407,7 +406,7 @@ class WireConversation:
             return ""
         if window and window != model.facts.context_window:
             model.change_facts(replace(model.facts, context_window=window))
-        # Half of it, because the next prompts will be longer.
+        # Half the room, because the next prompts will be longer.
         self._room = room // 2
         return f"this answer has at most {self._room:,} tokens"
 
@@ -426,7 +425,7 @@ class WireConversation:
         return msgspec.json.decode(b"[%b]" % self._messages)
 
     def _replace_entries(self, entries: list[dict[str, Any]]) -> None:
-        # Each is adapted to what the server is now known to accept.
+        # Adapt each to what the server is now known to accept.
         self._messages.clear()
         self._last_start = 0
         for entry in entries:
@@ -448,7 +447,7 @@ def get_sampling(config: RequestConfig, facts: ModelFacts) -> dict[str, float]:
 def warn_unsent_sampling(
     model: str, config: RequestConfig, facts: ModelFacts, unsent: set[str]
 ) -> None:
-    """Log the sampling settings that are set but not sent, except those logged (`unsent`)."""
+    """Log sampling settings that are set but not sent, except those already logged (`unsent`)."""
     requested = {name for name in _SAMPLING if getattr(config, name) is not None}
     for name in sorted(requested - get_sampling(config, facts).keys() - unsent):
         unsent.add(name)
@@ -467,7 +466,7 @@ def describe_stop(
 
 
 def encode_function(tool: Tool, names: ToolNames) -> dict[str, Any]:
-    """Encode a tool as Chat Completions and Ollama expect it."""
+    """Encode a tool for Chat Completions and Ollama."""
     function = {
         "name": names.to_wire(tool.name),
         "description": tool.description,

@@ -1,4 +1,4 @@
-"""Tool calls that arrive as text because the server was started without a parser for them.
+"""Finds tool calls that arrive as text because the server was started without a parser for them.
 
 Nothing executes such a call, so an answer that ends with one must not count as a run's result.
 """
@@ -14,7 +14,7 @@ import msgspec
 from ..._core.messages import AssistantMessage, StopReason
 from ..._platform.patterns import compile_later
 
-# Stop reason of such an answer; the model reads it.
+# The stop reason of such an answer, which the model reads.
 WRITTEN_CALL = "it holds a tool call as text, which nobody runs: use the interface for tool calls"
 
 # The call markup of Hermes and Qwen, Llama, Anthropic and MiniMax, Mistral, Kimi, DeepSeek (two),
@@ -38,7 +38,7 @@ _ENDS = (">", "}", "]", ")", "```")
 
 
 def find_written_call(answer: AssistantMessage, tools: Collection[str]) -> str:
-    """Find the tool, by its name on the wire, that an answer calls in text; "" for none.
+    """Find the tool that an answer calls in text, by its name on the wire; "" for none.
 
     Markup inside a code block, or followed by prose, is an answer about calls.
     """
@@ -56,7 +56,7 @@ def find_written_call(answer: AssistantMessage, tools: Collection[str]) -> str:
 
 
 def _remove_fence(text: str) -> str:
-    """Return the content of an answer that is one code block of JSON; other text unchanged."""
+    """Unwrap an answer that is a single JSON code block; return other text unchanged."""
     for fence in _FENCES:
         if text.startswith(fence) and text.count("```") == 2:
             return text[len(fence) : -3].strip()

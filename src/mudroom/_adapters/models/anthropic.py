@@ -1,4 +1,4 @@
-"""Anthropic Messages: the wire of Claude and of all servers that speak its protocol."""
+"""Anthropic Messages: the wire of Claude and all servers that speak its protocol."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class _Delta(Struct):
 
 
 class _Event(Struct):
-    """All events in one struct, which decodes quickly; `type` says which fields are set."""
+    """All events in one struct, which decodes quickly; `type` determines which fields are set."""
 
     type: str = ""
     index: int | None = None
@@ -107,7 +107,7 @@ _STOP_REASONS = {
 
 
 class _PartialBlock:
-    """A block still being received; `raw` is the whole start of a web search, else empty."""
+    """A block being received; `raw` is the whole start of a web search, else empty."""
 
     def __init__(self, start: _BlockStart, raw: dict[str, Any]) -> None:
         self._start = start
@@ -154,7 +154,7 @@ class _PartialBlock:
                 return self.finish_search()
 
     def finish_search(self) -> ProviderBlock | None:
-        """Return the block of a web search or its result; None for any other block."""
+        """Make the block of a web search or its result; None for any other block."""
         raw = self._raw
         if not raw:
             return None
@@ -311,7 +311,7 @@ def _to_usage(counts: Mapping[str, int]) -> Usage:
 # older models.
 _API_VERSION = "2023-06-01"
 _PAUSE = "pause_turn"
-_MAX_PAUSES = 8  # times that an answer is continued
+_MAX_PAUSES = 8  # how often an answer is continued
 
 
 class AnthropicModel(WireModel):
@@ -408,7 +408,7 @@ class AnthropicConversation(MarkedConversation):
         return "" if self._paused else super()._remove_refused(refusal)
 
     def _forget_pause(self) -> None:
-        """Remove the sent part of a paused answer: the whole answer will be appended."""
+        """Remove the sent part of a paused answer, because the whole answer will be appended."""
         if self._paused:
             del self._messages[self._paused_at :]
             self._last_end, self._answered_end = self._ends_before_pause
@@ -441,7 +441,7 @@ def _encode_user_message(message: UserMessage) -> list[dict[str, Any]]:
 def _encode_assistant_message(
     message: AssistantMessage, names: ToolNames, wire: str, *, is_paused: bool = False
 ) -> list[dict[str, Any]]:
-    """Encode an answer without the thinking and searches of other servers.
+    """Encode an answer without other servers' thinking and searches.
 
     The API continues a paused answer, with the search that has no result yet.
     """

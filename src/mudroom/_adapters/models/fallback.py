@@ -1,4 +1,4 @@
-"""Several models in place of one: when a model fails for good, the next one continues."""
+"""Several models in place of one: if a model fails for good, the next one continues."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class FallbackModel:
     """A Model made of several models, in order of preference.
 
     A conversation uses the first model until it fails for good: it refuses, cannot be reached, or
-    the last retry fails. The next model then gets the same messages, and its wire leaves out what
-    it does not understand. If the last model fails, its error is raised.
+    the last retry fails. The next model then gets the same messages, and its wire leaves out
+    anything it does not understand. If the last model fails, its error is raised.
     """
 
     def __init__(self, models: Sequence[Model], monotonic: Callable[[], float]) -> None:
@@ -47,7 +47,7 @@ class FallbackModel:
         """Do nothing: the registry closes the models."""
 
     def choose_first(self) -> int:
-        """Return the index of the first model that has not failed lately, 0 if all have."""
+        """Choose the index of the first model that has not failed lately, 0 if all have."""
         now = self._monotonic()
         for index in range(len(self.models)):
             if now - self._failed_at.get(index, -_AVOID_SECONDS) >= _AVOID_SECONDS:
@@ -59,7 +59,7 @@ class FallbackModel:
 
 
 class FallbackConversation:
-    """A conversation that moves on to the next model and never back."""
+    """A conversation that moves on to the next model, and never back."""
 
     def __init__(self, model: FallbackModel, config: RequestConfig) -> None:
         self._model = model

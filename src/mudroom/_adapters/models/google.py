@@ -39,9 +39,9 @@ from ._wire import WireConversation, WireModel, describe_stop, get_sampling
 from .model_facts import NO_SIGNATURE, find_facts
 
 WIRE = "google"
-# Kind of the block with an answer's sources. It is never sent back.
+# Kind of the block with an answer's sources, which is never sent back.
 GROUNDING = "groundingMetadata"
-# Marks ids that mudroom gave to calls without one. Such ids are not sent back.
+# Marks ids mudroom gave to calls without one. Such ids are not sent back.
 OWN_ID_PREFIX = "mudroom_"
 
 
@@ -234,7 +234,7 @@ class GoogleReader:
         self._sources = grounding.grounding_chunks or self._sources
 
     def _add_queries(self, queries: Iterable[str]) -> None:
-        """Add new queries. Google charges for a repeated query once, for an empty one never."""
+        """Add new queries. Google charges once for a repeated query, and never for an empty one."""
         known = set(self._queries)
         self._queries += [query for query in queries if query.strip() and query not in known]
 
@@ -257,7 +257,7 @@ class GoogleReader:
     ) -> None:
         """Join a text to the last block of its kind, unless that block is already signed.
 
-        An empty text only carries the signature of the last block.
+        An empty text only carries the last block's signature.
         """
         last = self._blocks[-1] if self._blocks else None
         if (
@@ -354,7 +354,7 @@ class GoogleModel(WireModel):
     def _encode_answer(
         self, message: AssistantMessage, names: ToolNames
     ) -> Iterator[dict[str, Any]]:
-        """Encode an answer without the thoughts and signatures of other servers."""
+        """Encode an answer without other servers' thoughts and signatures."""
         # A model that requires signatures requires one on the first call of each answer, even if
         # the answer came from another model, or from an older Gemini that signs nothing.
         is_own = message.wire == self.wire

@@ -1,4 +1,4 @@
-"""What models accept, by model family and host."""
+"""Facts about models and hosts: the fields, limits and messages they accept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_SIGNATURE = "skip_thought_signature_validator"
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
-    """What a model accepts at a host.
+    """Facts about a model at a host.
 
     Arguments:
         limit_field: name of the output limit in Chat Completions; "" sends none.
@@ -34,15 +34,14 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
         marks_cache: the host caches a prompt of Chat Completions only up to parts marked with
             `cache_control`.
         keeps_cache_hour: the host keeps cache entries for an hour on request.
-        takes_cache_key: the host takes a key that leads requests with the same start to one cache.
+        takes_cache_key: the host takes a key that sends requests with the same start to one cache.
         bills_cache_writes: writing to the cache costs more than input, and entries end only where
             a message is marked.
-        context_window: tokens of prompt and answer together, as the server or a refusal stated
-            them; 0 if neither did.
-        usual_window: the same for models of this name where the table of prices knows none; 0 if
-            unknown.
-        max_output: default output limit in tokens; below the model's own where the prompt has to
-            fit as well.
+        context_window: tokens of prompt and answer together, as stated by the server or a refusal;
+            0 if neither stated them.
+        usual_window: the same for models of this name that the price table lacks; 0 if unknown.
+        max_output: default output limit in tokens; below the model's own where the prompt must also
+            fit.
         output_cap: largest output limit the model accepts; 0 if unknown.
     """
 
@@ -73,7 +72,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     output_cap: int = 0
 
     def choose_max_tokens(self, requested: int | None) -> int:
-        """Return the output limit: as requested, else at most a quarter of the window."""
+        """Choose the output limit: as requested, else at most a quarter of the window."""
         limit = requested or self.max_output
         if not requested and (window := self.context_window or self.usual_window):
             limit = max(MIN_OUTPUT, min(limit, window // 4))
@@ -111,7 +110,7 @@ _ROWS = (
     # Local servers check the ids as well: https://github.com/ml-explore/mlx-lm/issues/1375.
     _make_row("tral", r"(?i)(mis|minis|mix|codes|devs|magis|pix)tral", **_MISTRAL),
     _make_row(pattern="kimi-|glm-", max_output=16_384),
-    # A local server decides how long the window of an open model is.
+    # A local server decides the window of an open model.
     _make_row(host=r"^(127\.|localhost|\[::1\])", usual_window=0),
     _make_row("gpt-", _START + r"(chat)?gpt-(?!oss)", max_output=16_384),
     _make_row(pattern=_START + r"((chat)?gpt-(?!oss)|o\d)", max_call_id=40),
@@ -194,7 +193,7 @@ _ROWS = (
     ),
     _make_row("gpt-", r"gpt-(5\.[6-9]|[6-9]|\d\d)", host=_OPENAI, bills_cache_writes=True),
     _make_row(host=r"^api\.mistral\.ai", refused=frozenset({"stream_options"}), **_MISTRAL),
-    # They refuse calls of other models that lack the field their own calls have.
+    # They refuse other models' calls, which lack a field their own calls have.
     _make_row(
         "deepseek-",
         r"deepseek-(v[4-9]|reasoner|flash|pro)",

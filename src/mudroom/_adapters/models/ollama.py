@@ -61,9 +61,9 @@ class OllamaModel(WireModel):
         fields: dict[str, Any] = {
             "model": self.model,
             "stream": True,
-            # Refuse a prompt that is too long instead of silently dropping its start.
+            # Refuse an overlong prompt instead of silently dropping its start.
             "truncate": False,
-            # End an answer when the window is full instead of dropping the start of the prompt.
+            # End an answer when the window is full instead of dropping the prompt's start.
             "shift": False,
             "options": options,
         }

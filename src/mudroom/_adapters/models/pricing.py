@@ -1,4 +1,4 @@
-"""Prices and context sizes of models, from the package `genai-prices` (imported on first use).
+"""Prices and context windows of models, from the package `genai-prices` (imported on first use).
 
 `PriceFile` keeps the prices of the models in use, because that package loads slowly.
 """
@@ -30,9 +30,9 @@ _PROVIDER_IDS = {
 }
 
 PRICE_FILE = "prices.json"  # in the state folder
-# Tables that the file keeps; each update of the package `genai-prices` adds one.
+# Tables to keep in the file; each update of the package `genai-prices` adds one.
 _MAX_TABLES = 8
-# Tokens of a request from which a price is computed. Fewer would be lost in rounding.
+# Tokens of the request used to compute a price. Fewer would be lost in rounding.
 _SAMPLE = 1000
 
 
@@ -45,14 +45,15 @@ def _split(model: str) -> tuple[str, str]:
 
 
 def calculate_cost(model: str, usage: Usage, *, uses_table: bool = True) -> float | None:
-    """Return the price of tokens and web searches in US dollars, None if one of them is unknown.
+    """Calculate the price of tokens and web searches in US dollars; None if either is unknown.
 
-    A price that the provider stated counts first.
+    A price stated by the provider takes precedence.
 
     Arguments:
-        model: a model string, "provider:model"; of several with commas, the first counts.
-        uses_table: also look in the table of prices. Without it, only stated prices and models
-            that are always free are known.
+        model: a model string, "provider:model"; if several are separated by commas, the first
+            counts.
+        uses_table: also look in the price table. Without it, only stated prices and models that are
+            always free are known.
 
     Example:
         print(calculate_cost("anthropic:claude-sonnet-4-5", Usage(100_000, 5_000)))
@@ -84,14 +85,14 @@ def calculate_cost(model: str, usage: Usage, *, uses_table: bool = True) -> floa
         return None
     rates = (price.model_price.input_mtok, price.model_price.output_mtok)
     is_listed = any(rate is not None for rate in rates)
-    # The table has entries without prices, whose total is 0; only some of these models are free.
+    # The table has entries without prices, which total 0; only some of these models are free.
     return float(price.total_price) if is_listed or name.endswith(":free") else None
 
 
 def find_price_limit(model: str) -> int:
-    """Return the input tokens of a request from which the known price of a model changes.
+    """Find the request size, in input tokens, at which a model's known price changes.
 
-    Returns 0 if the price may change with the time, and `sys.maxsize` if it never changes.
+    Returns 0 if the price may change over time, and `sys.maxsize` if it never changes.
     """
     import genai_prices
 
@@ -109,7 +110,7 @@ def find_price_limit(model: str) -> int:
 
 @cache
 def get_context_window(model: str) -> int | None:
-    """Return the context window of a model in tokens; of several with commas, the first counts."""
+    """Return a model's context window in tokens; of several, separated by commas, the first's."""
     provider, name = _split(model)
     if provider in _FREE_PROVIDERS or not name:
         return None
@@ -124,15 +125,15 @@ def get_context_window(model: str) -> int | None:
 
 
 class ModelPrice(Struct, frozen=True, kw_only=True):
-    """Prices of one token, and of one web search, in US dollars."""
+    """Prices of a token and of a web search, in US dollars."""
 
     input: float
     output: float
     cache_read: float
     cache_write: float
     cache_hour: float  # of writing a token to the cache for an hour
-    search: float | None  # None if it is not known
-    max_input: int  # tokens of a request up to which these prices hold
+    search: float | None  # None if unknown
+    max_input: int  # largest request, in tokens, with these prices
 
     def holds_for(self, usage: Usage) -> bool:
         return usage.input_tokens < self.max_input
@@ -156,18 +157,18 @@ _Models = dict[str, ModelPrice | None]
 
 
 class _Content(Struct):
-    """The file: prices by table, because installations with other tables may share the folder.
+    """The file: prices by table, because installations with different tables may share the folder.
 
     A table's key is its size and time; the one added last is at the end.
     """
 
     tables: dict[str, _Models] = field(default_factory=dict[str, _Models])
-    # By table, the context windows in tokens that it knows.
+    # The context windows in tokens that each table has.
     windows: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
 
 
 class PriceFile:
-    """Computes prices. The table is loaded only for models that the file does not have yet."""
+    """Computes prices, loading the table only for models missing from the file."""
 
     def __init__(self, home: str) -> None:
         self.path = Path(home, PRICE_FILE)
@@ -176,14 +177,14 @@ class PriceFile:
         self._windows: dict[str, int] = {}
 
     def find_window(self, model: str) -> int:
-        """Return a context window in tokens; 0 if only loading the table could tell."""
+        """Find a context window in tokens; 0 if only loading the table could tell."""
         if "genai_prices.data" in sys.modules:
             return get_context_window(model) or 0
         self._load()
         return self._windows.get(model.partition(",")[0], 0)
 
     def calculate_cost(self, model: str, usage: Usage, *, uses_table: bool = True) -> float | None:
-        """Return the price as `pricing.calculate_cost` does, without the table if possible."""
+        """Calculate the price as `pricing.calculate_cost` does, without the table if possible."""
         usd = calculate_cost(model, usage, uses_table=False)
         if usd is not None or not uses_table or model.startswith("replay:"):
             return usd
@@ -214,9 +215,9 @@ class PriceFile:
         return _Content()
 
     def _learn(self, model: str, usage: Usage) -> float | None:
-        """Add the price of a model to the file, if it can be written; return that of a request."""
+        """Add a model's price to the file, if writable; return a request's price."""
         price = _compute_price(model)
-        # Another process may have added models meanwhile. If both write, one is added later.
+        # Another process may have added models meanwhile. If both write, one model is added later.
         content = self._read()
         table = _describe_table()
         self._models = content.tables.setdefault(table, {})

@@ -1,9 +1,10 @@
-"""A simulator of the prompt caches of Anthropic, OpenAI and Google.
+"""A simulator of Anthropic's, OpenAI's and Google's prompt caches.
 
-Chat Completions with Anthropic's marks, as OpenRouter and Alibaba take them, follow its rules.
+Chat Completions with Anthropic's marks, as used by OpenRouter and Alibaba, follow Anthropic's
+rules.
 
-It reads request bodies and tells what the provider would have read from its cache and written to
-it, by the rules in the providers' documentation. Tokens are estimated: four bytes each.
+It reads request bodies and computes what the provider would have read from its cache and written to
+it, by the rules in the providers' documentation. Tokens are estimated at four bytes each.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from ..._projections.cache_use import find_smallest_prompt
 
 _MINUTE = 60.0
 _HOUR = 3600.0
-# Of Anthropic.
+# Anthropic's limit.
 MAX_MARKS = 4
-# The block with the mark is the first of them.
+# Blocks, including the one with the mark.
 LOOK_BACK = 20
-# Of OpenAI from gpt-5.6 on: breakpoints that are compared with the cache.
+# OpenAI, from gpt-5.6 on: breakpoints compared with the cache.
 _MAX_BREAKPOINTS = 80
-# Of OpenAI before: a prefix is read in steps of this many tokens.
+# OpenAI, before that: tokens per step in which a prefix is read.
 _STEP = 128
 
 
 class PromptCache:
-    """The cache of one provider, for all conversations that share an account.
+    """A provider's cache, for all conversations that share an account.
 
     Arguments:
         dialect: "anthropic", "openai", "openai-responses" or "google".
@@ -51,14 +52,14 @@ class PromptCache:
         self._lifetimes: dict[bytes, float] = {}
 
     def send(self, body: bytes, now: float, model: str = "") -> Usage:
-        """Return the input tokens of a request, and update the cache as its answer begins.
+        """Compute a request's input tokens, and update the cache as its answer begins.
 
         Raises ValueError for cache marks that Anthropic refuses.
 
         Arguments:
             body: the JSON of the request.
-            now: seconds; they only have to grow.
-            model: its name where the body has none, as at Google.
+            now: seconds; only need to grow.
+            model: its name if the body has none, as with Google.
         """
         fields: dict[str, Any] = json.loads(body)
         model = fields.get("model") or model
@@ -76,7 +77,7 @@ class PromptCache:
         elif dialect != "google" and self._writes_cost:
             marked = [place for place, block in enumerate(blocks) if block.mark]
             inputs = [place for place, block in enumerate(blocks) if block.is_input]
-            # The ends of earlier requests count as breakpoints, too.
+            # The ends of earlier requests also count as breakpoints.
             places = sorted({*marked, *inputs})
             reads = [place for place in places if prefix.keys[place] in self._expires]
             reads = reads[-_MAX_BREAKPOINTS:]
@@ -136,7 +137,7 @@ class PromptCache:
 
 
 class _Block(Struct):
-    """A part of a prompt. `mark`: seconds that an entry written at its end lives, 0 for none."""
+    """Part of a prompt. `mark`: lifetime in seconds of an entry written at its end, 0 for none."""
 
     data: bytes
     mark: float = 0.0
@@ -144,7 +145,7 @@ class _Block(Struct):
 
 
 class _Prefix:
-    """The prompts that end at each block: what identifies them, and their tokens."""
+    """The prompts that end at each block: their identities and tokens."""
 
     def __init__(self, blocks: list[_Block], scope: str) -> None:
         digest = sha256(scope.encode())
@@ -174,7 +175,7 @@ def _list_anthropic_reads(blocks: list[_Block]) -> list[int]:
 
 
 def _make_block(value: dict[str, Any], *, is_input: bool = False) -> _Block:
-    """Encode a part of a prompt without its mark, which the comparison ignores."""
+    """Encode part of a prompt without its mark, which the comparison ignores."""
     mark = _read_mark(value)
     parts: Any = value.get("content") or value.get("output")
     if isinstance(parts, list) and "prompt_cache_breakpoint" in cast("list[Any]", parts)[-1]:
@@ -183,7 +184,7 @@ def _make_block(value: dict[str, Any], *, is_input: bool = False) -> _Block:
 
 
 def _read_mark(value: dict[str, Any]) -> float:
-    """Return the seconds that Anthropic keeps the entry of a mark, 0 without one."""
+    """Read how many seconds Anthropic keeps a mark's entry; 0 without a mark."""
     control = value.get("cache_control")
     if not control:
         return 0.0

@@ -1,4 +1,4 @@
-"""Table of model providers: names, environment variables, addresses and wires."""
+"""The table of model providers: names, environment variables, addresses and wires."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from .model_facts import find_facts
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """A row of the table. Of the environment variables of one kind, the first one set is used.
+    """A row of the table. Among environment variables of one kind, the first one set is used.
 
     Arguments:
         wire: "anthropic", "openai" (Chat Completions), "openai-responses", "openai-auto" (one of
             these two, by the address), "ollama" ("openai" if the address ends in /v1), "google",
             "library" (pydantic-ai), "offline" or "scripted".
-        base_url: "" if the wire knows it.
+        base_url: "" if the wire has it.
         token_vars: variables for a bearer token instead of a key.
         default_model: "" if there is no sensible one.
         shortcuts: short model names that work without the provider's name.
         model_prefixes: model names with one of these prefixes belong to this provider.
-        describes_models: it tells which of its models take tools; asked before the first request.
-        is_local: it runs on the user's machine, needs no key, and is assumed to take no images.
+        describes_models: says which of its models take tools; asked before the first request.
+        is_local: runs on the user's machine, needs no key, and is assumed to take no images.
     """
 
     name: str
@@ -70,7 +70,7 @@ def _make_compatible(
 _OLLAMA_WINDOW = 32_768
 _OPENAI_KEY = ("OPENAI_API_KEY",)
 _OPENAI_URL = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
-# Providers of pydantic-ai with the variables of their keys, which it reads itself.
+# Providers of pydantic-ai with the variables for their keys, which it reads itself.
 _VIA_PYDANTIC_AI = {
     "alibaba": ("ALIBABA_API_KEY", "DASHSCOPE_API_KEY"),
     "azure": ("AZURE_OPENAI_API_KEY",),
@@ -213,12 +213,12 @@ _SHORTCUTS = {
     for short, model in provider.shortcuts.items()
 }
 
-# Suffix with which Claude Code asks for a window of a million tokens.
+# Claude Code's suffix for a window of a million tokens.
 _LONG_WINDOW = "[1m]"
 
 
 def find_model(name: str) -> tuple[str, str] | None:
-    """Find the provider and the model that a model string means, None if no provider is known.
+    """Find the provider and model that a model string means; None if no provider is known.
 
     The string is "provider:model", "provider/model", a provider, a model or a shortcut. Claude
     Code's suffix "[1m]" is dropped: the whole window of a model is used anyway. The model is ""
@@ -260,7 +260,7 @@ def _split_name(name: str) -> tuple[str, str, str]:
 
 
 def find_own_server(environ: Mapping[str, str], name: str | None) -> Provider | None:
-    """Find the provider for which the user set a server address but no model.
+    """Find a provider for which the user has set a server address but no model.
 
     Such a server decides the default model. None if the address is the provider's own.
     """
@@ -276,7 +276,7 @@ def find_own_server(environ: Mapping[str, str], name: str | None) -> Provider | 
 
 
 def choose_default_model(environ: Mapping[str, str]) -> str | None:
-    """Choose the model string an environment suggests, None if it suggests none.
+    """Choose the model string an environment suggests; None if it suggests none.
 
     In this order: MUDROOM_MODEL; a key of Anthropic, OpenAI or Google; an address of OpenAI or a
     local server; a key of another provider.
@@ -316,7 +316,7 @@ def get_key(provider: Provider, environ: Mapping[str, str]) -> str:
 
 
 def find_key_variable(provider: Provider, environ: Mapping[str, str]) -> str:
-    """Return the variable that holds the provider's key, else the first that may; "" for none."""
+    """Find the variable with the provider's key, else the first that may have it; "" for none."""
     names = provider.key_vars + provider.token_vars
     for name in names:
         if _find_first_value(environ, (name,)):
@@ -337,7 +337,7 @@ def get_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
 
 
 def find_server(environ: Mapping[str, str], name: str) -> tuple[str, int] | None:
-    from urllib.parse import urlsplit  # for traces alone
+    from urllib.parse import urlsplit  # only for traces
 
     try:
         provider = PROVIDERS[parse_model_name(name)[0]]
@@ -376,7 +376,7 @@ def _suggest_models(providers: Iterable[Provider], environ: Mapping[str, str]) -
 
 
 def _find_first_value(environ: Mapping[str, str], names: Iterable[str]) -> str:
-    """Return the first variable that is set and not blank; MUDROOM_NAME overrides NAME."""
+    """Find the first variable that is set and not blank; MUDROOM_NAME overrides NAME."""
     for name in names:
         for variable in (f"MUDROOM_{name}", name):
             if value := environ.get(variable, "").strip():

@@ -54,7 +54,7 @@ _MAX_TRIES = 6
 
 
 class PydanticAIModel:
-    """A model of pydantic-ai, which reads keys and addresses itself as it documents.
+    """A pydantic-ai model; pydantic-ai reads keys and addresses itself, as it documents.
 
     Arguments:
         model: "provider:model" in pydantic-ai's notation, or a model object of pydantic-ai, which
@@ -245,7 +245,7 @@ def _create_backend(model: str) -> Backend:
             f"{model} needs a package{package} that is not installed", remedy=_INSTALL
         ) from error
     except Exception as error:
-        # The packages of the providers raise errors of many types, for example for a missing key.
+        # The providers' packages raise errors of many types, for example for a missing key.
         remedy = _suggest_region(model, error)
         raise UsageError(f"pydantic-ai cannot use {model}: {error}", remedy=remedy) from error
 
@@ -277,8 +277,8 @@ def _convert_parameters(config: RequestConfig, names: ToolNames) -> ModelRequest
 def _convert_settings(config: RequestConfig, facts: ModelFacts) -> dict[str, Any]:
     max_tokens = facts.choose_max_tokens(config.max_tokens)
     sampling = get_sampling(config, facts)
-    # Retries are counted and announced here, not hidden in the provider's package, which marks
-    # prompts for the caches that need it: Claude's and Nova's at Bedrock.
+    # Retries are counted and announced here instead of being hidden in the provider's package. The
+    # package marks prompts for the caches that need it: Claude's and Nova's at Bedrock.
     return {"max_tokens": max_tokens, "max_retries": 0, "cache": True, **sampling}
 
 

@@ -20,7 +20,7 @@ from ..._core.ports import RequestConfig, RetryNotice, StreamChunk
 from ...errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
 
 _SECONDS = re.compile(r"\b\d+(?:\.\d+)? s\b")
-# Part of evidence lines that older versions did not write.
+# Part of evidence lines missing in older versions.
 _AT_LEAST = re.compile(r"\bat least (?=[\d,]+ tokens)")
 _EVIDENCE_GAP = re.compile(r"(?:\n|\\n)(?=(?:\n|\\n)\[evidence: )")  # in a text, or in JSON
 _QUOTES = re.compile(r"quoted[ -]")
@@ -28,7 +28,7 @@ _PATH = re.compile(r"/[^\s\"]*+")
 _SPILL_NAME = re.compile(
     r"\A/.*/(?:(\d[^/]*)-[0-9a-f]{16}|(\d[\d.]*-(?:\d+\.\d+-\w+|record)))(?=\.\w)"
 )
-"""Path of a spill file: it begins with the id of its run. Older versions added no random end."""
+"""Path of a spill file, beginning with its run's id. Older versions added no random end."""
 _MAX_DIFF = 2_000
 
 ReadConversations = Callable[[], Awaitable[Sequence[RecordedConversation]]]
@@ -40,8 +40,8 @@ class ReplayModel:
     A request that differs from the recorded one raises ModelRefused with the difference.
 
     Arguments:
-        conversations: the recorded conversations, or a function that reads them. Each is used
-            once, so that equal siblings get one each.
+        conversations: the recorded conversations, or a function that reads them. Each is used once,
+            so that equal siblings get one each.
         name: the model string.
         stop_run: called with a run's id where the record has no answer because the run was
             stopped; it raises the exception that stops the run, or waits for the stop.

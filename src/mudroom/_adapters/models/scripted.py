@@ -29,7 +29,7 @@ _CHUNK_LENGTH = 40
 
 
 class Request(Struct, frozen=True):
-    """One request to a scripted model.
+    """A request to a scripted model.
 
     Arguments:
         system: the system prompt.

@@ -1,4 +1,4 @@
-"""Asks a user's server for its models, with their windows and abilities."""
+"""Asks a user's server for its models, their windows and abilities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIMEOUT = 2.0
 
 
 class ServedModel(Struct, frozen=True):
-    """A model as its server describes it; 0 and None mean that the server does not say."""
+    """A model as described by its server; 0 and None mean that the server does not say."""
 
     name: str
     context_window: int = 0
@@ -107,7 +107,7 @@ def list_served_models(base_url: str, key: str) -> list[ServedModel]:
 def ask_gateway(base_url: str, key: str, wanted: str) -> list[ServedModel]:
     """Ask a gateway such as OpenRouter what a model takes; empty if it does not say.
 
-    Its list of all models is asked only if the one about this model does not answer: it is long.
+    Its long list of all models is requested only if the request about this model fails.
     """
     base_url = base_url.rstrip("/")
     name = quote(wanted.partition(":")[0])
@@ -129,7 +129,7 @@ def _find_image_input(architecture: _Architecture | None) -> bool | None:
 def list_ollama_models(
     base_url: str, key: str, wanted: str, default_window: int
 ) -> list[ServedModel]:
-    """Ask Ollama for its models, and for the details of `wanted` or else of the first one."""
+    """Ask Ollama for its models, and for details of `wanted` or else of the first one."""
     listed = _get_json(f"{base_url}/api/tags", key, _TagList)
     names = [model.name for model in listed.models] if listed else []
     if f"{wanted}:latest" in names:
@@ -154,7 +154,7 @@ def _ask_ollama(base_url: str, key: str, model: str, default_window: int) -> Ser
 
 
 def _find_ollama_window(shown: _Shown, default: int) -> int:
-    """Return a model's `num_ctx`, else the smaller of the default and its own window."""
+    """Find a model's `num_ctx`, else the smaller of the default and its own window."""
     for line in shown.parameters.splitlines():
         name, _, value = line.partition(" ")
         if name == "num_ctx" and value.strip().isdecimal():

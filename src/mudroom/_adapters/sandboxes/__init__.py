@@ -1,1 +1,1 @@
-"""Sandboxes: where the commands of a run are executed, from tier full to tier refuse."""
+"""Sandboxes, which execute a run's commands, from tier full to tier refuse."""

@@ -1,4 +1,4 @@
-"""Choice of the sandbox for a session, and the tiers used where no sandbox works."""
+"""Chooses a session's sandbox, and has the tiers used where no sandbox works."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _OFF_NOTICE = "sandbox off: commands run with all your rights, on all your files
 
 
 class SandboxRequest(Struct, frozen=True, kw_only=True):
-    """Settings of the sandbox to choose.
+    """Settings for choosing a sandbox.
 
     Arguments:
         workspace: the absolute path.
         mode: one of SANDBOX_MODES.
         home: mudroom's state folder, which no command sees.
         can_ask: whether a user can confirm commands.
-        shown_at: path at which a full sandbox shows the workspace; "" for its own.
+        shown_at: path where a full sandbox shows the workspace; "" for its own.
         read_only: folders that commands may read: path in the workspace -> absolute path. A full
             sandbox shows them in the workspace, a file sandbox at their own paths.
     """
@@ -40,10 +40,10 @@ class SandboxRequest(Struct, frozen=True, kw_only=True):
 
 
 def choose_sandbox(request: SandboxRequest) -> tuple[Sandbox, str]:
-    """Return the sandbox that was asked for, and a notice for the user ("" for none).
+    """Choose the requested sandbox; return it and a notice for the user ("" for none).
 
-    Raises UsageError if the mode is unknown, or its tier does not work here: a weaker one is never
-    used instead.
+    Raises UsageError if the mode is unknown, or its tier does not work here: it never falls back to
+    a weaker one.
     """
     if request.mode not in SANDBOX_MODES:
         raise UsageError(
@@ -146,7 +146,7 @@ def _open_without(request: SandboxRequest, detected: Detected) -> tuple[Sandbox,
 
 
 class DeferredSandbox:
-    """Sandbox port: creates a sandbox at the first command, because many runs execute none."""
+    """Sandbox port: creates the sandbox at the first command, because many runs execute none."""
 
     def __init__(self, tier: str, create: Callable[[], Sandbox]) -> None:
         self.tier = tier

@@ -1,4 +1,4 @@
-"""Detection of the sandboxes that work on this machine: each is tried, and the result is cached."""
+"""Detects which sandboxes work on this machine: tries each one, and caches the result."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ except OSError as error:
 
 
 class Detected(Struct, frozen=True):
-    """Sandboxes of this machine. An empty reason means that it works.
+    """This machine's sandboxes. An empty reason means that it works.
 
     Arguments:
         bwrap: the path of bubblewrap if tier full works, else "".
-        no_other_user_reason: why a root user's commands cannot run as another user in tier full.
-        ignored_bwrap: the path of a bubblewrap that is not used, because it is in the workspace.
+        no_other_user_reason: why root's commands cannot run as another user in tier full.
+        ignored_bwrap: the path of a bubblewrap ignored because it is in the workspace.
     """
 
     bwrap: str = ""
@@ -75,14 +75,14 @@ class _Cache(Struct, frozen=True):
     found: Detected
 
 
-_caches: dict[str, _Cache] = {}  # results of this process by key, for state folders without a cache
+_caches: dict[str, _Cache] = {}  # this process's results by key, for state folders without a cache
 
 
 def detect(workspace: str, environ: Mapping[str, str], home: str) -> Detected:
-    """Detect what works here; the result is cached for a day, until something relevant changes.
+    """Detect what works here; cached for a day, or until something relevant changes.
 
-    A state folder without a cache gets the result that this process has, if there is one. No
-    program is taken from the workspace.
+    A state folder without a cache gets this process's result, if there is one. Programs in the
+    workspace are never used.
     """
     bwrap = find_bwrap(environ, workspace)
     ignored = "" if bwrap else find_bwrap(environ)
@@ -109,9 +109,9 @@ def detect(workspace: str, environ: Mapping[str, str], home: str) -> Detected:
 
 
 def find_bwrap(environ: Mapping[str, str], workspace: str = "") -> str:
-    """Find bwrap, "" if there is none.
+    """Find bwrap; "" if there is none.
 
-    A program in a workspace is ignored: a command could have put it there.
+    A bwrap in the workspace is ignored: a command could have put it there.
     """
     program = find_program("bwrap", environ.get("PATH", os.defpath), workspace)
     return os.path.realpath(program) if program else ""
@@ -136,7 +136,7 @@ def run_probes(bwrap: str, workspace: str = ".", *, ignored: str = "") -> Detect
 
 
 def _probe_full(bwrap: str, ignored: str) -> str:
-    """Return why tier full does not work, "" if it works: a command must not write outside."""
+    """Explain why tier full does not work; "" if it does: a command must not write outside."""
     if reason := _find_unsupported_reason():
         return reason
     if not bwrap and ignored:
@@ -163,9 +163,9 @@ def _probe_full(bwrap: str, ignored: str) -> str:
 
 
 def _probe_other_user(workspace: str) -> str:
-    """Return why root's commands cannot run as another user, "" if they can.
+    """Explain why root's commands cannot run as another user; "" if they can.
 
-    It is tried in a process of its own, so that this process's mounts do not change.
+    Tried in a separate process, so that this process's mounts do not change.
     """
     source_dir = os.path.abspath(f"{__file__}/../../../..")
     argv = [sys.executable, "-I", "-S", "-c", _MOUNT_PROGRAM, source_dir, workspace]
@@ -221,7 +221,7 @@ def _read_cache(path: str) -> _Cache | None:
 
 
 def _write_cache(path: str, cache: _Cache) -> None:
-    # One fixed name for the new file: however often writers are killed, one file is left.
+    # A fixed name for the new file: however often writers are killed, only one file is left.
     temporary = f"{path}~"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     try:
@@ -230,4 +230,4 @@ def _write_cache(path: str, cache: _Cache) -> None:
             file.write(msgspec.json.encode(cache))
         os.replace(temporary, path)
     except OSError:
-        pass  # the sandboxes are tried again next time
+        pass  # the sandboxes will be tried again next time

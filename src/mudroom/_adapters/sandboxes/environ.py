@@ -1,4 +1,4 @@
-"""What commands see of this machine: variables without secrets or colours, and tool folders."""
+"""The parts of this machine that commands see: variables without secrets or colours, and tools."""
 
 from __future__ import annotations
 
@@ -70,10 +70,9 @@ _IN_HOME = """
 
 
 def find_toolchains(environ: Mapping[str, str], user_home: str) -> list[str]:
-    """Return the tool folders that exist: the known ones in the home folder, and this Python's.
+    """Find existing tool folders: known ones in the home folder, and this Python's.
 
-    Folders inside the system folders or inside each other are left out, and so is the home folder
-    itself.
+    Folders inside system folders or inside each other are left out, as is the home folder itself.
     """
     candidates = [os.path.join(user_home, name) for name in _IN_HOME.split()]
     candidates += [

@@ -1,4 +1,4 @@
-"""Reader of a command's output: passes it on as it arrives, without blocking."""
+"""Reads a command's output, passing it on as it arrives, without blocking."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PIPE_BYTES = 1 << 20  # more than a pipe can hold
 
 
 class OutputPipe:
-    """Reading end of a command's stdout and stderr; `close` closes the descriptor.
+    """The reading end of a command's stdout and stderr; `close` closes the descriptor.
 
     Arguments:
         finished: set when the sink raises. `sink_error` then holds the exception.
@@ -29,9 +29,9 @@ class OutputPipe:
         self._loop.add_reader(descriptor, self._read)
 
     def drain(self) -> None:
-        """Read the pipe until it is empty, but no more bytes than it can hold at once.
+        """Read the pipe until empty, but no more bytes than it can hold at once.
 
-        A process may continue to write meanwhile.
+        A process may keep writing meanwhile.
         """
         remaining = _PIPE_BYTES
         while remaining > 0 and (count := self._read()):
@@ -58,6 +58,6 @@ class OutputPipe:
     def _pass_on(self, chunk: bytes) -> None:
         try:
             self._sink(chunk)
-        except Exception as error:  # noqa: BLE001  `run` raises it again for its caller
+        except Exception as error:  # noqa: BLE001  `run` re-raises it for its caller
             self.sink_error = error
             self._finished.set()

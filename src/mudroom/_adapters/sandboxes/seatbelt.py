@@ -1,7 +1,7 @@
-"""Tier file on macOS: a profile by which sandbox-exec restricts commands.
+"""Tier file on macOS: sandbox-exec restricts commands by a profile.
 
-Experimental: the text of the profile is tested, but it has not run on a Mac. It is used only when
-asked for by name.
+Experimental: the profile's text is tested, but it has not run on a Mac. It is used only when
+requested by name.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class SeatbeltSandbox(SelfTestedSandbox):
 def build_profile(
     workspace: str, private: str, *, readable: Iterable[str] = (), network: bool = False
 ) -> str:
-    """Return the text for `sandbox-exec -p`: everything is denied except what it names.
+    """Build the text for `sandbox-exec -p`, which denies everything it does not name.
 
-    Later rules win, so protected names come last. Folders above the workspace may not be renamed:
-    that would move the workspace away. `private` is the folder for temporary files and the home.
+    Later rules win, so protected names come last. Folders above the workspace may not be renamed,
+    which would move the workspace away. `private` is the folder for temporary files and the home.
     """
     parents = [workspace]
     while (parent := os.path.dirname(parents[-1])) != parents[-1]:
@@ -102,9 +102,9 @@ def build_argv(profile: str, command: str) -> list[str]:
 
 
 def _make_protected_regex(workspace: str) -> str:
-    """Match the protected names except the git folder, whose inside may change.
+    """Make a pattern for the protected names except the git folder, whose contents may change.
 
-    Letter case is ignored, as the file systems of macOS do.
+    It ignores case, as macOS file systems do.
     """
     names = "|".join(_escape(name, ignore_case=True) for name in sorted(PROTECTED_NAMES - {".git"}))
     own = _escape(OWN_PREFIX, ignore_case=True)

@@ -1,4 +1,4 @@
-"""Self-test of a sandbox: its first command tries to read and write outside."""
+"""Tests a sandbox: its first command tries to read and write outside."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SelfTestedSandbox(ABC):
     async def run(
         self, command: str, *, timeout: float, sink: Callable[[bytes], None]
     ) -> CommandResult:
-        """Run the command; WorkspaceError if the sandbox cannot be built or fails its self-test."""
+        """Run the command. Raises WorkspaceError if the sandbox or its self-test fails."""
         if not self._has_passed:
             async with self._test_lock:
                 if not self._has_passed:

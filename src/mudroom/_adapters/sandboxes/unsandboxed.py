@@ -31,14 +31,14 @@ from .output_pipe import OutputPipe
 
 KILL_TIMEOUT = 2.0  # seconds
 _KILL_POLL_INTERVAL = 0.005
-_MAX_SEARCHES = 20  # searches for processes that others started before they were stopped
+_MAX_SEARCHES = 20  # for processes that others started before being stopped
 
 
 class ProcessTree:
-    """Process of a command and all its descendants.
+    """A command's process and all its descendants.
 
-    A descendant is known by its parents, its session, or a mark in its environment. One that gets
-    rid of all three before the command ends survives it. The process leads a session of its own.
+    A descendant is recognised by its parents, its session, or a mark in its environment. One that
+    sheds all three before the command ends survives it. The process leads its own session.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], mark: bytes) -> None:
@@ -56,14 +56,14 @@ class ProcessTree:
         return len(self._killed - {self._process.pid})
 
     async def kill(self) -> None:
-        """Kill all processes until none is left, for at most KILL_TIMEOUT seconds.
+        """Kill processes until none is left, for at most KILL_TIMEOUT seconds.
 
-        Reaps those that become children of this process, as orphans do if it is process 1.
-        A cancel is raised when that is done.
+        Reaps those that become children of this process, as orphans do if it is process 1. A cancel
+        is raised only afterwards.
         """
         deadline = time.monotonic() + KILL_TIMEOUT
         cancel: asyncio.CancelledError | None = None
-        # No event tells when the children of others end.
+        # No event tells when other processes' children end.
         while self._kill_once() and time.monotonic() < deadline:
             try:
                 await asyncio.sleep(_KILL_POLL_INTERVAL)
@@ -76,7 +76,7 @@ class ProcessTree:
             raise cancel
 
     def _kill_once(self) -> bool:
-        """Kill all processes once, and return whether any was alive or may be."""
+        """Kill all processes once; return whether any was alive or may be."""
         alive = self._stop_members()
         self._killed |= alive
         try:
@@ -88,10 +88,10 @@ class ProcessTree:
         return bool(alive) or not self._is_search_complete
 
     def _stop_members(self) -> set[int]:
-        """Stop all processes, and return the ids of those that are alive.
+        """Stop all processes; return the ids of living ones.
 
-        A stopped process starts no other. One that was killed first could have started another a
-        moment before, whose parent is then unknown.
+        A stopped process starts no others. A process killed at once could have just started
+        another, whose parent is then unknown.
         """
         alive: set[int] = set()
         stopped: set[int] = set()
@@ -121,7 +121,7 @@ class ProcessTree:
     def _has_mark(self, pid: int) -> bool:
         environ = read_environ(pid)
         if environ is None:
-            self._is_search_complete = False  # it starts a program, and shows its mark after that
+            self._is_search_complete = False  # starting a program; its mark shows only afterwards
             return False
         return self._mark in environ
 
@@ -129,10 +129,10 @@ class ProcessTree:
 def select_members(
     processes: list[Process], known: set[int], session: int, has_mark: Callable[[int], bool]
 ) -> list[Process]:
-    """Return the processes that are known, in the session or marked, and all that they started.
+    """Select processes that are known, in the session or marked, and all that they started.
 
-    Neither start times nor ids show which process started the other: a hundredth of a second is one
-    tick, and ids begin again after the last one.
+    Neither start times nor ids show which of two processes started the other: a tick is a hundredth
+    of a second, and ids wrap around.
     """
     members: list[Process] = []
     found = [
@@ -154,15 +154,15 @@ _POLL_INTERVAL = 0.02
 
 
 class Unsandboxed:
-    """Sandbox port, tier off or ask: bash commands in a folder, with the rights of this process.
+    """Sandbox port, tier off or ask: bash commands in a folder, with this process's rights.
 
-    Without procfs only the process group of a command is killed.
+    Without procfs, only a command's process group is killed.
 
     Arguments:
         env: the environment of commands; None means this process's, without secrets, colours and
             pagers.
-        tier: "ask" where the permissions confirm each command before it runs.
-        make_argv: returns the arguments that start a command; None means a shell.
+        tier: "ask" if permissions confirm each command before it runs.
+        make_argv: makes the arguments that start a command; None means a shell.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Unsandboxed:
         self._mark_dir: ScratchDir | None = None
 
     def close(self) -> None:
-        """Remove the folder whose path marks the processes of commands."""
+        """Remove the folder whose path marks commands' processes."""
         if self._mark_dir:
             self._mark_dir.remove()
             self._mark_dir = None
@@ -189,11 +189,11 @@ class Unsandboxed:
     async def run(
         self, command: str, *, timeout: float, sink: Callable[[bytes], None]
     ) -> CommandResult:
-        """Run the command; pass its stdout and stderr to `sink` in the order they arrive.
+        """Run the command; pass its stdout and stderr to `sink` in order of arrival.
 
         Ends when the command's own process ends, even if a descendant still holds its output, or
         after `timeout` seconds. Then, and when the call is cancelled, all descendants are gone
-        within 2 seconds. An exception of `sink` ends the command and is raised.
+        within 2 seconds. An exception from `sink` ends the command and is raised.
         """
         mark = f"{self._mark_path()}/{uuid.uuid4().hex}"
         output_read, output_write = os.pipe()
@@ -226,9 +226,10 @@ class Unsandboxed:
         return CommandResult(code if code is not None else -signal.SIGKILL, timed_out, left)
 
     def _mark_path(self) -> str:
-        """Return the path that marks the processes of commands in their environment.
+        """Return the path that marks commands' processes, in their environment.
 
-        If this process is killed, a later clean-up finds them by it. "" if no folder can be made.
+        If this process is killed, a later clean-up finds them by it. "" if the folder cannot be
+        made.
         """
         if self._mark_dir is None:
             remove_orphans_once()
@@ -260,12 +261,12 @@ class Unsandboxed:
 
 
 async def _wait_for_end(process: subprocess.Popen[bytes], finished: asyncio.Event) -> None:
-    """Wait for the process to end, or for `finished`, without reaping the process.
+    """Wait for the process to end or for `finished`, without reaping the process.
 
-    Until it is reaped, its id and that of its group cannot be given to another process.
+    Until it is reaped, its id and its group's cannot go to another process.
     """
     if not hasattr(os, "pidfd_open"):
-        # Without a pidfd no event tells the end.
+        # Without a pidfd, no event tells of the end.
         while not finished.is_set() and not _has_ended(process.pid):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_INTERVAL)
         return

@@ -1,8 +1,8 @@
-"""The built-in tools: one module per tool, with the text for the model in a .md file beside it.
+"""The built-in tools: one module per tool, with its text for the model in a .md file beside it.
 
-To add a tool, write its module with the Tool as a constant in capitals (`READ` in read.py), its
-text, and add the name to BUILTIN_TOOLS. Permissions and screens read all facts about a tool from
-this constant.
+To add a tool, write its module, with the Tool as a constant in capitals (`READ` in read.py), and
+its text, and add the name to BUILTIN_TOOLS. Permissions and screens read all facts about a tool
+from this constant.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from importlib import import_module
 from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import Tool
 
-# The order is the one in which models see them.
+# In the order models see them.
 BUILTIN_TOOLS = ("bash", "read", "write", "edit", "glob", "grep", "todo")
 
 # Sessions have these only on request; see board.py.

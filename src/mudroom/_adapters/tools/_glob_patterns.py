@@ -1,7 +1,8 @@
 """Glob patterns for paths: *, ?, [a-z] and {a,b} within a name, ** for any number of folders.
 
-A name in a pattern also matches the file of exactly that name: `app/[id]/*.tsx` finds the files in
-the folder `[id]`, and what the class `[id]` means. A backslash takes a special character literally.
+A name in a pattern also matches a file with exactly that name: `app/[id]/*.tsx` finds files in the
+folder `[id]`, as well as those matching the class `[id]`. A backslash makes a special character
+literal.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ MAX_ALTERNATIVES = 200
 _BRACES = compile_later(r"(?<!\\)\{((?:[^{}\\]|\\.)*)\}", re.DOTALL)
 _COMMA = compile_later(r"(?<!\\),")
 _SPECIAL = "*?[]{},!"
-# A letter or digit after a backslash is no escape: \xe9 is how a byte of a name is written.
+# A letter or digit after a backslash is not an escape: \xe9 writes a byte of a name.
 _ESCAPE = compile_later(r"\\([^0-9A-Za-z])", re.DOTALL)
 
 PathMatcher = Callable[[str], bool]
 
 
 def compile_glob(pattern: str) -> PathMatcher:
-    """Compile a pattern to a test for relative paths.
+    """Compile a pattern into a test for relative paths.
 
-    Raises ValueError when the pattern has more than MAX_ALTERNATIVES alternatives in braces.
+    Raises ValueError if the pattern has more than MAX_ALTERNATIVES alternatives in braces.
     """
     alternatives = _list_alternatives(pattern, literally=True)
     if alternatives is None:
@@ -45,14 +46,14 @@ def compile_glob(pattern: str) -> PathMatcher:
 
 
 def list_names(pattern: str) -> set[str]:
-    """List the names that a pattern spells out: files and folders that the caller means."""
+    """List the names a pattern spells out: files and folders the caller means."""
     alternatives = _list_alternatives(pattern, literally=True) or [pattern]
     names = {name for alternative in alternatives for name in alternative.split("/")}
     return names | set(map(unescape, names))
 
 
 def has_wildcard(name: str) -> bool:
-    """Tell if a name in a pattern can match anything but itself."""
+    """Return whether a name in a pattern can match anything but itself."""
     return any(c in "*?[{" for c in _ESCAPE.sub("", name))
 
 
@@ -61,9 +62,9 @@ def unescape(pattern: str) -> str:
 
 
 def _list_alternatives(pattern: str, *, literally: bool) -> list[str] | None:
-    """Expand the braces, or give up with None when that makes too many patterns.
+    """Expand the braces; None if that makes too many patterns.
 
-    `literally` also keeps each group as part of a name, for names with braces in them.
+    `literally` also keeps each group unexpanded, for names that contain braces.
     """
     alternatives: list[str] = []
     for alternative in _expand_braces(pattern, literally=literally):
@@ -102,7 +103,7 @@ def _compile_alternative(pattern: str) -> PathMatcher:
 
 
 def _compile_name(name: str) -> NameMatcher | None:
-    """Compile a name to a test, or to None for `**`, which matches any number of names."""
+    """Compile a name into a test, or None for `**`, which matches any number of names."""
     plain = unescape(name)
     if not has_wildcard(name):
         return lambda other: other in (name, plain)
@@ -113,15 +114,15 @@ def _compile_name(name: str) -> NameMatcher | None:
 
 
 def _quote(escape: re.Match[str]) -> str:
-    """Rewrite an escaped character in the form that `fnmatch` takes literally."""
+    """Rewrite an escaped character so that `fnmatch` takes it literally."""
     return f"[{escape[1]}]" if escape[1] in "*?[" else escape[1]
 
 
 def locate_pattern(workspace: Workspace, pattern: str, path: str | None) -> tuple[str, str]:
-    """Return the folder to search and the pattern below it.
+    """Split a pattern into the folder to search and the pattern below it.
 
-    The first names of a pattern that are folders, links to folders included, belong to the folder:
-    nothing beside it is listed. An absolute pattern holds both; a relative one is below `path`.
+    Leading names that are folders, or links to folders, become part of the folder, so that nothing
+    beside it is listed. An absolute pattern contains both; a relative one is below `path`.
     Raises WorkspaceError for a folder outside the workspace.
     """
     folder = workspace.locate(path or ".")
@@ -129,7 +130,7 @@ def locate_pattern(workspace: Workspace, pattern: str, path: str | None) -> tupl
     if pattern.startswith("/"):
         folder, pattern = _split_absolute(workspace, pattern)
     names = [name for name in pattern.split("/") if name not in ("", ".")]
-    # An escaped name may mean two folders: `[` and, taken as it stands, `\[`.
+    # An escaped name may mean two folders: `[` and, taken literally, `\[`.
     while len(names) > 1 and not has_wildcard(names[0]) and "\\" not in names[0]:
         found = find_named(workspace, folder, names[0])
         if found is None or not stat.S_ISDIR(workspace.stat(found).mode):
@@ -141,9 +142,9 @@ def locate_pattern(workspace: Workspace, pattern: str, path: str | None) -> tupl
 
 
 def read_pattern(workspace: Workspace, folder: str, pattern: str) -> str:
-    """Return a pattern below a folder; one that is absolute, or below another, becomes relative.
+    """Make an absolute pattern, or one below another folder, relative to a folder.
 
-    Raises WorkspaceError for a folder outside the one that is searched.
+    Raises WorkspaceError for a folder outside the searched one.
     """
     pattern = _expand(workspace, folder, pattern)
     if not pattern.startswith("/"):
@@ -160,7 +161,7 @@ def read_pattern(workspace: Workspace, folder: str, pattern: str) -> str:
 
 
 def find_named(workspace: Workspace, folder: str, name: str) -> str | None:
-    """Find the path that a pattern names without wildcards, as it is or without escapes."""
+    """Find the path that a pattern without wildcards names, with or without its escapes."""
     for spelling in dict.fromkeys((name, unescape(name))):
         path = spelling if folder == "." else f"{folder}/{spelling}"
         try:
@@ -172,7 +173,7 @@ def find_named(workspace: Workspace, folder: str, name: str) -> str | None:
 
 
 def _expand(workspace: Workspace, folder: str, pattern: str) -> str:
-    """Expand the start of a pattern as that of a path, and drop line breaks around it."""
+    """Expand the start of a pattern like a path's, and drop surrounding line breaks."""
     trimmed = pattern.strip("\t\r\n")
     if trimmed != pattern and not find_named(workspace, folder, pattern):
         pattern = trimmed
@@ -191,9 +192,9 @@ def _expand(workspace: Workspace, folder: str, pattern: str) -> str:
 
 
 def _split_absolute(workspace: Workspace, pattern: str) -> tuple[str, str]:
-    """Return a folder that an absolute pattern is below, and the rest of the pattern."""
+    """Split an absolute pattern into a folder it is below, and the rest."""
     root = workspace.root.rstrip("/") + "/"
-    if pattern.startswith(root):  # whose own name may have brackets
+    if pattern.startswith(root):  # the root's own name may contain brackets
         return ".", pattern[len(root) :].lstrip("/")
     names = pattern.split("/")
     literal = 1

@@ -1,4 +1,4 @@
-"""Conversion of HTML to plain text: headings, lists, links and code keep their form."""
+"""Converts HTML to plain text; headings, lists, links and code keep their form."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Image files: type, size in pixels, and a check that the file is complete.
+"""Image files: their type, size in pixels, and completeness.
 
-A provider refuses a request with a broken image, and the image stays in the conversation. So only
+Providers refuse requests with a broken image, and the image would stay in the conversation. So only
 complete images reach a model.
 """
 
@@ -54,7 +54,7 @@ def parse_sendable_image(data: bytes) -> ImageBlock | None:
 
 
 def parse_image_or_reason(data: bytes) -> ImageBlock | str:
-    """Parse an image file; the reason, as a clause, if it cannot be sent to providers."""
+    """Parse an image file; return the reason, as a clause, if it cannot be sent to providers."""
     if len(data) > MAX_IMAGE_BYTES:
         return f"it has more than {MAX_IMAGE_BYTES:,} bytes"
     if not is_image(data):
@@ -106,7 +106,7 @@ def _read_jpeg_size(data: bytes) -> _Size:
 
 
 def _read_gif_size(data: bytes) -> _Size:
-    # Each block of a GIF ends with NUL, which text such as "GIF89a;" does not have.
+    # Each block of a GIF ends with NUL, unlike text such as "GIF89a;".
     if not data.endswith(b"\x3b") or b"\0" not in data:
         return None
     return struct.unpack_from("<HH", data, 6)

@@ -1,4 +1,4 @@
-"""Content search with ripgrep, a process that reads open files and that a timeout can end."""
+"""Content search with ripgrep: a process that reads open files and can be timed out."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from ..._platform.child_programs import end_program, start_program
 from ..._platform.patterns import compile_later
 from ...errors import WorkspaceError
 
-MAX_CHARACTERS = 500  # the search program gets this as its limit, too
-_BEFORE = 150  # characters in front of a match
+MAX_CHARACTERS = 500  # also the search program's limit
+_BEFORE = 150  # characters before a match
 _MATCH = compile_later(rb"(\d+):(\d+):(\d+):")
 _CONTEXT = compile_later(rb"(\d+)-(\d+)-")
 _CUT = compile_later(rb" \[\.\.\. (?:(\d+) more match(?:es)?|omitted end of long line)\]\Z")
 
 
 def show_line(descriptor: int, record: bytes, *, is_start: bool = False) -> bytes:
-    """Format a line, as the search program prints it with its places, as `number mark text`.
+    """Format a line printed by the search program as `number mark text`.
 
     The program prints `number:column:offset:text` for a match and `number-offset-text` for context.
-    Of a long line it prints only the start, followed by the number of matches behind it. The
-    window is read from the open file, so a line of any length costs no memory. `is_start` shows the
-    start although there is a match behind it.
+    Of a long line, it prints only the start and the number of matches after it. The window is read
+    from the open file, so long lines cost no memory. `is_start` shows the start even if there is a
+    match after it.
     """
     if match := _MATCH.match(record):
         number, column, offset = map(int, match.groups())
@@ -51,9 +51,9 @@ def show_line(descriptor: int, record: bytes, *, is_start: bool = False) -> byte
     if len(text) > MAX_CHARACTERS and cut:
         start = text[: cut.start()]
         if os.pread(descriptor, len(BOM_UTF8), 0) == BOM_UTF8:
-            offset += len(BOM_UTF8)  # which the program does not count
+            offset += len(BOM_UTF8)  # not counted by the program
         if os.pread(descriptor, 1, offset + len(start)) in (b"", b"\n", b"\r"):
-            text = start  # few characters of many bytes: it is all there
+            text = start  # few characters but many bytes: it is complete
         else:
             more = int(cut[1] or 0)
             text = _show_window(descriptor, start, offset, column, more).encode()
@@ -71,14 +71,14 @@ def _show_window(descriptor: int, start: bytes, offset: int, column: int, more: 
 
     Arguments:
         start, offset: of the line. column: of the match, from 1, in bytes.
-        more: matches behind the start.
+        more: matches after the start.
     """
     place = column - 1
     if place <= len(start) - (len(start) // 3):
         return start.decode("utf-8", "replace") + _describe(more)
     if place >= len(start):
-        more -= 1  # the one that is shown
-    # Four bytes are one character at most.
+        more -= 1  # the one shown
+    # A character has at most four bytes.
     before = os.pread(descriptor, min(place, 4 * _BEFORE), offset + place - min(place, 4 * _BEFORE))
     after = os.pread(descriptor, 4 * MAX_CHARACTERS, offset + place).partition(b"\n")[0]
     window = (
@@ -93,10 +93,10 @@ def _describe(more: int, where: str = "") -> str:
     return f" [line cut{where}{matches}]"
 
 
-_BATCH = 2_000  # files that one search has open at a time, if the process may open enough
-_SEARCHES = min(4, os.cpu_count() or 1)  # at a time in one event loop; the others wait
-_DESCRIPTOR_SHARE = 4  # the searches together open 1/n of the files that the process may open
-_MAX_COPIED_BYTES = 64 << 20  # bytes in UTF-8 copies of files in other encodings, for one batch
+_BATCH = 2_000  # files a search has open at once, if the process may open that many
+_SEARCHES = min(4, os.cpu_count() or 1)  # at once in an event loop; the others wait
+_DESCRIPTOR_SHARE = 4  # all searches together open 1/n of the files the process may open
+_MAX_COPIED_BYTES = 64 << 20  # in UTF-8 copies of files in other encodings, per batch
 _CHUNK = 1 << 16
 _FD_FOLDER = b"/dev/fd/"
 
@@ -114,10 +114,10 @@ class SearchProgress(Struct):
     """The progress of a search.
 
     Arguments:
-        searched: files that were looked at. opened: those of them whose text was searched.
-        unreadable, binary, too_large: files that were not searched, by the reason.
-        unknown: files searched as Latin-1, because their encoding cannot be told.
-        failure: message of a search program that did not finish, "" for none.
+        searched: files looked at. opened: those whose text was searched.
+        unreadable, binary, too_large: files not searched, by reason.
+        unknown: files searched as Latin-1, because their encoding is unclear.
+        failure: message of a search program that did not finish, "" if it did.
     """
 
     searched: int = 0
@@ -134,10 +134,10 @@ class InvalidPattern(ValueError):
 
 
 def find_ripgrep(root: str) -> str:
-    """Find rg, "" when there is none.
+    """Find rg; "" if there is none.
 
-    The wheel `ripgrep` installs it beside mudroom; else it is taken from PATH. An rg elsewhere in
-    the workspace is never used: an agent may have written it.
+    The wheel `ripgrep` installs it beside mudroom; otherwise it is taken from PATH. An rg elsewhere
+    in the workspace is never used: an agent may have written it.
     """
     own = shutil.which("rg", path=sysconfig.get_path("scripts")) or ""
     for path in (own, shutil.which("rg") or ""):
@@ -150,7 +150,7 @@ _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKe
 
 
 def get_search_slot() -> asyncio.Semaphore:
-    """Return a semaphore: too many searches at a time open more files than the process may."""
+    """Return a semaphore, so that searches do not open more files than the process may."""
     loop = asyncio.get_running_loop()
     return _slots.setdefault(loop, asyncio.Semaphore(_SEARCHES))
 
@@ -164,10 +164,10 @@ async def search_files(
     root: str,
     rg: str,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the matches in the order of the files, as `path NUL rest`, or `--` between groups.
+    """Yield the matches in file order, as `path NUL rest`, or `--` between groups.
 
-    The program gets open files, opened beneath the workspace: it reads nothing else, even when a
-    path changes meanwhile. It ends when the iteration is closed. Raises InvalidPattern.
+    The program gets files already opened beneath the workspace, and reads nothing else, even if a
+    path changes meanwhile. It ends when the iterator is closed. Raises InvalidPattern.
     """
     separator = b"\0" if query.mode == "files_with_matches" else b"\n"
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -179,7 +179,7 @@ async def search_files(
             start += await asyncio.to_thread(opened.open_all, files[start : start + batch])
             progress.opened += len(opened.paths)
             if not opened.paths:
-                continue  # without files rg searches the current folder
+                continue  # without files, rg searches the current folder
             records = _run_program(query, opened.paths, progress, rg, root, separator)
             last: tuple[int, int] | None = None
             async with aclosing(records):
@@ -192,7 +192,7 @@ async def search_files(
                     progress.searched = files.index(path, progress.searched)
                     if query.mode == "content":
                         place = read_column(rest[1:]) if query.multiline else None
-                        # The lines of one match all have the column of the first.
+                        # All lines of a match have the column of the first.
                         is_start = last is not None and place == (last[0] + 1, last[1])
                         last = place
                         rest = b"\0" + show_line(descriptor, rest[1:], is_start=is_start)
@@ -200,7 +200,7 @@ async def search_files(
 
 
 def _read_record(record: bytes) -> tuple[int | None, bytes]:
-    """Return the descriptor of a record's file and what follows it; None for a separator."""
+    """Split a record into its file's descriptor, None for a separator, and the rest."""
     name, nul, rest = record.partition(b"\0")
     if not name.startswith(_FD_FOLDER):
         return None, record
@@ -208,7 +208,7 @@ def _read_record(record: bytes) -> tuple[int | None, bytes]:
 
 
 class _OpenFiles:
-    """Files that are open for a search. `close` may be called while another thread opens more."""
+    """Files opened for a search. `close` may be called while another thread opens more."""
 
     def __init__(self, workspace: LocalFiles, progress: SearchProgress) -> None:
         self.paths: dict[int, str] = {}
@@ -218,10 +218,10 @@ class _OpenFiles:
         self._is_closed = False
 
     def open_all(self, files: Sequence[str]) -> int:
-        """Open the readable ones, in UTF-8; return how many were looked at.
+        """Open the readable files, in UTF-8; return how many were looked at.
 
-        That is fewer than there are when the copies of those in other encodings take too much
-        memory. Raises WorkspaceError when the process may open no more.
+        Stops early if copies of files in other encodings take too much memory. Raises
+        WorkspaceError if the process may open no more files.
         """
         copied = 0
         for count, path in enumerate(files):
@@ -247,9 +247,9 @@ class _OpenFiles:
         return len(files)
 
     def _read_as_utf8(self, descriptor: int, path: str) -> tuple[int | None, int]:
-        """Return a descriptor with the file's text in UTF-8 and the bytes of a copy.
+        """Return a descriptor with the file's text in UTF-8, and the size of a copy in bytes.
 
-        Closes the descriptor of a file that is copied, or not searched (None).
+        Closes the original descriptor if the file is copied, or not searched (None).
         """
         from .text.file_text import copy_as_utf8  # after the first request
 

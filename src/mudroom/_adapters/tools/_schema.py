@@ -18,7 +18,7 @@ _OMITTED_KEYS = {"title", "default", "additionalProperties", "$defs"}
 
 
 def load_description(module: str) -> str:
-    """Read the text for the model: the .md file beside a tool's module."""
+    """Read a tool's text for the model: the .md file beside its module."""
     return Path(module).with_suffix(".md").read_text("utf-8").strip()
 
 
@@ -34,9 +34,9 @@ def build_schema(
 
 
 def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
-    """Build a lenient parser for the arguments that a model sent.
+    """Build a lenient parser for arguments sent by a model.
 
-    It drops null values, and raises ValueError with the place and the reason.
+    It drops null values, and raises ValueError with place and reason.
     """
 
     @cache
@@ -51,17 +51,17 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
             try:
                 return msgspec.convert(sent, arguments)  # the usual case
             except msgspec.ValidationError:
-                pass  # what follows is lenient, and explains what it cannot read
+                pass  # the lenient reading below explains anything it cannot read
         schema = get_schema()
         properties: dict[str, Any] = schema["properties"]
-        # A model of a strict schema sends null for what it leaves out, unknown names included.
+        # Under a strict schema, a model sends null for omitted arguments, even unknown ones.
         values = {name: value for name, value in sent.items() if value is not None}
         unknown = [name for name in values if name not in properties]
         if unknown:
             names = ", ".join(properties)
             raise ValueError(f"{', '.join(unknown)}: unknown; the arguments are {names}")
         try:
-            # Hidden arguments are not in the parameters by which the engine has read the others.
+            # Hidden arguments are not among the parameters with which the engine read the others.
             return msgspec.convert(read_leniently(schema, values), arguments, strict=False)
         except msgspec.ValidationError as error:
             from ..._core.schemas import explain_mismatch
@@ -79,7 +79,7 @@ def take_flag(arguments: dict[str, Any], name: str, default: bool = False) -> bo
 
 
 def take_integer(arguments: dict[str, Any], name: str) -> int | None:
-    """Take out an argument that is in no schema; None if it is missing."""
+    """Remove and return an argument that is in no schema; None if it is missing."""
     if name not in arguments:
         return None
     value = _take(arguments, name, "integer")
@@ -105,7 +105,7 @@ def _compact_value(
 def _compact(
     schema: dict[str, Any], definitions: dict[str, Any], parents: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Remove what a model need not read, inside the types of `parents`."""
+    """Remove parts a model need not read; `parents` are the enclosing types."""
     schema = _remove_null(schema)
     if "$ref" in schema:
         return _expand_type(schema["$ref"].rsplit("/", 1)[1], definitions, parents)
@@ -127,7 +127,7 @@ def _compact(
 
 
 def _remove_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Reduce a union of one type and null to the type: a model leaves the argument out instead."""
+    """Reduce a union of a type and null to the type: a model can leave the argument out."""
     choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
     if len(choices) != 1:
         return schema
@@ -138,7 +138,7 @@ def _remove_null(schema: dict[str, Any]) -> dict[str, Any]:
 def _expand_type(
     name: str, definitions: dict[str, Any], parents: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Write a named type out in place; a recursive type becomes a plain object inside itself."""
+    """Inline a named type; a recursive type becomes a plain object inside itself."""
     if name in parents:
         return {"type": "object"}
     compact = _compact(definitions[name], definitions, (*parents, name))

@@ -1,7 +1,7 @@
-"""The files that a search looks at, within a time limit, and what it leaves out.
+"""The files a search looks at, within a time limit, and those it leaves out.
 
-What a search says about absence holds for the files that were searched. Everything else below its
-folder is counted and named: a model that reads "no matches" stops looking.
+"No matches" is only true of the files searched, and a model that reads it stops looking. So
+everything else below the search's folder is counted and named.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from ._text_files import is_folder, make_error_result
 
 _MAX_NAMED_PATHS = 3  # in a note
 _MAX_NAME = 200  # characters of a path in a note
-_MAX_COUNTED_FILES = 2_000  # of ignored folders: dependencies may have a million
+_MAX_COUNTED_FILES = 2_000  # in ignored folders: dependencies may have a million
 _MAX_COUNT_SECONDS = 0.5
-_MAX_LINKS = 1  # that are followed one below the other: links may lead in circles
+_MAX_LINKS = 1  # to follow on one path: links may lead in circles
 
-PathFilter = Callable[[str], bool]  # takes a path as in `FileInfo`; tells if the search is about it
+PathFilter = Callable[[str], bool]  # takes a path as in `FileInfo`; tells if the search covers it
 
 
 class SearchScope:
-    """The files of one search.
+    """The files of a search.
 
-    A folder or file that the caller's pattern names is searched although git ignores it, and a link
-    that it names is followed; the workspace still refuses what leads out.
+    A folder or file named in the caller's pattern is searched even if git ignores it, and a named
+    link is followed; the workspace still refuses links that lead outside.
     """
 
     def __init__(
@@ -57,19 +57,19 @@ class SearchScope:
             is_empty = False
             yield info
         if is_empty and start != "." and len(self._ignored) > ignored_before:
-            # git ignores the folder itself, or all that is in it; the caller named it.
+            # git ignores the folder or all its contents, but the caller named it.
             del self._ignored[ignored_before:]
             yield from self._walk_folder(start, 0, ignored=True)
 
     def _walk_folder(self, folder: str, links: int, *, ignored: bool = False) -> Iterator[FileInfo]:
-        """Yield the files below a folder that so many links lead to."""
+        """Yield the files below a folder reached through `links` links."""
         prefix = 0 if folder == "." else len(folder) + 1
         for info in self._workspace.walk_entries(folder, ignored=ignored, skipped=self.skipped):
             if time.monotonic() > self._deadline:
                 self.is_complete = False
                 return
             if ".git" in info.path and ".git" in info.path[prefix:].split("/"):
-                continue  # the state of git, which is not the user's text
+                continue  # git's state, not the user's text
             is_named = os.path.basename(info.path) in self._named
             if info.ignored and not ignored and not is_named:
                 self._ignored.append(info)
@@ -93,10 +93,10 @@ class SearchScope:
             else:
                 yield from self._workspace.walk(path, skipped=self.skipped)
         except WorkspaceError:
-            self._dead_links.append(path)  # it leads nowhere, or out of the workspace
+            self._dead_links.append(path)  # leads nowhere, or outside the workspace
 
     def describe_left_out(self, accepts: PathFilter) -> list[str]:
-        """Give each reason why something that `accepts` takes was not searched."""
+        """Explain why files that `accepts` takes were not searched."""
         links = [link for link in self._links if accepts(link) or is_folder(self._workspace, link)]
         special = list(filter(accepts, self._special))
         reasons = [
@@ -122,7 +122,7 @@ class SearchScope:
         return [reason for reason in reasons if reason]
 
     def _describe_ignored(self, accepts: PathFilter) -> str:
-        """Count the ignored files, up to a limit: without it, this would be a second search."""
+        """Count the ignored files, up to a limit, so that this is not a second search."""
         deadline = time.monotonic() + _MAX_COUNT_SECONDS
         names: list[str] = []
         count = looked_at = 0
@@ -151,7 +151,7 @@ class SearchScope:
             for info in self._workspace.walk(entry.path, ignored=True):
                 yield info.path
         except WorkspaceError:
-            return  # it was removed meanwhile
+            return  # removed meanwhile
 
     def describe_searched(self, looked_at: int, listed: int) -> str:
         more = "" if self.is_complete else "more than "
@@ -161,7 +161,7 @@ class SearchScope:
 def describe_paths(
     noun: str, paths: Sequence[str], *, plural: str = "", count: int | None = None
 ) -> str:
-    """Name paths with their number, or `count`: "2 links (a, b)"; "" for none."""
+    """Name paths with their number, or with `count`: "2 links (a, b)"; "" for none."""
     count = len(paths) if count is None else count
     if not count:
         return ""
@@ -181,7 +181,7 @@ def _shorten(path: str) -> str:
 def format_rows(
     rows: Sequence[str], notes: Sequence[str], left_out: Sequence[str], noun: str, *, total: int
 ) -> ToolResult:
-    """Format the rows of a search with its notes; `total` counts the matches, shown or not."""
+    """Format a search's rows with its notes; `total` counts all matches, shown or not."""
     note = "; ".join(filter(None, (*notes, _join_left_out(left_out))))
     return ToolResult(
         "\n".join([*rows, f"({note})"] if note else rows),
@@ -193,7 +193,7 @@ def format_rows(
 def format_no_rows(
     stopped: str, left_out: Sequence[str], nothing: str, *, has_searched: bool = True
 ) -> ToolResult:
-    """Say that there are no rows; `nothing` is the text if all files were searched."""
+    """Report that there are no rows; `nothing` is the text if all files were searched."""
     unsearched = _join_left_out(left_out)
     if stopped:
         note = "; ".join(filter(None, (f"{stopped}, nothing there matches", unsearched)))

@@ -1,4 +1,4 @@
-"""Tools that the caller gives by reference, and tool sources, whose tools come and go."""
+"""Tools given by reference, and tool sources, whose tools come and go."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ...errors import UsageError
 
 
 def load_tools(tools: Sequence[Tool | Callable[..., Any] | str]) -> tuple[Tool, ...]:
-    """Make tools of functions, and load those that are only named. Raises UsageError."""
+    """Make tools of functions, and load tools given by name. Raises UsageError."""
     return tuple(each if isinstance(each, Tool) else _load(each) for each in tools)
 
 
 def _load(reference: Callable[..., Any] | str) -> Tool:
     if not isinstance(reference, str):
-        from .function import tool  # most sessions have no tools of their own
+        from .function import tool  # most sessions have no custom tools
 
         return tool(reference)
     try:
@@ -46,8 +46,8 @@ def _load(reference: Callable[..., Any] | str) -> Tool:
 class SessionToolSources:
     """The open tool sources, and the tasks that follow their changes.
 
-    The tools of a run are fixed when it starts, so a change counts for later runs. A tool from a
-    source never replaces another one of the same name in the toolbox, which is changed in place.
+    A run's tools are fixed when it starts, so a change applies to later runs. A source's tool never
+    replaces another of the same name in the toolbox, which is changed in place.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SessionToolSources:
         self._stack = AsyncExitStack()
 
     async def open(self) -> list[Notice]:
-        """Open all sources and add their tools; return a notice for each that failed."""
+        """Open all sources and add their tools; return a notice for each failure."""
         notices: list[Notice] = []
         for source in self._sources:
             try:
@@ -86,7 +86,7 @@ class SessionToolSources:
         await self._stack.aclose()
 
     async def _follow(self, source: ToolSource, tools: list[str]) -> None:
-        """Replace a source's tools, known by their names, whenever they change."""
+        """Replace a source's tools, given by name, whenever they change."""
         while True:
             await source.wait_for_change()
             new_tools = await source.list()
@@ -95,7 +95,7 @@ class SessionToolSources:
             tools = self._add(new_tools)
 
     def _add(self, tools: Sequence[Tool]) -> list[str]:
-        """Add tools, and return the names of those that were added."""
+        """Add tools; return the names of those added."""
         added: list[str] = []
         for tool in tools:
             if tool.name not in self._toolbox and self._is_allowed(tool.name):

@@ -1,8 +1,8 @@
-r"""The text that a terminal would show at the end of a command's output.
+r"""The text a terminal would show at the end of a command's output.
 
-Programs redraw their progress with carriage returns, backspaces and escape sequences. A terminal
-shows the last state of each line; so does this stream. Text without such characters passes byte for
-byte, except that the line end `\r\n` becomes `\n`.
+Programs redraw their progress with carriage returns, backspaces and escape sequences. Like a
+terminal, this stream shows the last state of each line. Text without such characters passes byte
+for byte, except that the line end `\r\n` becomes `\n`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from functools import lru_cache
 
 from ..._platform.patterns import compile_later
 
-_ROWS = 100  # that can still change; progress displays of many downloads are this high at most
+_ROWS = 100  # that can still change; progress displays of many downloads are at most this high
 _ROW_CELLS = 8_192  # of a row that can still change; earlier ones in a longer line stay
 _COLUMNS = 200
 _LINES = 24
-"""Farthest column and row to which an escape sequence moves, where the text itself goes no further.
-Programs that look for the edge of the screen move to 999."""
+"""Farthest column and row an escape sequence moves to, unless the text itself goes further.
+Programs looking for the edge of the screen move to 999."""
 _TAB = 8
 
 _CONTROL_BYTES = bytes(n for n in (*range(32), 127) if n not in b"\t\n")
@@ -32,14 +32,14 @@ _CONTROL = compile_later(
 _UNFINISHED = compile_later(rf"\x1b(?:\[[0-?]{{0,64}}[ -/]{{0,8}}|{_STRING}\x1b?|[ -/]{{0,8}})?\Z")
 _LONGEST_SEQUENCE = 4_100
 _NARROW = compile_later(r"[ -~\xa1-\xac\xae-\u02ff\u2500-\u25fc\u2800-\u28ff\udc80-\udcff]*")
-"""Characters that take one cell each; other texts are measured one by one."""
+"""Characters that take one cell each; others are measured one by one."""
 
 
 class TerminalText:
-    """A filter of byte chunks in any division; its time and memory do not depend on their content.
+    """Filters byte chunks, however divided; its time and memory do not depend on their content.
 
     The last 100 rows can still change, and escape sequences move no higher. Erasing the screen
-    starts a new one below the rows so far, so that nothing is lost which a terminal keeps in its
+    starts a new one below the rows so far, to keep everything a terminal would have in its
     scrollback. Bytes that are not UTF-8 pass unchanged.
     """
 
@@ -47,15 +47,15 @@ class TerminalText:
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._pending = ""
         self._rows: list[str | list[str]] = [""]
-        """A row is a text, or a list of cells once something was written inside of it."""
+        """A row is a text, or a list of cells once something has been written inside it."""
         self._row = 0
         self._column: int | None = None
-        """None means the end of the row; only a row of cells tells its number cheaply."""
+        """None means the end of the row; its number is only cheap to tell for a row of cells."""
         self._saved = (0, 0)
         self._done: list[str] = []
 
     def feed(self, chunk: bytes) -> bytes:
-        """Add a chunk, and return the bytes that no later chunk can change."""
+        """Add a chunk; return the bytes that no later chunk can change."""
         text = self._decoder.decode(chunk)
         if self._pending or len(chunk.translate(None, _CONTROL_BYTES)) < len(chunk):
             text = self._pending + text
@@ -67,7 +67,7 @@ class TerminalText:
         return self._take_done()
 
     def flush(self) -> bytes:
-        """Return the rest, at the end of the output."""
+        """Return the rest at the end of the output."""
         self._read(self._pending + self._decoder.decode(b"", final=True))
         self._pending = ""
         self._finish_rows(len(self._rows) - 1)
@@ -76,7 +76,7 @@ class TerminalText:
         return self._take_done()
 
     def read_rows(self) -> str:
-        """Return the rows that later chunks can still change, as they are now."""
+        """Return the present state of rows that later chunks can still change."""
         return "\n".join(map(_join, self._rows))
 
     def _take_done(self) -> bytes:
@@ -87,7 +87,7 @@ class TerminalText:
     def _read(self, text: str) -> None:
         if "\r\n" in text:
             text = text.replace("\r\n", "\n")
-        pieces: list[str] = []  # of text, between which are only sequences without effect
+        pieces: list[str] = []  # of text, separated only by sequences without effect
         position = 0
         for control in _CONTROL.finditer(text):
             if control.start() > position:
@@ -110,7 +110,7 @@ class TerminalText:
             self._write(rest)
 
     def _move(self, kind: str, parameters: str) -> None:
-        """Carry out an escape sequence that moves the cursor or changes text; ignore any other."""
+        """Execute an escape sequence that moves the cursor or changes text; ignore any other."""
         first, _, second = parameters.partition(";")
         count = _read_number(first)
         if kind in "AF":
@@ -155,7 +155,7 @@ class TerminalText:
         return len(self._get_cells()) if self._column is None else self._column
 
     def _get_cells(self) -> list[str]:
-        """Return the cells of the current row, in which a change changes the row."""
+        """Return the current row's cells; changing them changes the row."""
         cells = self._rows[self._row]
         if isinstance(cells, str):
             cells = _measure(cells)
@@ -193,7 +193,7 @@ class TerminalText:
             self._column = column
 
     def _change_cells(self, kind: str, count: int) -> None:
-        """Delete (P), erase (X) or insert (@) so many cells at the cursor."""
+        """Delete (P), erase (X) or insert (@) `count` cells at the cursor."""
         if self._column is None:
             return
         column, cells = self._column, self._get_cells()
@@ -207,13 +207,13 @@ class TerminalText:
             _expand_tabs(cells, column)
         new = [] if kind == "P" else [" "] * (min(count, _COLUMNS) if kind == "@" else end - column)
         cells[column:end] = new
-        # What is moved over the right edge is lost. Where the text goes further, its end is one.
+        # Cells moved over the right edge are lost. If the text goes further, its end is the edge.
         edge = max(_COLUMNS, length)
         _split_wide(cells, edge)
         del cells[edge:]
 
     def _change_rows(self, kind: str, count: int) -> None:
-        """Insert (L) or delete (M) so many rows at the cursor."""
+        """Insert (L) or delete (M) `count` rows at the cursor."""
         self._column = 0
         if kind == "M":
             del self._rows[self._row : self._row + count]
@@ -266,7 +266,7 @@ class TerminalText:
             return
         row = self._rows[self._row]
         if column == 0 and len(text) >= len(row) and _NARROW.fullmatch(text) and _is_narrow(row):
-            self._rows[self._row] = text  # the next state of a progress bar, as a rule
+            self._rows[self._row] = text  # usually the next state of a progress bar
             column = len(text)
         else:
             column = _put(self._get_cells(), column, text)
@@ -277,7 +277,7 @@ class TerminalText:
             self._finish_start(self._row)
 
     def _finish_long_row(self, lines: list[str]) -> None:
-        """Release up to the last of the new rows that is too long to change."""
+        """Release everything up to the last new row that is too long to change."""
         for number in range(len(self._rows) - 1, max(-1, len(self._rows) - len(lines) - 1), -1):
             if len(self._rows[number]) >= _ROW_CELLS:
                 self._finish_start(number)
@@ -304,7 +304,7 @@ class TerminalText:
 
 
 def _find_unfinished(text: str) -> int:
-    """Return where a sequence begins that the next chunk may continue, else the length."""
+    """Find the start of a sequence that the next chunk may continue; else the length."""
     start = text.rfind("\x1b", max(0, len(text) - _LONGEST_SEQUENCE), len(text) - 1)
     for place in (start, len(text) - 1):
         if place >= 0 and _UNFINISHED.match(text, place):
@@ -325,14 +325,14 @@ def _is_narrow(row: str | list[str]) -> bool:
 
 
 def _measure(text: str) -> list[str]:
-    """Return cells; the first one of a wide character or a tab holds it, the others are empty."""
+    """Split text into cells; a wide character or tab is in its first, and its others are empty."""
     cells: list[str] = []
     _put(cells, 0, text)
     return cells
 
 
 def _put(cells: list[str], column: int, text: str) -> int:
-    """Write text over the cells from a column on, and return the column after it."""
+    """Write text over the cells from a column on; return the column after it."""
     if column > len(cells):
         cells += " " * (column - len(cells))
     for piece in re.split("(\t)", text) if "\t" in text else (text,):
@@ -343,7 +343,7 @@ def _put(cells: list[str], column: int, text: str) -> int:
             elif stop > len(cells):
                 cells += " " * (stop - len(cells))
             column = stop
-        elif piece:  # nothing written inside a wide character leaves it whole
+        elif piece:  # writing inside a wide character splits it
             column = _put_characters(cells, column, piece)
     return column
 
@@ -388,7 +388,7 @@ def _count_cells(character: str) -> int:
 
 
 def _expand_tabs(cells: list[str], start: int) -> None:
-    """Replace tabs by spaces: cells that move come to other tab stops."""
+    """Replace tabs with spaces, because cells that move reach other tab stops."""
     is_tab = False
     for column in range(start, len(cells)):
         is_tab = cells[column].startswith("\t") or (is_tab and not cells[column])
@@ -397,7 +397,7 @@ def _expand_tabs(cells: list[str], start: int) -> None:
 
 
 def _split_wide(cells: list[str], column: int) -> None:
-    """Replace a character by spaces if a change begins or ends inside it."""
+    """Replace a character with spaces if a change begins or ends inside it."""
     if not 0 < column < len(cells) or cells[column]:
         return
     start = column

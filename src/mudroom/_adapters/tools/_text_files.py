@@ -1,4 +1,4 @@
-"""Files as streams, one lock per file, names that only look different, and texts for results."""
+"""Files as streams, one lock per file, look-alike names, and texts for results."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
-MAX_SECONDS = 0.5  # the search only makes an error clearer, so it may not take long
+MAX_SECONDS = 0.5  # the search only makes an error clearer, so it must be quick
 
 
 @contextmanager
 def naming_similar_files(workspace: Workspace, path: str) -> Generator[None]:
-    """Add a similar name to the error that a file does not exist.
+    """Add a similar name to the error for a missing file.
 
-    The workspace lists only what the run may read, so no other name is disclosed.
+    The workspace lists only files the run may read, so no other name is disclosed.
     """
     try:
         yield
@@ -45,17 +45,17 @@ def naming_similar_files(workspace: Workspace, path: str) -> Generator[None]:
 
 
 def find_similar_file(workspace: Workspace, path: str) -> str | None:
-    """Find the file or folder whose name is the same but for case and the form of its letters."""
+    """Find a file or folder whose name differs only in case and the form of its letters."""
     deadline = time.monotonic() + MAX_SECONDS
     wanted = fold_name(path)
     depth = path.count("/") + 1
     folder = os.path.dirname(path)
     while folder and not is_folder(workspace, folder):
         if folder == os.path.dirname(folder):
-            return None  # the root: the path leads out of the workspace
+            return None  # the root: the path leads outside the workspace
         folder = os.path.dirname(folder)
     infos = workspace.walk(folder or ".", ignored=True)
-    with suppress(WorkspaceError):  # the error that the file is missing says enough
+    with suppress(WorkspaceError):  # the error for the missing file says enough
         for info in takewhile(lambda _: time.monotonic() < deadline, infos):
             named = "/".join(info.path.split("/")[:depth])
             if fold_name(named) == wanted and named != path:
@@ -64,7 +64,7 @@ def find_similar_file(workspace: Workspace, path: str) -> str | None:
 
 
 def find_other_form(workspace: Workspace, path: str) -> str | None:
-    """Find a file whose name looks the same but has composed letters, or the other way round."""
+    """Find a file whose name looks the same but has letters composed differently."""
     for form in ("NFC", "NFD"):
         other = unicodedata.normalize(form, path)
         if other != path:
@@ -75,7 +75,7 @@ def find_other_form(workspace: Workspace, path: str) -> str | None:
 
 
 def fold_name(path: str) -> str:
-    """Fold away what may differ between similar names: case, and the form of letters."""
+    """Fold away differences between similar names: case, and the form of letters."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
@@ -94,7 +94,7 @@ def is_folder(workspace: Workspace, path: str) -> bool:
 
 
 _STREAM_BUFFER = 1 << 18  # bytes
-MAX_PROPOSED_BYTES = 1 << 20  # changes to larger files are not shown as a difference
+MAX_PROPOSED_BYTES = 1 << 20  # changes to larger files are not shown as a diff
 # Shared by all runs: a path always gets the same lock, held from reading to renaming. Two paths may
 # share one, which costs only time.
 _LOCKS = tuple(threading.Lock() for _ in range(64))

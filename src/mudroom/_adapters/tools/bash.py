@@ -1,4 +1,4 @@
-"""The bash tool: runs a command; bounded output in memory, all of a long output in a file."""
+"""The bash tool: runs a command, with bounded output in memory and long output in a file."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ._schema import build_parser, build_schema, load_description, take_flag, ta
 from ._terminal_text import TerminalText
 from ._text_files import preview_result
 
-MAX_CHARACTERS = 50_000  # for the model; of longer output, the first and the last part
-MAX_SPILL_BYTES = 256 << 20  # maximum bytes of output that are kept in a file
+MAX_CHARACTERS = 50_000  # for the model; it gets the first and last part of longer output
+MAX_SPILL_BYTES = 256 << 20  # most output to keep in a file
 
 _HALF = MAX_CHARACTERS // 2 - 250
-_HALF_BYTES = 4 * _HALF  # half of the output takes at most this many bytes in UTF-8
-_DEFAULT_TIMEOUT = 120_000  # milliseconds, as the two below
+_HALF_BYTES = 4 * _HALF  # most bytes half of the output can take in UTF-8
+_DEFAULT_TIMEOUT = 120_000  # milliseconds, like the two below
 _MIN_TIMEOUT = 1_000
 _MAX_TIMEOUT = 600_000
-_BACKGROUND_SECONDS = 86_400.0  # default limit of a background command, which its run may end
-_SHOW_SECONDS = 0.25  # between two views of a command's last lines; a quick one shows none
-_TAIL = 2_000  # characters of the output of a background command for the model
+_BACKGROUND_SECONDS = 86_400.0  # default limit of a background command; its run may end it
+_SHOW_SECONDS = 0.25  # between updates of a command's last lines; a quick command shows none
+_TAIL = 2_000  # characters of a background command's output for the model
 
 _MAX_COMMAND_BYTES = 120_000
 _CONTROLS = compile_later(r"[\x80-\x9f]")  # TerminalText removes the others
@@ -59,13 +59,13 @@ parse = build_parser(Arguments)
 
 
 def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Write what other programs say in arguments into the command, where rules judge it."""
+    """Move other programs' arguments into the command, where rules judge them."""
     timeout = _read_timeout(called, arguments)
     command = arguments.get("command")
     if take_flag(arguments, "restart") and not command:
         raise ValueError("restart: each command starts a shell of its own; send a command")
     if isinstance(command, str) and command.lstrip().startswith("["):
-        # Codex sends a list of words, and some models send that list as JSON text.
+        # Codex sends a list of words; some models send that list as JSON text.
         words = decode_json(command)
         if words and isinstance(words, list) and all(isinstance(word, str) for word in words):
             command = words
@@ -84,13 +84,13 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_timeout(called: str, arguments: dict[str, Any]) -> int | None:
-    """Take the time limit out of the arguments, in milliseconds."""
+    """Remove the time limit from the arguments and return it in milliseconds."""
     milliseconds = take_integer(arguments, "timeout_ms")
     seconds = take_integer(arguments, "timeout_secs")
     timeout = take_integer(arguments, "timeout")
     if [milliseconds, seconds, timeout].count(None) < 2:
         raise ValueError("timeout: is given twice; give it once, in milliseconds")
-    # The tool Shell of kimi-cli counts seconds. That of Codex, which takes a list, does not.
+    # kimi-cli's tool Shell counts seconds. Codex's, which takes a list, does not.
     if called == "shell" and isinstance(arguments.get("command"), str) and seconds is None:
         seconds, timeout = timeout, None
     if seconds is not None:
@@ -99,7 +99,7 @@ def _read_timeout(called: str, arguments: dict[str, Any]) -> int | None:
 
 
 def _take_text(arguments: dict[str, Any], name: str) -> str:
-    """Take an argument out of the arguments; "" without it."""
+    """Remove an argument and return it; "" if it is missing."""
     text = arguments.pop(name, None)
     if text is not None and not isinstance(text, str):
         raise ValueError(f"{name}: is not a text")
@@ -107,7 +107,7 @@ def _take_text(arguments: dict[str, Any], name: str) -> str:
 
 
 def _join_words(words: list[Any]) -> str:
-    """Return the command that a list of words means, as Codex sends it."""
+    """Join a list of words, as Codex sends it, into a command."""
     if not all(isinstance(word, str) for word in words):
         raise ValueError("command: is a list with something other than texts; send one text")
     if len(words) == 3 and words[1] in ("-c", "-lc") and os.path.basename(words[0]) == "bash":
@@ -120,10 +120,10 @@ def _join_words(words: list[Any]) -> str:
 def _run_in_folder(command: str, folder: str) -> str:
     import shlex
 
-    name = f"./{folder}" if folder.startswith("-") else folder  # no option, nor the last folder
+    name = f"./{folder}" if folder.startswith("-") else folder  # not an option, nor the last folder
     enter = f"cd {shlex.quote(name)} &&"
     is_simple = not any(character in command for character in ";&|\n")
-    # In a group nothing runs if the folder does not exist, and the end of a comment stays one.
+    # In a group, nothing runs if the folder does not exist, and a final comment hides nothing.
     return f"{enter} {command}" if is_simple else f"{enter} {{\n{command}\n}}"
 
 
@@ -152,13 +152,13 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 async def _run_command(
     ctx: ToolContext, command: str, timeout: float, output: CommandOutput
 ) -> ToolResult:
-    """Run the command to its end. In the background, a cancel gives a result, too."""
+    """Run the command to its end. In the background, a cancel also gives a result."""
     started_at = time.monotonic()
     finished: CommandResult | None = None
     try:
         if ctx.traceparent:
-            # Not in the environment of the sandbox, which is the same for all commands, and in the
-            # same line: the command's lines keep their numbers.
+            # Not in the sandbox's environment, which all commands share; and in the same line, so
+            # that the command's lines keep their numbers.
             command = f"export TRACEPARENT={ctx.traceparent}; {command}"
         finished = await ctx.sandbox.run(command, timeout=timeout, sink=output.feed)
     except asyncio.CancelledError:
@@ -190,7 +190,7 @@ async def _run_command(
 def _report_end(
     finished: CommandResult | None, timeout: float, seconds: float, output: CommandOutput
 ) -> ToolResult:
-    """Return the result of a background command. `finished`: None if it was stopped."""
+    """Make a background command's result. `finished`: None if it was stopped."""
     ending = "stopped; all its processes were ended"
     if finished is not None:
         ending = _describe_ending(finished, timeout).strip("[]") or "exit code 0"
@@ -217,7 +217,7 @@ def _describe_ending(finished: CommandResult, timeout: float) -> str:
 
 
 def _describe_left(finished: CommandResult) -> str:
-    """Say what ended with the command: else a model looks for a server that never started."""
+    """Report processes that ended with the command, or a model looks for a dead server."""
     if not finished.left:
         return ""
     processes = "process" if finished.left == 1 else "processes"
@@ -228,15 +228,15 @@ def _describe_left(finished: CommandResult) -> str:
 
 
 class CommandOutput:
-    """The output of a command: head and tail in memory; long output is written to a file, too.
+    """A command's output: head and tail in memory; long output also goes to a file.
 
-    Both hold what a terminal would show, so that the file has the lines which the model has read
-    about, and a download does not fill it with states of its progress bar.
+    Both hold the text a terminal would show, so that the file has the lines the model has seen, and
+    a download does not fill it with states of its progress bar.
 
     Attributes:
-        is_in_background: true if the command goes on after its call; all output is in the file.
-        size: bytes that the command has written.
-        shown_size: bytes of what a terminal shows of them.
+        is_in_background: true if the command continues after its call; the file has all output.
+        size: bytes the command has written.
+        shown_size: bytes of the text a terminal shows for them.
     """
 
     def __init__(self, ctx: ToolContext) -> None:
@@ -255,7 +255,7 @@ class CommandOutput:
         self._showing: asyncio.TimerHandle | None = None
 
     def keep_in_file(self) -> None:
-        """Write all output to a file: the command goes on in the background."""
+        """Write all output to a file, because the command moves to the background."""
         self.is_in_background = True
         if self.size and not self.spill:
             self._open_spill()
@@ -274,7 +274,7 @@ class CommandOutput:
             self._ctx.show_output((done + self._terminal.read_rows())[-_TAIL:])
 
     def keep_partial(self) -> None:
-        """Keep all output so far for the model: the call is cut off, and has no result."""
+        """Keep all output so far for the model, because the call is cut off without a result."""
         self.close()
         if self.size:
             self._ctx.show_output(self.finish().rstrip("\n"))
@@ -299,7 +299,7 @@ class CommandOutput:
     def finish(self) -> str:
         """Return the text for the model: all of it, or head, tail and the path of the file.
 
-        A text that is too long only now is written to the file first.
+        If the text became too long only now, it is first written to the file.
         """
         if self.spill:
             head = self._ctx.redact(_clean(self._head))
@@ -319,7 +319,7 @@ class CommandOutput:
         return f"{head[:_HALF]}\n\n{omission}\n\n{tail[-_HALF:]}"
 
     def close(self) -> None:
-        """Take what may not change any more, and close the file."""
+        """Take the final text, and close the file."""
         if self._showing:
             self._showing.cancel()
             self._showing = None
@@ -330,7 +330,7 @@ class CommandOutput:
             self._file = None
 
     def _open_spill(self) -> None:
-        """Open the file and write all output so far, while memory still holds all of it."""
+        """Open the file and write all output so far, while memory still has it all."""
         self.spill = self.spill or self._ctx.spill_path("bash")
         self._file = open(self.spill, "wb", buffering=0)  # noqa: SIM115  open until `close`
         self._spill(bytes(self._head + self._tail))
@@ -358,7 +358,7 @@ def _clean(raw: bytes | bytearray) -> str:
     return _CONTROLS.sub("", raw.decode("utf-8", "replace"))
 
 
-# No argument of a call widens what the sandbox and the rules allow.
+# No argument can extend what the sandbox and the rules allow.
 _IGNORED = frozenset(
     (
         "dangerouslyDisableSandbox",
@@ -399,18 +399,18 @@ BASH = Tool(
 )
 
 
-LONGEST_SECRET = 24_000  # characters of a recognised secret; the stream holds back this many
+LONGEST_SECRET = 24_000  # characters that can be recognised; the stream holds back this many
 
 
 class RedactingStream:
-    """A filter of byte chunks. Bytes that are not UTF-8 pass unchanged."""
+    """Redacts byte chunks. Bytes that are not UTF-8 pass unchanged."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
         self._pending = bytearray()
 
     def feed(self, chunk: bytes) -> bytes:
-        """Add a chunk and return the redacted bytes that no later chunk can change."""
+        """Add a chunk; return the redacted bytes that no later chunk can change."""
         self._pending += chunk
         if len(self._pending) < 4 * LONGEST_SECRET:
             return b""

@@ -18,7 +18,7 @@ from ._schema import build_parser, build_schema
 
 T = TypeVar("T")
 
-MAX_LISTED = 200  # the most tasks in one list
+MAX_LISTED = 200  # most tasks in a list
 
 _ID = re.compile(r"(?:#|task[_ #-]*)?(\d+)", re.IGNORECASE)
 _ID_ARGUMENTS = ("task_id", "blocked_by", "add_blocked_by", "add_blocks")
@@ -174,7 +174,7 @@ def make_board_tools(board: Board, offered_to: Literal["all", "request"]) -> tup
             parameters=build_schema(arguments),
             parse=partial(_parse_leniently, build_parser(arguments)),
             run=partial(act, board),
-            # One lane for all: a list has the changes of earlier calls in the same answer.
+            # One lane for all, so that a list has the changes of earlier calls in its answer.
             effect=Effect.KEYED,
             get_key=lambda _: "task board",
             category=category,

@@ -1,4 +1,4 @@
-"""The edit tool: replaces exact text in a file, and shows similar lines when it is not there."""
+"""The edit tool: replaces exact text in a file, or shows similar lines if it is not there."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Arguments(Struct, frozen=True):
 
 
 class SeveralEdits(Struct, frozen=True):
-    """What another program's tool sends when it makes several edits in one file."""
+    """Arguments of other programs' tools that make several edits in a file."""
 
     file_path: str
     edits: list[dict[str, Any]]
@@ -90,13 +90,13 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
         edits = [cast("dict[str, Any]", edits)]
     if not isinstance(edits, list):
         return arguments
-    if not edits and "old_string" in arguments:  # a strict schema asks for a value
+    if not edits and "old_string" in arguments:  # a strict schema demands a value
         return {name: arguments[name] for name in arguments if name != "edits"}
     if "old_string" in arguments or "new_string" in arguments:
         raise ValueError("old_string, edits: give one of them; a list can hold all edits")
     renamed = [_rename(edit) for edit in cast("list[Any]", edits)]
     for number, edit in enumerate(renamed):
-        # Rules judge the path of the call: an edit must not lead to another file.
+        # Rules judge the call's path, so an edit must not lead to another file.
         path = edit.pop("file_path", None)
         if path is not None and arguments.setdefault("file_path", path) != path:
             raise ValueError(f"edits[{number}].file_path: is another file; edit one in each call")
@@ -126,7 +126,7 @@ def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewL
 
 
 def preview(arguments: Mapping[str, Any], result: ToolResult) -> list[PreviewLine]:
-    """Show what changes from old_string to new_string, in whole lines where known."""
+    """Show the change from old_string to new_string, in whole lines where known."""
     from ..._projections.differences import diff_texts
 
     if isinstance(edits := arguments.get("edits"), list):
@@ -143,7 +143,7 @@ def preview(arguments: Mapping[str, Any], result: ToolResult) -> list[PreviewLin
     return diff_texts(old, new, first_line=int(result.detail.get("line", 0)))
 
 
-# What other programs call the arguments.
+# Other programs' names for the arguments.
 _OTHER_ARGUMENTS = {
     "path": "file_path",
     "filePath": "file_path",

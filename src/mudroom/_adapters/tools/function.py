@@ -40,18 +40,17 @@ def tool(
 ) -> Tool | Callable[[ToolFunction], Tool]:
     """Make a Tool from a function with type hints and a docstring.
 
-    An async function runs on the event loop, any other in a thread. It returns a str, a
-    ToolResult, or a value that JSON can hold. A parameter annotated `ToolContext` gets the
-    context of the run; the model does not see it. `Annotated[int, "in metres"]` describes a
-    parameter to the model.
+    An async function runs on the event loop, any other in a thread. It returns a str, a ToolResult,
+    or a value that can be JSON. A parameter annotated `ToolContext` gets the run's context and is
+    hidden from the model. `Annotated[int, "in metres"]` describes a parameter to the model.
 
     Arguments:
-        name: name for the model; the function's name when None.
-        description: text for the model; the docstring's first paragraph when None.
+        name: name for the model; if None, the function's.
+        description: text for the model; if None, the docstring's first paragraph.
         effect: EFFECTFUL runs alone and at most once; PURE may run in parallel and again.
         needs_confirmation: the user must approve each call.
 
-    Raises UsageError when a parameter has no JSON Schema.
+    Raises UsageError if a parameter has no JSON Schema.
 
     Example:
         @tool
@@ -90,10 +89,10 @@ def declare_tool(
     """Make a Tool from a JSON Schema.
 
     Arguments:
-        handler: gets the arguments, async or not, and returns the same as a `tool` function.
-            Without a handler each call is an error result.
+        handler: takes the arguments, async or not, and returns the same as a `tool` function.
+            Without a handler, each call gives an error result.
 
-    Raises UsageError when `parameters` is not a schema.
+    Raises UsageError if `parameters` is not a schema.
     """
     import jsonschema_rs
 
@@ -200,7 +199,7 @@ async def _call(function: ToolFunction, /, *args: Any, **kwargs: Any) -> object:
 
 
 def _to_result(value: object) -> ToolResult:
-    """Convert a function's return value. Raises TypeError for a value that JSON cannot hold."""
+    """Convert a function's return value. Raises TypeError for a value that cannot be JSON."""
     if isinstance(value, ToolResult):
         return value
     if value is None:

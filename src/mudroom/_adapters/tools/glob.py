@@ -1,4 +1,4 @@
-"""The glob tool: lists files whose paths match a pattern, the newest first."""
+"""The glob tool: lists files whose paths match a pattern, newest first."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ._schema import build_parser, build_schema, load_description, take_flag
 from ._search_scope import SearchScope, format_no_rows, format_rows
 from ._text_files import fold_name, naming_similar_files
 
-MAX_FILES = 100  # files in one result
-MAX_NAMES = 500  # names in the list of a folder
+MAX_FILES = 100  # files in a result
+MAX_NAMES = 500  # names in a folder's list
 MAX_SECONDS = 20.0  # time limit of a search
 
 
 class Arguments(Struct, frozen=True):
-    """`pattern` is matched below `path`; without it the folder is listed. `ignore` has patterns."""
+    """`pattern` is matched below `path`; without it, the folder is listed. `ignore`: patterns."""
 
     pattern: str | None = None
     path: str | None = None
@@ -49,7 +49,7 @@ parse = build_parser(Arguments)
 
 
 def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Turn the options of other programs into a pattern, or say what to do instead."""
+    """Turn other programs' options into a pattern, or explain what to do instead."""
     options = read_leniently({"type": "object"}, arguments.pop("file_filtering_options", None))
     filters: dict[str, Any] = options if isinstance(options, dict) else {}
     for given in (dict(filters), arguments):
@@ -62,8 +62,8 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _match_any_case(pattern: str) -> str:
-    """Make a pattern that matches letters of either case; brackets and escapes stay."""
-    # The folders that an absolute pattern begins with are names, not patterns.
+    """Make a pattern ignore case; brackets and escapes stay."""
+    # The leading folders of an absolute pattern are names, not patterns.
     kept = re.match(r"/(?:[^*?\[{/]*/)*|", pattern)
     start = kept[0] if kept else ""
     parts = re.split(r"(\\.|\[[^][/]*\])", pattern[len(start) :])
@@ -87,7 +87,7 @@ def _list(workspace: Workspace, arguments: Arguments) -> ToolResult:
 
 
 def _list_folder(workspace: Workspace, arguments: Arguments) -> ToolResult:
-    """List the files in a folder, and its folders with the number of files below each."""
+    """List a folder's files, and its folders with the number of files below each."""
     folder = workspace.locate(arguments.path or ".")
     prefix_length = 0 if folder == "." else len(folder) + 1
     scope = SearchScope(workspace, time.monotonic() + MAX_SECONDS)
@@ -144,7 +144,7 @@ def list_matches(
 
 
 def _find_start(workspace: Workspace, folder: str, pattern: str) -> str:
-    """Find the file that a pattern without wildcards names; if there is none, the folder."""
+    """Find the file named by a pattern without wildcards; if there is none, the folder."""
     if "/" not in pattern and "\\" not in pattern and not has_wildcard(pattern):
         named = find_named(workspace, folder, pattern)
         if named and stat.S_ISREG(workspace.stat(named).mode):
@@ -153,7 +153,7 @@ def _find_start(workspace: Workspace, folder: str, pattern: str) -> str:
 
 
 class _PatternSearch:
-    """The pattern of a search, and what nearly matches it."""
+    """A search's pattern, and its near misses."""
 
     def __init__(self, folder: str, pattern: str) -> None:
         self.looked_at = 0
@@ -171,7 +171,7 @@ class _PatternSearch:
         return self._matches(path[self._prefix_length :] or os.path.basename(path))
 
     def __call__(self, info: FileInfo) -> bool:
-        """Return whether a file matches, and note how one nearly does."""
+        """Return whether a file matches, and note near misses."""
         self.looked_at += 1
         if self.matches(info.path):
             self._has_matches = True

@@ -38,9 +38,9 @@ from ._search_scope import (
 from ._text_files import make_error_result, naming_similar_files
 
 MAX_SECONDS = 20.0  # time limit of a search
-MAX_LINES = 250  # lines of one result when the model sends no head_limit
-_LISTING_SHARE = 0.5  # of the time limit: then the files listed so far are searched
-_MAX_CHARACTERS = 48_000  # of one result
+MAX_LINES = 250  # lines of a result if the model sends no head_limit
+_LISTING_SHARE = 0.5  # of the time limit, after which the files listed so far are searched
+_MAX_CHARACTERS = 48_000  # of a result
 _TYPES = {
     "c": "c h",
     "cpp": "cc cpp cxx hpp hh hxx h",
@@ -99,7 +99,7 @@ class Arguments(Struct, frozen=True):
 
 
 def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Turn the options of other programs into those of this tool, or say what to do instead."""
+    """Turn other programs' options into this tool's, or explain what to do instead."""
     if arguments.pop("exclude_pattern", None):
         raise ValueError("exclude_pattern: leave it out; use grep -v in bash")
     for name in ("no_ignore", "include_ignored"):
@@ -123,7 +123,7 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 _OTHER_SEARCHES = ("grep_search", "search_file_content")
-"""Names of tools that show lines and ignore the case of letters unless they are told otherwise."""
+"""Names of tools that by default show lines and ignore case."""
 
 _MARKS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a"
 _PATTERN_PART = compile_later(rf"\\.|\[\^?\]?|[\u1100-\u11ff]+|\w[{_MARKS}]+|.", re.S)
@@ -193,7 +193,7 @@ async def search(
 
 
 def _describe_unsearched(progress: SearchProgress, pattern: str) -> list[str]:
-    """Name the chosen files that were not searched, or not with certainty."""
+    """Name chosen files that were not searched, or not with certainty."""
     reasons = [
         describe_paths("binary file", progress.binary),
         describe_paths(
@@ -220,10 +220,10 @@ def build_query(arguments: Arguments) -> SearchQuery:
 
 
 def _match_same_text(pattern: str) -> str:
-    """Let a pattern match the same text in other bytes, which a model cannot see in results.
+    """Let a pattern match the same text in other bytes, which look alike in results.
 
-    A line feed matches CRLF, too: `read` shows both as the end of a line. A letter with an accent
-    matches composed and decomposed (NFC and NFD). In a class each stays one character.
+    A line feed also matches CRLF, because `read` shows both as the end of a line. An accented
+    letter matches composed and decomposed (NFC and NFD). In a class, each stays one character.
     """
     if pattern.isascii() and "\n" not in pattern and r"\n" not in pattern:
         return pattern
@@ -244,12 +244,12 @@ def _match_same_text(pattern: str) -> str:
 
 
 class FileChoice:
-    """The files that a search is about.
+    """The files chosen for a search.
 
     Attributes:
-        named: names that the glob spells out.
+        named: names spelled out in the glob.
 
-    Raises WorkspaceError for a path or a glob that leads out of the workspace.
+    Raises WorkspaceError for a path or glob that leads outside the workspace.
     """
 
     def __init__(self, workspace: Workspace, arguments: Arguments) -> None:
@@ -280,7 +280,7 @@ class FileChoice:
         return f"no files match {' and '.join(filter(None, (self._arguments.glob, kind)))}"
 
     def _compile_glob(self, glob: str) -> PathFilter:
-        """Compile a glob. One that names a file is never a negation."""
+        """Compile a glob. If it names a file, it is never a negation."""
         pattern = read_pattern(self._workspace, self._start, glob)
         is_negated = pattern.startswith("!") and not find_named(
             self._workspace, self._start, pattern
@@ -294,9 +294,9 @@ class FileChoice:
 
 
 class MatchRows:
-    """The matches as the model reads them, up to the limits.
+    """The matches as shown to the model, up to the limits.
 
-    `files` have matches. `cut` and `stopped` are notes: why matches or files are missing.
+    `files` have matches. The notes `cut` and `stopped` explain why matches or files are missing.
     """
 
     def __init__(self, arguments: Arguments) -> None:
@@ -312,7 +312,7 @@ class MatchRows:
         self._needs_separator = False
 
     def add(self, record: bytes) -> bool:
-        """Add one record; return False when no more fit."""
+        """Add a record; return False if no more fit."""
         name, nul, rest = record.partition(b"\0")
         if record == b"--" and self._arguments.output_mode == "content":
             self._needs_separator = bool(self.rows)

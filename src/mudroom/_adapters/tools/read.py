@@ -1,4 +1,4 @@
-"""The read tool: numbered lines of a text file of any size, or an image."""
+"""The read tool: shows numbered lines of a text file of any size, or an image."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from ._text_files import make_error_result, naming_similar_files, open_stream
 if TYPE_CHECKING:
     from .text.file_text import LineRange
 
-# Used when the model sends no limit.
+# Used if the model sends no limit.
 MAX_LINES = 2_000
 _HEAD = 8_192
 _OWN_NAMES = frozenset(("file_path", "offset", "limit"))
 _COUNT_FROM_0 = ("read_file", "view")
-_NO_THREAD = 1 << 16  # bytes; a smaller file is read without a thread, which is faster
+_NO_THREAD = 1 << 16  # bytes; reading smaller files is faster without a thread
 
 
 class Arguments(Struct, frozen=True):
@@ -58,14 +58,14 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     try:
         start = workspace.read(path, 0, _NO_THREAD + 1)
     except WorkspaceError:
-        start = None  # to say why may take a while
+        start = None  # explaining why may take a while
     if start is None or len(start) > _NO_THREAD:
         return await asyncio.to_thread(_read_file, workspace, path, arguments)
     return _read(io.BytesIO(start), path, len(start), arguments)
 
 
 def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Turn line ranges, which other programs have, into `offset` and `limit`."""
+    """Turn other programs' line ranges into `offset` and `limit`."""
     if called == "read" and _OWN_NAMES.issuperset(arguments):
         return arguments
     bounds = arguments.pop("view_range", None)
@@ -81,7 +81,7 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
         arguments |= _to_offset(first, last)
     elif called in _COUNT_FROM_0 and arguments.get("mode", "slice") == "slice":
         # Some programs with a tool of this name count lines from 0, others from 1, and our own
-        # results say offset=N for line N: one line more shows what either of them means.
+        # results say offset=N for line N: one extra line covers both meanings.
         offset, limit = arguments.get("offset"), arguments.get("limit")
         if isinstance(offset, int) and isinstance(limit, int) and offset > 0 and limit > 0:
             arguments["limit"] = limit + 1
@@ -102,7 +102,7 @@ def _read_bounds(bounds: object) -> tuple[int, int | None]:
 
 def _to_offset(first: int | None, last: int | None) -> dict[str, int]:
     """Convert a range of lines, counted from 1 and both included, to offset and limit."""
-    start = first or 1  # as an offset of 0
+    start = first or 1  # like an offset of 0
     if last is None:
         return {"offset": start}
     if last < start:
@@ -122,7 +122,7 @@ def _read_file(workspace: Workspace, path: str, arguments: Arguments) -> ToolRes
 
 
 def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolResult:
-    # After the first request: what a start imports delays it.
+    # Imported after the first request, so as not to delay the start.
     from .text.encodings import describe_binary
     from .text.file_text import read_lines
 
@@ -163,9 +163,9 @@ def _read_image(head: bytes, file: BinaryIO, path: str, size: int) -> ToolResult
 
 @cache
 def _make_number_format() -> tuple[str, tuple[int, ...]]:
-    """Make a format that numbers the first MAX_LINES lines of a file, and where each line ends.
+    """Make a format that numbers a file's first MAX_LINES lines, and the end of each in it.
 
-    One format for all lines takes less time than one for each.
+    A format for all lines is faster than one for each.
     """
     parts = [f"{number}\t%s\n" for number in range(1, MAX_LINES + 1)]
     return "".join(parts), (0, *accumulate(map(len, parts)))

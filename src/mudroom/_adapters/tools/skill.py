@@ -40,21 +40,21 @@ class Skill(Protocol):
         ...
 
     def load_text(self, arguments: str = "") -> str:
-        """Return its instructions, "" when they cannot be read."""
+        """Load its instructions; "" if they cannot be read."""
         ...
 
 
 class Arguments(Struct, frozen=True):
-    """`arguments` replace the placeholders in the skill's text."""
+    """`arguments` replace placeholders in the skill's text."""
 
     name: str
     arguments: str = ""
 
 
 def make_skill_tool(skills: Mapping[str, Skill], *, length: int | None = None) -> Tool:
-    """Make the tool that loads these skills; its description lists those that are not hidden.
+    """Make the tool that loads these skills; its description lists those not hidden.
 
-    `length` is the most characters of one description; None for all, 0 for names only.
+    `length` is the most characters per description; None for all, 0 for names only.
     """
     visible = [
         (skill.name, quote(skill.description)) for skill in skills.values() if not skill.is_hidden

@@ -1,4 +1,4 @@
-"""The todo tool: the model's plan for a long task, and a reminder when it is out of date."""
+"""The todo tool: the model's plan for a long task, with a reminder when it is out of date."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._schema import build_parser, build_schema, load_description
 from ._text_files import preview_result
 
 MAX_ITEMS = 20
-TURNS_BEFORE_REMINDER = 3  # so many turns without a call, and the model gets a reminder
+TURNS_BEFORE_REMINDER = 3  # turns without a call before the model gets a reminder
 
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 _IGNORED_FIELDS = {"id", "priority", "activeForm"}
@@ -57,7 +57,7 @@ def parse(sent: dict[str, Any]) -> Arguments:
 
 
 def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Rename the items of other programs' tools; a cancelled one is left out."""
+    """Rename the items of other programs' tools; leave out cancelled ones."""
     todos = arguments.get("todos")
     if not isinstance(todos, list):
         return arguments
@@ -97,7 +97,7 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 
 
 def make_reminder(ctx: ToolContext) -> str | None:
-    """Make a reminder when items are open and the list has not changed for some turns."""
+    """Make a reminder if items are open and the list has not changed for some turns."""
     state = ctx.memo.get("todo")
     if not state or not state["open"] or ctx.turn - state["turn"] < TURNS_BEFORE_REMINDER:
         return None

@@ -1,7 +1,7 @@
-"""The web_fetch tool: one page of the web as text, bounded in size and time.
+"""The web_fetch tool: a web page as text, bounded in size and time.
 
-Only servers with public addresses are contacted, and without a proxy. A redirect to another host is
-not followed: the model calls the tool with the new address, so that permission rules apply to it.
+Only servers with public addresses are contacted, without a proxy. Redirects to other hosts are not
+followed: the model calls the tool with the new address, so that permission rules apply to it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ._text_files import make_error_result
 if TYPE_CHECKING:
     from ..._platform.http1.pool import Response
 
-MAX_BYTES = 4 << 20  # only so many bytes of a page are read
-# For a page with all its redirects.
+MAX_BYTES = 4 << 20  # to read of a page
+# For a page including its redirects.
 MAX_SECONDS = 30.0
 MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -35,11 +35,11 @@ _TEXT_TYPES = re.compile(r"text/.*|application/(?:.*\+)?(?:json|xml|javascript|y
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
 _URLS = re.compile(r"https?://[^\s<>]+")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
-_CHARSET_BYTES = 1024  # only so many bytes at the start of a page are searched for its encoding
-# IPv6 addresses that stand for IPv4 addresses behind a translator (NAT64).
+_CHARSET_BYTES = 1024  # at the start of a page to search for its encoding
+# IPv6 addresses that represent IPv4 addresses behind a translator (NAT64).
 _EMBEDDED_IPV4 = ipaddress.ip_network("64:ff9b::/96")
-# All IPv6 addresses that are given out for the internet. Others have no owner there, or stand for
-# an IPv4 address in one of many ways.
+# All IPv6 addresses allocated for the internet. Others have no owner there, or represent an IPv4
+# address in one of many ways.
 _GLOBAL_IPV6 = ipaddress.ip_network("2000::/3")
 
 
@@ -74,8 +74,8 @@ def make_web_fetch_tool(
 
     Arguments:
         mark_page: marks text in a page that looks like instructions.
-        private_addresses: IP addresses that are not public but may be contacted, by URLs that name
-            them. A host name that leads to one is refused: the owner of the name chose the address.
+        private_addresses: non-public IP addresses that may be contacted, by URLs that name them. A
+            host name that leads to one is refused, because the name's owner chose the address.
     """
 
     async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
@@ -115,7 +115,7 @@ def make_web_fetch_tool(
 
 
 def _adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Find the address in the prompt, the only argument that some programs have."""
+    """Find the address in the prompt, the only argument in some programs."""
     prompt = arguments.pop("prompt", None)
     if "url" not in arguments and isinstance(prompt, str):
         urls = dict.fromkeys(url.rstrip(".,;:!?)'\"") for url in _URLS.findall(prompt))
@@ -128,14 +128,13 @@ def _adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_public_address(text: str) -> bool:
-    """Tell if an IP address is reachable for everyone on the internet."""
+    """Return whether an IP address is reachable for everyone on the internet."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
         return False
     if isinstance(address, ipaddress.IPv6Address):
-        # An IPv6 address can carry an IPv4 address, even that of this machine: the carried one
-        # counts.
+        # If an IPv6 address carries an IPv4 address, even this machine's, that one counts.
         embedded = address.ipv4_mapped or address.sixtofour
         if address in _EMBEDDED_IPV4:
             embedded = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
@@ -170,13 +169,13 @@ async def _fetch(url: str, allows_address: Callable[[str], bool]) -> _Page:
 
 
 def _is_same_site(url: str, target: str) -> bool:
-    """Tell if a redirect stays on its host, and does not leave the encryption."""
+    """Return whether a redirect stays on its host without giving up encryption."""
     old, new = urlsplit(url), urlsplit(target)
     return old.hostname == new.hostname and (old.scheme, new.scheme) != ("https", "http")
 
 
 def _find_redirect(url: str, response: Response) -> str:
-    """Find the absolute address that a response redirects to; "" if it does not."""
+    """Find the absolute address a response redirects to; "" if it does not."""
     from ..._platform.http1.parser import MalformedResponse
 
     target = response.headers.get("location", "")
@@ -191,7 +190,7 @@ def _find_redirect(url: str, response: Response) -> str:
 async def _read_page(url: str, response: Response) -> _Page:
     parts: list[bytes] = []
     size = 0
-    # Reading goes on past the limit once: only then is it known that the page has more.
+    # Reading goes past the limit once, to find out whether the page has more.
     while size <= MAX_BYTES and (part := await response.read()):
         parts.append(part)
         size += len(part)
@@ -234,7 +233,7 @@ def _build_result(page: _Page, mark_page: Callable[[str], str]) -> ToolResult:
 
 
 def _decode(data: bytes, content_type: str) -> str:
-    """Decode a page by its byte order mark, the header, or what its start says; else as UTF-8."""
+    """Decode a page by its byte order mark, the header or its own declaration; else as UTF-8."""
     from .text.encodings import UTF_8, find_marked
 
     encoding = find_marked(data) or UTF_8

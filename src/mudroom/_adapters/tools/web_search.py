@@ -1,4 +1,4 @@
-"""The web_search tool: the provider of the model runs it, so there is nothing to run here."""
+"""The web_search tool, run by the model's provider, so there is nothing to run here."""
 
 from __future__ import annotations
 

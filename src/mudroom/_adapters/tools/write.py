@@ -1,4 +1,4 @@
-"""The write tool: replaces a whole file and keeps its encoding, line ends and mode."""
+"""The write tool: replaces a whole file, keeping its encoding, line ends and mode."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Workers: adapters of the Worker port, for this process and for worker processes."""
+"""Adapters of the Worker port, for this process and for worker processes."""

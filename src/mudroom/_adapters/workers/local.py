@@ -1,7 +1,7 @@
-"""Worker of this process: each run is one asyncio task.
+"""The worker in this process: each run is an asyncio task.
 
-Each depth of the run tree has its own limit of children that run at once. So a run never occupies
-the slot that its own child waits for.
+Each depth of the run tree has its own limit on children running at once, so a run never occupies
+the slot its own child waits for.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MISSING_FILES = "Your copy of the folder lacks: {missing}. Say so in your report
 
 
 class TaskHandle(ABC):
-    """Handle of a run that this process executes, or that another one executes for it.
+    """Handle of a run executed by this process, or by another on its behalf.
 
     `outcome` is done when the run has ended.
     """
@@ -77,7 +77,7 @@ class TaskHandle(ABC):
         return self.grant.run_id
 
     def interrupt(self) -> bool:
-        """Return False: only the run of a prompt can be interrupted."""
+        """Return False: only a prompt's run can be interrupted."""
         return False
 
     @property
@@ -90,7 +90,7 @@ class TaskHandle(ABC):
 
     @abstractmethod
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
-        """Stop the run and all runs below it. Return False if that is done already."""
+        """Stop the run and all runs below it. Return False if already stopped."""
 
     async def wait(self) -> bool:
         self._waiter = _follow(self.outcome)
@@ -108,7 +108,7 @@ class TaskHandle(ABC):
             if self.outcome.cancelled():  # before the run began or continued
                 from .past_runs import end_past_run
 
-                # A task of its own: a cancel of the caller does not stop the record of the end.
+                # A separate task, so that cancelling the caller does not stop recording the end.
                 ending = end_past_run(self._services, self.grant, self.stop_reason)
                 self.outcome = asyncio.create_task(ending)
             if self.interim_report and not is_cancelled:
@@ -120,7 +120,7 @@ class TaskHandle(ABC):
                 is_cancelled = True
                 self.cancel()
         if is_cancelled:
-            self.outcome.exception()  # read it, or asyncio logs it as never retrieved
+            self.outcome.exception()  # or asyncio logs it as never retrieved
             raise asyncio.CancelledError
         return self.outcome.result()
 
@@ -145,7 +145,7 @@ class LocalRunHandle(TaskHandle):
     def send(self, message: InboxMessage) -> bool:
         """Send a message to the run. Return False if it waits for a slot or is ending.
 
-        A message of the user ends an interrupt.
+        A user's message ends an interrupt.
         """
         if self.run is None or self._control.phase not in OPEN_PHASES:
             return False
@@ -164,7 +164,7 @@ class LocalRunHandle(TaskHandle):
         return True
 
     def interrupt(self) -> bool:
-        """Stop the current turn or wait of a prompt; its background work continues."""
+        """Stop a prompt's current turn or wait; its background work continues."""
         run = self.run
         if run is None or run.brief.depth or not run.background.open:
             return False
@@ -192,7 +192,7 @@ class LocalRunHandle(TaskHandle):
 
 
 def _follow(outcome: asyncio.Future[Report]) -> asyncio.Future[None]:
-    """Return a future that is done when a run has ended, or earlier if someone sets it.
+    """Make a future that is done when a run ends, or earlier if somebody sets it.
 
     It takes less memory per run than `asyncio.wait`.
     """
@@ -207,7 +207,7 @@ def _finish(done: asyncio.Future[None], _: object) -> None:
 
 
 class _Pool:
-    """Handles of running runs, and slots for children, shared by workers."""
+    """Handles of running runs and slots for children, shared by workers."""
 
     def __init__(self, max_children: int) -> None:
         self.slots: dict[int, asyncio.Semaphore] = defaultdict(
@@ -219,8 +219,8 @@ class _Pool:
 class LocalWorker:
     """The port Worker for this process.
 
-    At each depth at most `max_children` run at once; more wait. Root runs and summary runs never
-    wait. `child_worker` executes the children of these runs; by default this worker does.
+    At each depth, at most `max_children` run at once; the others wait. Root runs and summary runs
+    never wait. `child_worker` executes the runs' children; by default, this worker does.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ class LocalWorker:
         self._pool = pool or _Pool(max_children)
 
     def with_services(self, services: SessionServices) -> LocalWorker:
-        """Return a worker with other services that shares the slots and handles of this one."""
+        """Make a worker with other services that shares this one's slots and handles."""
         return LocalWorker(services, pool=self._pool)
 
     def find(self, run_id: str) -> LocalRunHandle | None:
@@ -252,7 +252,7 @@ class LocalWorker:
 
         def remove(_: object) -> None:
             self._pool.handles.pop(brief.run_id, None)
-            control.on_interrupt = None  # no reference cycle: the memory of the run is free at once
+            control.on_interrupt = None  # no reference cycle, so the run's memory is freed at once
 
         task.add_done_callback(remove)
         return handle
@@ -274,7 +274,7 @@ class LocalWorker:
     def _run_with_servers(
         self, handle: LocalRunHandle, brief: Brief, grant: Grant, control: RunControl
     ) -> Coroutine[Any, Any, Report]:
-        """Return the work of a run, with the servers of its own if its agent has some."""
+        """Make the coroutine of a run, with the servers of its agent, if any."""
         shared = self._services.servers
         if shared is None or brief.is_compaction:
             return self._run_in_environment(handle, brief, grant, control)
@@ -283,7 +283,7 @@ class LocalWorker:
             return self._run_in_environment(handle, brief, grant, control)
         servers = RunServers(own, shared, brief.agent.tools)
         services = replace(self._services, servers=servers)
-        # The children of the run have the servers of the session only.
+        # The run's children only have the session's servers.
         worker = LocalWorker(services, pool=self._pool, child_worker=self._child_worker)
         run = worker._run_in_environment(handle, brief, grant, control)
         return _close_after(run, servers) if brief.depth else run
@@ -303,12 +303,12 @@ class LocalWorker:
 
             spec = restore_workspace(brief, past, self._services)
             brief = replace(past[0].brief, history=brief.history, workspace=spec)
-            # The age of a resumed run counts from its first start, and so does its time limit.
+            # A resumed run's age and time limit count from its first start.
             meter.set_limits(brief.budget)
         environments = self._services.environments
         missing_tools = await self._load_tools(brief)
         if brief.workspace.kind is WorkspaceKind.SHARED:
-            # Most runs: without a context manager, a run takes less memory.
+            # The usual case; without a context manager, a run takes less memory.
             handle.run = self._make_run(brief, meter, control, environments.shared)
             texts = [_note_missing(handle.run, missing_tools), _describe_lost_memory(past)]
             _send_notice(handle.run, texts)
@@ -330,7 +330,7 @@ class LocalWorker:
             return await execute(handle.run)
 
     async def _load_tools(self, brief: Brief) -> tuple[str, ...]:
-        """Learn the tools of servers that the model gets in full; return why some are missing."""
+        """Load the server tools that the model gets in full; return why some are missing."""
         servers = self._services.servers
         missing = list_unknown_servers(brief.agent.tools, servers)
         if servers and (granted := list_granted(brief.tools, servers)):
@@ -344,7 +344,7 @@ class LocalWorker:
 
 
 def _note_missing(run: RunContext, lines: tuple[str, ...]) -> str:
-    """Note in the evidence which tools are missing, and return the text for the model."""
+    """Record in the evidence which tools are missing; return the text for the model."""
     run.evidence.missing_tools = lines
     return MISSING_TOOLS.format(lines="\n".join(lines)) if lines else ""
 

@@ -1,4 +1,4 @@
-"""Runs of earlier processes: ends of those that stop there, files of those that continue."""
+"""Runs of earlier processes: the ends of those that stop, the files of those that continue."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from ..._engine.session_context import SessionServices
 def make_past_report(
     services: SessionServices, past: PastEvents, run_id: str, reason: Reason
 ) -> Report[dict[str, Any]]:
-    """Return a report with what a run, and those below it, did in earlier processes.
+    """Make a report of what a run and those below it did in earlier processes.
 
-    Emitted values are left out: only the run itself can check them.
+    Emitted values are left out, because only the run itself can check them.
     """
     events = past.get(run_id, ())
     outputs: dict[str, Any] = {}
@@ -74,7 +74,7 @@ def make_past_report(
 
 
 def charge_past_run(meter: Meter, past: PastEvents, report: Report[Any]) -> None:
-    """Charge the meter of a run that does not continue with what it and those below it spent."""
+    """Charge the meter of a run that does not continue for it and those below it."""
     below = (past[run][0] for run in past.walk_below(report.run_id))
     children = sum(
         isinstance(event, RunStarted) and not event.brief.is_compaction for event in below
@@ -86,7 +86,7 @@ def charge_past_run(meter: Meter, past: PastEvents, report: Report[Any]) -> None
 def _sum_answers(
     services: SessionServices, events: list[StoredEvent], models: dict[str, str]
 ) -> tuple[Usage, float | None]:
-    """Return the tokens and the US dollars of all answers; None if a price is not known."""
+    """Sum the tokens and US dollars of all answers; None if a price is unknown."""
     usage = Usage()
     prices: list[float | None] = []
     for event in events:
@@ -122,15 +122,15 @@ def _find_last_text(events: Sequence[StoredEvent]) -> str:
 
 
 WORKERS_ENDED = "the worker processes of a child ended"
-"""Why it is not known which files a run changed whose process was lost."""
+"""Why a run's changed files are unknown after the loss of its process."""
 
 
 async def end_past_run(services: SessionServices, grant: Grant, reason: Reason) -> Report[Any]:
-    """Return the report of a run that was cancelled before it began or continued.
+    """Report a run that was cancelled before it began or continued.
 
-    If a child began in an earlier process, its costs are charged, and its end is recorded,
-    because its parent reads the report; one that never began does not count. A run without a
-    parent can be resumed again.
+    If a child began in an earlier process, its costs are charged and its end is recorded, because
+    its parent reads the report; a child that never began does not count. A run without a parent can
+    be resumed again.
     """
     run_id, past = grant.run_id, services.past_events
     events = past.get(run_id, ())
@@ -154,16 +154,16 @@ async def end_past_run(services: SessionServices, grant: Grant, reason: Reason) 
 
 
 async def record_past_end(services: SessionServices, past: PastEvents, report: Report[Any]) -> None:
-    """Record the end of a run that has begun and that no process continues.
+    """Record the end of a run that has begun but that no process continues.
 
-    Each call without a result gets one, and each run below that has not ended gets an end.
+    Each call without a result gets one, and each open run below it gets an end.
     """
     now = services.clock.now()
     run_id = report.run_id
     closing = _list_closing_events(services, past, run_id, report.reason, now)
     closing.append(RunFinished(at=now, run=run_id, report=report))
     if report.reason is not Reason.LOST:
-        # The time without a process does not count. For LOST the reason says that.
+        # The time without a process does not count. LOST already implies that.
         closing.insert(0, RunResumed(at=now, run=run_id))
     await services.journal.append(*closing)
     for event in closing:
@@ -188,7 +188,7 @@ def _list_closing_events(
 def _close_calls(
     events: Sequence[StoredEvent], run_id: str, now: float
 ) -> Iterator[ToolCallFinished]:
-    """Yield results for the calls of the last answer that have none."""
+    """Yield results for the last answer's calls that have none."""
     open_calls: dict[str, ToolCallBlock] = {}
     for event in events:
         if isinstance(event, TurnFinished):
@@ -217,13 +217,13 @@ def _list_unfinished_calls(events: Sequence[StoredEvent]) -> list[ToolCallStarte
 def restore_workspace(
     brief: Brief, past: Sequence[StoredEvent], services: SessionServices
 ) -> WorkspaceSpec:
-    """Return the workspace of a resumed run, with the machine that has its files.
+    """Choose the workspace of a resumed run, with the machine that has its files.
 
-    A run that has changed nothing begins again here. If another machine has files that the run may
-    have changed, the workspace says so.
+    A run that has changed nothing begins again here. If another machine has files the run may have
+    changed, the workspace says so.
     """
     spec = brief.workspace
-    if services.environments.sees_folder:  # else the session's process has chosen the machine
+    if services.environments.sees_folder:  # otherwise the session's process has chosen the machine
         spec = find_workspace(past) or spec
     if spec.kind is not WorkspaceKind.ISOLATED or not spec.machine:
         return spec

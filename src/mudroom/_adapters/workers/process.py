@@ -1,4 +1,4 @@
-"""Connection to a worker process on this machine: it starts the program and has a socket pair."""
+"""Connects to a worker process on this machine: starts the program with a socket pair."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..._platform.processes import Activity, read_activity
 from ...errors import UsageError
 
 _EXIT_SECONDS = 1.5
-"""Longest time in which a process reads its last messages and exits by itself."""
+"""Longest time for a process to read its last messages and exit by itself."""
 
 
 class ProcessTransport:
     """The port WorkerTransport for processes on this machine.
 
-    The number of its socket is added to the command line of a worker process.
+    The command line of a worker process ends with the number of its socket.
     """
 
     kind = "process"
@@ -37,7 +37,7 @@ class ProcessTransport:
 class ProcessConnection:
     """The port WorkerConnection for a process on this machine.
 
-    `loss` says why the process was killed, "" if it was not.
+    `loss` explains why the process was killed; "" if it was not.
     """
 
     node = ""
@@ -67,10 +67,10 @@ class ProcessConnection:
         return None if self._link is None else read_activity(self._link.pid)
 
     def place_on(self, machine: str) -> None:
-        """Have the process start on this machine, or fail to start: it starts only here."""
+        """Have the process start here, or fail to start if this is another machine."""
         self._machine = machine
 
-    def note_runs(self, count: int) -> None: ...  # it has no other runs to compare them with
+    def note_runs(self, count: int) -> None: ...  # it has no others to compare
 
     def drain(self) -> None: ...  # only shared processes count their users
 
@@ -88,16 +88,16 @@ class ProcessConnection:
         return await self._link.receive()
 
     async def read_lease(self) -> float | None:
-        return None  # the process ends when the socket is closed
+        return None  # the process ends when the socket closes
 
     def kill(self, reason: str) -> None:
-        """End the process at once, even if it is stopped. Its commands end with it."""
+        """Kill the process at once, even if it is stopped. Its commands end with it."""
         self.loss = self.loss or reason
         if self._link is not None:
             self._link.kill()
 
     async def wait_until_stopped(self) -> None:
-        """Wait for the end of the process; one that does not end is killed."""
+        """Wait for the process to end, and kill it if it does not."""
         await self.close()
 
     async def close(self) -> None:

@@ -1,1 +1,1 @@
-"""Workspaces: the files that a run sees, as implementations of the port Workspace."""
+"""Workspaces: the files a run sees, as implementations of the port Workspace."""

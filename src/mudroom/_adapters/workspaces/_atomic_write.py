@@ -1,8 +1,8 @@
 """Atomic writes in an open folder: readers see the old file or the new one, never a part.
 
-A file keeps its owner, extended attributes and other names. Files that a rename would take from
-their owner, or from their other names, are the exception. A rename replaces a file only if its
-content is as expected, while others may write it.
+A file keeps its owner, extended attributes and other names: if a rename would separate it from its
+owner or its other names, it is rewritten in place. A rename replaces a file only if its content is
+as expected, even while others write it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ..._core.ports import ContentCheck, FileChangedError, LinkTarget
 from ..._platform.protected_names import UNFINISHED_PREFIX
 
 EntryReader = Callable[[int, str], bytes | None]
-"""Function that reads an entry of an open folder; see `read_entry`."""
+"""Reads an entry of an open folder; see `read_entry`."""
 
 _NO_REPLACE = 1
 _EXCHANGE = 2
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 
-_SPARE = ".old"  # end of the name of a second link to a file that is about to be replaced
+_SPARE = ".old"  # suffix of a second link to a file about to be replaced
 
 
 def replace_checked(
@@ -36,11 +36,11 @@ def replace_checked(
     check: ContentCheck,
     read: EntryReader | None = None,
 ) -> None:
-    """Rename a temporary file over another one, which gets the temporary name.
+    """Rename a temporary file over another, which gets the temporary name.
 
     If there was no other file, the temporary name is free afterwards. `read` replaces `read_entry`
-    where one of the two may be a folder. Raises FileChangedError, and then the other file is as it
-    was.
+    where one of the two may be a folder. Raises FileChangedError and leaves the other file as it
+    was if its content is not as expected.
     """
     read = read or read_entry
     present = read(folder, name)
@@ -49,7 +49,7 @@ def replace_checked(
     flags = _NO_REPLACE if present is None else _EXCHANGE
     try:
         _rename(folder, temporary, name, flags)
-    except (FileExistsError, FileNotFoundError):  # it was made, or removed, just now
+    except (FileExistsError, FileNotFoundError):  # just made, or just removed
         raise FileChangedError(name) from None
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
@@ -61,10 +61,10 @@ def replace_checked(
     try:
         if check(replaced := read(folder, temporary)):
             return
-    except OSError:  # a pipe, for example, has taken the place of the file
+    except OSError:  # such as a pipe in place of the file
         _rename(folder, temporary, name, _EXCHANGE)
         raise FileChangedError(name) from None
-    # The file was written after it was read: put it back, and keep what comes meanwhile.
+    # The file was written after it was read: put it back, and keep anything written meanwhile.
     written = read(folder, name)
     _rename(folder, temporary, name, _EXCHANGE)
     if read(folder, temporary) not in (written, replaced):
@@ -73,10 +73,10 @@ def replace_checked(
 
 
 def _exchange_in_steps(folder: int, temporary: str, name: str, *, is_new: bool) -> None:
-    """Exchange two files where the kernel or the file system cannot do it at once.
+    """Exchange two files where the kernel or file system cannot do it in one step.
 
-    `name` always has the old file or the new one. A kill in between leaves the old file under the
-    spare name: see `finish_exchange`.
+    `name` always has the old file or the new one. A kill in between leaves the old file under its
+    spare name; see `finish_exchange`.
     """
     if is_new:
         try:
@@ -86,7 +86,7 @@ def _exchange_in_steps(folder: int, temporary: str, name: str, *, is_new: bool) 
         return
     spare = temporary + _SPARE
     if _is_folder(folder, name) or _is_folder(folder, temporary):
-        # No rename puts one over the other, so the name is free for a moment.
+        # Neither can be renamed over the other, so the name is free for a moment.
         os.rename(name, spare, src_dir_fd=folder, dst_dir_fd=folder)
         try:
             put_back(folder, temporary, name)
@@ -103,9 +103,9 @@ def _exchange_in_steps(folder: int, temporary: str, name: str, *, is_new: bool) 
 
 
 def finish_exchange(folder: int, temporary: str, name: str) -> None:
-    """Give the temporary name to the old file of an exchange that a kill ended between two steps.
+    """Finish an exchange that was killed halfway: the old file gets the temporary name.
 
-    If the exchange had not happened yet, this removes the spare link, or gives a folder its name
+    If nothing had been exchanged yet, this removes the spare link, or gives a folder its name
     back.
     """
     spare = temporary + _SPARE
@@ -120,7 +120,7 @@ def finish_exchange(folder: int, temporary: str, name: str) -> None:
 
 
 def _copy_entry(folder: int, name: str, copy: str) -> None:
-    """Make a second link, or a copy where there are no such links. Raises FileExistsError."""
+    """Make a hard link, or a copy where links are impossible. Raises FileExistsError."""
     try:
         os.link(name, copy, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         return
@@ -138,7 +138,7 @@ def _copy_entry(folder: int, name: str, copy: str) -> None:
 
 
 def remove_checked(folder: int, name: str, temporary: str, check: ContentCheck) -> None:
-    """Remove a file if its content is as expected, by way of a name that no file has."""
+    """Remove a file if its content is as expected, renaming it to an unused name first."""
     set_aside_checked(folder, name, temporary, check)
     os.unlink(temporary, dir_fd=folder)
 
@@ -147,14 +147,14 @@ def set_aside_checked(folder: int, name: str, temporary: str, check: ContentChec
     """Give a file a temporary name if its content is as expected; else raise FileChangedError."""
     try:
         os.rename(name, temporary, src_dir_fd=folder, dst_dir_fd=folder)
-    except FileNotFoundError:  # somebody else removed it
+    except FileNotFoundError:  # already removed
         raise FileChangedError(name) from None
     try:
         if check(read_entry(folder, temporary)):
             return
-    except OSError:  # it is no file
+    except OSError:  # not a file
         pass
-    with suppress(FileExistsError):  # it was written again meanwhile
+    with suppress(FileExistsError):  # written again meanwhile
         put_back(folder, temporary, name)
     with suppress(FileNotFoundError):
         os.unlink(temporary, dir_fd=folder)
@@ -162,7 +162,7 @@ def set_aside_checked(folder: int, name: str, temporary: str, check: ContentChec
 
 
 def put_back(folder: int, temporary: str, name: str) -> None:
-    """Give a file its name back. Raises FileExistsError if another file has it by now."""
+    """Give a file its name back. Raises FileExistsError if another file has taken it."""
     try:
         _rename(folder, temporary, name, _NO_REPLACE)
     except OSError as error:
@@ -171,7 +171,7 @@ def put_back(folder: int, temporary: str, name: str) -> None:
         if _is_folder(folder, temporary):
             if entry_exists(folder, name):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
-            # A file that is made now makes this fail; a folder is replaced while it is empty.
+            # Fails if a file has just been made there; an empty folder is replaced.
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             return
         _copy_entry(folder, temporary, name)
@@ -190,9 +190,9 @@ def read_link(folder: int, name: str) -> LinkTarget | None:
 
 
 def read_entry(folder: int, name: str) -> bytes | None:
-    """Return the content of a regular file or of a link, None if there is none.
+    """Read a regular file or a link; None if there is none.
 
-    Raises OSError for anything else: what was a file a moment ago may be a pipe by now.
+    Raises OSError for anything else: a file of a moment ago may now be a pipe.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -274,7 +274,7 @@ def write_atomically(
                 os.unlink(temporary, dir_fd=folder)
         os.fsync(folder)
     except BaseException:
-        with suppress(FileNotFoundError):  # it has its new name already
+        with suppress(FileNotFoundError):  # already renamed
             os.unlink(temporary, dir_fd=folder)
         raise
 
@@ -289,21 +289,21 @@ def write_entry(
     old_name: str,
     permissions: int = 0o666,
 ) -> bool:
-    """Write a new file or link and make it durable. It is removed again after an error.
+    """Write a new file or link durably. After an error, it is removed again.
 
     Arguments:
-        old: facts about the file `old_name`, whose owner, attributes and mode the new one gets.
+        old: facts about the file `old_name`; the new file gets its owner, attributes and mode.
         mode: see `Workspace.write`.
-        permissions: of a file with no old one and no mode; the umask takes some of them away.
+        permissions: of a file without `old` and `mode`, before the umask.
 
-    Returns False if the file could not be given the owner of the old one.
+    Returns False if the file could not be given the old owner.
     """
     if mode is not None and stat.S_ISLNK(mode):
         os.symlink(data, os.fsencode(name), dir_fd=folder)
         return True
     keeps_owner = True
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    # What will be private must not be readable while it is written.
+    # A file that will be private must not be readable while it is written.
     at_first = permissions if mode is None and old is None else 0o600
     descriptor = os.open(name, flags, at_first, dir_fd=folder)
     try:
@@ -336,7 +336,7 @@ def _make_name() -> str:
 
 
 def remove_temporary_files(folder: int) -> None:
-    """Remove the temporary files of ended processes from a folder."""
+    """Remove temporary files left in a folder by ended processes."""
     for name in os.listdir(folder):
         if name.startswith(_PREFIX) and not _is_in_use(name):
             os.unlink(name, dir_fd=folder)
@@ -353,34 +353,34 @@ _IN_PLACE_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def has_other_names(old: os.stat_result | None) -> bool:
-    """Return whether hard links lead to the same file, which a rename would separate from them."""
+    """Return whether the file has other hard links, which a rename would separate from it."""
     return old is not None and stat.S_ISREG(old.st_mode) and old.st_nlink > 1
 
 
 def keep_owner(descriptor: int, old: os.stat_result) -> bool:
-    """Give a new file the owner and group of an old one. Return whether that is permitted."""
+    """Give a new file the old one's owner and group. Return whether that is permitted."""
     new = os.fstat(descriptor)
     if (new.st_uid, new.st_gid) == (old.st_uid, old.st_gid):
         return True
     try:
         os.fchown(descriptor, old.st_uid, old.st_gid)
     except PermissionError:
-        return False  # only the Unix user root may give a file away
+        return False  # only root may give a file away
     return True
 
 
 def keep_attributes(descriptor: int, folder: int, name: str) -> None:
-    """Give a new file the extended attributes of an old one: those of users, and access lists.
+    """Copy an old file's extended attributes to a new one: user attributes and access lists.
 
-    A new file has the default access list of its folder, if that has one; the old file's counts.
-    Attributes that the user may not set are left out, as are all on a file system without them.
+    The old file's access list replaces any default the new file got from its folder. Attributes
+    that the user may not set are left out, as are all on a file system without them.
     """
     if sys.platform != "linux":
         return
     try:
         old = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError:
-        return  # the file may be written, not read
+        return  # the file is writable but not readable
     try:
         kept = set(os.listxattr(old))
         for attribute in set(os.listxattr(descriptor)) - kept:
@@ -397,11 +397,11 @@ def keep_attributes(descriptor: int, folder: int, name: str) -> None:
 
 
 def rewrite_in_place(folder: int, name: str, data: bytes, old: os.stat_result) -> None:
-    """Replace the content of a file and keep the file itself.
+    """Replace a file's content, keeping the file itself.
 
-    A reader may see a part of the new content, so this is only for files that a rename would
-    change: those with other names, and those of another user. The room is reserved first, and the
-    old content is put back if the new one cannot be written.
+    A reader may see part of the new content, so this is only for files that a rename would change:
+    those with other names, or owned by another user. Space is reserved first, and the old content
+    is put back if the new one cannot be written.
     """
     descriptor = os.open(name, _IN_PLACE_FLAGS, dir_fd=folder)
     with open(descriptor, "r+b", buffering=0) as file:

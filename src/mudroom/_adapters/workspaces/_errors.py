@@ -1,4 +1,4 @@
-"""Errors of the file system as WorkspaceErrors that say what to do."""
+"""Turns file system errors into WorkspaceErrors with a remedy."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def make_not_a_file_error(path: str, mode: int) -> WorkspaceError:
 
 
 def check_unprotected(located: str, path: str) -> None:
-    """Refuse to write a file that decides which programs the user's own tools run."""
+    """Refuse to write a file that determines which programs the user's own tools run."""
     component = find_protected_component(located)
     if component:
         raise WorkspaceError(

@@ -1,6 +1,6 @@
-"""Lists of the files below an open folder, without those that git ignores.
+"""Lists the files below an open folder, without those that git ignores.
 
-Ignore rules come from .git/info/exclude and all .gitignore files, the deepest file first.
+Ignore rules come from .git/info/exclude and all .gitignore files; the deepest file wins.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ..._platform.protected_names import UNFINISHED_PREFIX
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY
 
 _MAX_PATTERN_BYTES = 1 << 20
-MAX_DEPTH = 200  # levels of folders that are listed; each one holds a descriptor meanwhile
+MAX_DEPTH = 200  # levels of folders; each keeps a descriptor open while it is listed
 _GIT_STATE = frozenset(
     ("HEAD", "config", "hooks", "index", "info", "packed-refs", "refs", "reftable")
 )
-"""Entries of `.git` that tell its state; a commit changes a ref, HEAD or the index."""
+"""Entries of `.git` that make up its state; a commit changes a ref, HEAD or the index."""
 
-_SYSTEM_FOLDERS = ("dev", "proc", "sys")  # of the root folder "/": not files of a disk
+_SYSTEM_FOLDERS = ("dev", "proc", "sys")  # below "/"; their files are not on a disk
 
 
 @contextmanager
@@ -46,8 +46,8 @@ class Listing:
     """A walk through the folders of a workspace.
 
     Arguments:
-        skipped: gets the paths that cannot be listed, without files removed meanwhile.
-        all_entries: True yields links, folders and so on, and the state of git; see `walk_entries`.
+        skipped: receives the paths that cannot be listed, except files removed meanwhile.
+        all_entries: also yield links, folders and so on, and git's state; see `walk_entries`.
     """
 
     def __init__(self, root: str, skipped: list[str], *, all_entries: bool = False) -> None:
@@ -58,7 +58,7 @@ class Listing:
     def walk(
         self, folder: int, path: str, rules: IgnoreRules | None, depth: int = 0
     ) -> Iterator[FileInfo]:
-        """Yield the files below an open folder, then close it. Without rules, none is ignored."""
+        """Yield the files below an open folder, then close it. Without rules, ignore none."""
         try:
             with os.scandir(folder) as scan:
                 entries = sorted(scan, key=attrgetter("name"))
@@ -128,7 +128,7 @@ def describe_file(path: str, facts: os.stat_result, *, ignored: bool = False) ->
 
 
 def read_patterns(folder: int, path: str) -> bytes:
-    """Read an ignore file, b"" when there is none. git does not follow a link there either."""
+    """Read an ignore file; b"" if there is none. Like git, follow no link there."""
     try:
         descriptor = open_step_by_step(folder, path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -142,7 +142,7 @@ def read_patterns(folder: int, path: str) -> bytes:
 def read_rules_above(root: str) -> IgnoreRules:
     """Read the ignore rules of the folders above the root, up to the top of its repository.
 
-    There are none if the root is the top, in no repository, or ignored itself.
+    There are none if the root is the top, is ignored, or is in no repository.
     """
     path = Path(root)
     tops = (top for top in (path, *path.parents) if os.path.lexists(top / ".git"))
@@ -163,20 +163,20 @@ def read_rules_above(root: str) -> IgnoreRules:
 
 
 IgnoreVerdict = Callable[[str], bool | None]
-"""Takes a path below the folder of the patterns, "/" at the end for a folder.
+"""Takes a path below the patterns' folder, with a final "/" for a folder.
 
-Returns True for ignored, False for explicitly not ignored, None when no pattern matches.
+Returns True for ignored, False for explicitly not ignored, None if no pattern matches.
 """
 
-PathTest = Callable[[str], object]  # takes a path as a verdict does; true if a pattern matches it
-_MAX_PATTERN = 4_096  # characters: no path is longer, and a longer pattern takes seconds to compile
-_MAX_STARS = 3  # of a pattern that becomes a regular expression: with five, one name takes 23 s
+PathTest = Callable[[str], object]  # takes the same path; true if a pattern matches it
+_MAX_PATTERN = 4_096  # characters; no path is longer, and longer patterns take seconds to compile
+_MAX_STARS = 3  # in a pattern compiled to a regular expression: with five, one name takes 23 s
 
 
 class IgnoreRules:
     """The rules that apply in one folder.
 
-    `root` is its path in its repository, "/" at the end; "" when it is the top.
+    `root` is its path in its repository, with a final "/"; "" for the top.
     """
 
     def __init__(self, root: str = "", layers: tuple[tuple[int, IgnoreVerdict], ...] = ()) -> None:
@@ -184,12 +184,12 @@ class IgnoreRules:
         self._layers = layers
 
     def extend(self, folder: str, patterns: bytes) -> IgnoreRules:
-        """Add the patterns of a file in `folder`, relative to the root; they take precedence."""
+        """Add an ignore file's patterns, with precedence. `folder` is relative to the root."""
         start = len(self._root) + (len(folder) + 1 if folder else 0)
         return self._add_layer(start, patterns)
 
     def extend_above(self, folder: str, patterns: bytes) -> IgnoreRules:
-        """Add those of a folder above the root: relative to the top, "" or with "/" at the end."""
+        """Add those of a folder above the root, relative to the top: "" or with a final "/"."""
         return self._add_layer(len(folder), patterns)
 
     def _add_layer(self, start: int, patterns: bytes) -> IgnoreRules:
@@ -198,7 +198,7 @@ class IgnoreRules:
         return IgnoreRules(self._root, (*layer, *self._layers))
 
     def __call__(self, path: str) -> bool:
-        """Return whether git ignores a path, relative to the root, "/" at the end for a folder."""
+        """Return whether git ignores a path relative to the root, with a final "/" for folders."""
         path = self._root + path
         for start, verdict in self._layers:
             is_ignored = verdict(path[start:])
@@ -208,9 +208,9 @@ class IgnoreRules:
 
 
 def _compile(patterns: bytes) -> IgnoreVerdict | None:
-    """Compile a file to few tests: one regular expression per run of patterns of the same sign.
+    """Compile a file to few tests: one regular expression per run of patterns with the same sign.
 
-    One match per pattern, as in pathspec's own `check_file`, takes three times as long.
+    Matching each pattern, as pathspec's own `check_file` does, takes three times as long.
     """
     tests: list[tuple[bool, PathTest]] = []
     pairs = _compile_patterns(patterns)
@@ -221,7 +221,7 @@ def _compile(patterns: bytes) -> IgnoreVerdict | None:
             tests.append((is_ignored, re.compile("|".join(texts)).match))
     if not tests:
         return None
-    tests.reverse()  # the last pattern that matches decides
+    tests.reverse()  # the last matching pattern decides
 
     def judge(path: str) -> bool | None:
         for is_ignored, matches in tests:
@@ -233,7 +233,7 @@ def _compile(patterns: bytes) -> IgnoreVerdict | None:
 
 
 def _compile_patterns(patterns: bytes) -> Iterator[tuple[bool, str | PathTest]]:
-    """Yield the regular expression, or a test, of each pattern; with True if a match is ignored."""
+    """Yield a regular expression or test per pattern; True with it means a match is ignored."""
     lines = patterns.decode("utf-8", "replace").splitlines()
     lines = [line for line in lines if line.strip() and not line.startswith("#")]
     if not lines:
@@ -259,7 +259,7 @@ def _compile_patterns(patterns: bytes) -> Iterator[tuple[bool, str | PathTest]]:
 
 
 def compile_pattern(line: str) -> PathTest:
-    """Compile one pattern to a test in linear time, for patterns whose expression backtracks."""
+    """Compile a pattern to a linear-time test, for patterns whose expression backtracks."""
     text = line.removeprefix("!")
     stripped = text.rstrip(" ")
     if stripped.endswith("\\") and stripped != text:
@@ -270,12 +270,12 @@ def compile_pattern(line: str) -> PathTest:
     if "/" not in text.removesuffix("/"):
         names.insert(0, "**")
     if names[-1] == "**":
-        names.append("*")  # what is inside, not the folder itself
+        names.append("*")  # the contents, not the folder itself
     tests = compile_names(names)
 
     def matches(path: str) -> bool:
         parts = path.removesuffix("/").split("/")
-        # A folder that matches takes everything below it along.
+        # A matching folder takes everything below it along.
         last = len(parts) - (is_folder_only and not path.endswith("/"))
         return any(match_names(tests, parts[:count]) for count in range(1, last + 1))
 

@@ -1,7 +1,7 @@
-"""Copies of a workspace: a plain copy of the folder for one run, removed when the run ends.
+"""Copies of a workspace: a plain copy of the folder for one run, removed at its end.
 
 A copy holds the regular files that git does not ignore, with their permission bits and times. It
-leaves out `.git`, ignored files (dependencies, build output), links, and files larger than
+omits `.git`, ignored files (dependencies, build output), links, and files larger than
 MAX_FILE_BYTES. A folder with more than MAX_FILES files or MAX_TOTAL_BYTES bytes is not copied.
 """
 
@@ -24,16 +24,16 @@ MAX_TOTAL_BYTES = 2 << 30
 MAX_FILES = 100_000
 
 _BLOCK = 1 << 20
-_MAX_NAMED = 5  # maximum files that are named as missing in a copy
+_MAX_NAMED = 5  # missing files to name; the rest is counted
 
 
 @contextmanager
 def make_temporary_copy(source: Workspace, stop: threading.Event) -> Generator[tuple[str, str]]:
     """Copy a workspace into a new folder of the same name; remove the folder at the end.
 
-    Yields the absolute path of the copy, and the missing files with reasons, "" if none is missing.
-    Another thread sets `stop` to give up copying. Raises WorkspaceError if the folder is too large,
-    or the copy cannot be written.
+    Yields the absolute path of the copy, and the missing files with reasons ("" if none). Another
+    thread sets `stop` to abandon the copy. Raises WorkspaceError if the folder is too large or the
+    copy cannot be written.
     """
     try:
         scratch = ScratchDir()
@@ -66,7 +66,7 @@ def _describe_missing(missing: list[str]) -> str:
 
 
 def _copy_files(source: Workspace, folder: str, stop: threading.Event) -> list[str]:
-    """Copy the files; return those that are left out, with the reason."""
+    """Copy the files; return those left out, with reasons."""
     files = 0
     total = 0
     missing: list[str] = []

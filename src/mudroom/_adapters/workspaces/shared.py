@@ -1,4 +1,4 @@
-"""The shared workspace: one folder for all runs, in which every open is relative to a descriptor.
+"""The shared workspace: one folder for all runs; every open is relative to a descriptor.
 
 No path, link or race leads out of the folder: see `open_beneath`.
 """
@@ -43,18 +43,18 @@ from ._listing import (
 
 
 class SharedWorkspace:
-    """The files beneath one folder of this machine. Implements Workspace and LocalFiles.
+    """The files beneath one folder on this machine. Implements Workspace and LocalFiles.
 
-    Paths are valid text (see `path_to_text`). Inside this class a *located* path is one of the
-    file system.
+    Paths are valid text (see `path_to_text`). Inside this class, a *located* path is a file system
+    path.
 
     Arguments:
         root: an existing folder.
-        readable: other absolute folders (such as those of skills) that may be read, never written.
-        spill_folder: absolute folder whose files may be read by who knows their exact path. It is
-            never listed, and its subfolders cannot be reached: runs share it.
-        copied_from: the folder that the files were copied from. Absolute paths in it are accepted;
-            they mean the files here.
+        readable: other absolute folders (such as skills) that may be read but not written.
+        spill_folder: absolute folder whose files can be read by exact path only. It is never
+            listed, and its subfolders cannot be reached, because runs share it.
+        copied_from: the folder the files were copied from. Absolute paths in it are accepted and
+            mean the files here.
         kernel: True requires openat2, False the step-by-step walk that follows no links;
             None uses openat2 if the kernel has it.
 
@@ -88,7 +88,7 @@ class SharedWorkspace:
 
     @functools.cached_property
     def _opener(self) -> Opener:
-        """Chosen at the first file, because the trial of openat2 imports ctypes."""
+        """Chosen at the first file, because trying openat2 imports ctypes."""
         return choose_opener(kernel=self._kernel)
 
     @property
@@ -124,7 +124,7 @@ class SharedWorkspace:
         data = b""
         with hold_open(self.open(path)) as descriptor:
             try:
-                # One system call may return less than there is.
+                # A system call may return less than requested.
                 while piece := os.pread(descriptor, size - len(data), offset + len(data)):
                     data += piece
             except OSError as error:
@@ -188,7 +188,7 @@ class SharedWorkspace:
             os.close(folder)
 
     def remove_unfinished(self, path: str) -> None:
-        """Remove temporary files that an interrupted `write` of this path left."""
+        """Remove temporary files left by an interrupted `write` of this path."""
         parent = os.path.dirname(self._locate(path)) or "."
         try:
             folder = self._open_located(parent, FOLDER_FLAGS)
@@ -222,7 +222,7 @@ class SharedWorkspace:
         yield from listing.walk(folder, "" if located == "." else located, rules)
 
     def _list_rules_above(self, located: str) -> IgnoreRules:
-        """Read the rules of the folders from the repository down to the parent of a folder."""
+        """Read the rules of the folders from the repository down to a folder's parent."""
         rules = read_rules_above(self.root)
         rules = rules.extend("", read_patterns(self._descriptor, ".git/info/exclude"))
         if os.path.isabs(located) or located == ".":
@@ -235,7 +235,7 @@ class SharedWorkspace:
         return rules
 
     def _open_located(self, located: str, flags: int) -> int:
-        """Open a path from `locate` beneath the folder it belongs to."""
+        """Open a path from `locate` beneath its folder."""
         try:
             if not located.startswith("/"):
                 return self._opener(self._descriptor, located, flags)
@@ -249,13 +249,13 @@ class SharedWorkspace:
         return bool(self._spill_folder) and os.path.dirname(located) == self._spill_folder
 
     def _find_readable(self, located: str) -> str:
-        """Return the folder outside the root that a path from `locate` belongs to."""
+        """Find the folder outside the root that a path from `locate` belongs to."""
         if self._is_spill(located):
             return self._spill_folder
         return next(folder for folder in self._readable if is_beneath(located, folder))
 
     def _open_folder(self, located: str) -> int:
-        """Open a folder beneath the root; create it, and folders above it, if they are missing."""
+        """Open a folder beneath the root, creating it and its parents if missing."""
         missing: list[str] = []
         present = located
         try:
@@ -274,7 +274,7 @@ class SharedWorkspace:
         return folder
 
     def _make_folder(self, folder: int, name: str, path: str) -> int:
-        """Make and open a folder in an open one, which is closed. `path`: for errors."""
+        """Make and open a folder in an open one, which is then closed. `path`: for errors."""
         with hold_open(folder):
             self._check_opened_folder(folder, path)
             with suppress(FileExistsError):
@@ -293,13 +293,13 @@ class SharedWorkspace:
         return located
 
     def _check_opened_folder(self, folder: int, path: str) -> None:
-        """Check the real path of an open folder: the kernel may have followed a link."""
+        """Check an open folder's real path: the kernel may have followed a link."""
         if self._opener is open_with_openat2:
             real = os.readlink(f"/proc/self/fd/{folder}")
             check_unprotected(os.path.relpath(real, self.root), path)
 
     def _read_link_target(self, located: str) -> str:
-        """Return the path, without links, that a link leads to."""
+        """Resolve a link to a path without links."""
         if self._opener is not open_with_openat2:
             raise explain(OSError(errno.ELOOP, ""), path_to_text(located), self.root)
         with hold_open(self._open_located(located, os.O_PATH)) as descriptor:
@@ -314,7 +314,7 @@ def _locate_in(
     spill_folder: str,
     path: str,
 ) -> str:
-    """Locate a path, cached: each call of a tool needs it several times."""
+    """Locate a path; cached, because each tool call needs it several times."""
     _check_characters(path)
     absolute = os.path.normpath(os.path.join(root, path_from_text(path)))
     for folder in spellings:

@@ -1,1 +1,1 @@
-"""Hooks in settings files: programs and addresses that are called at fixed points of a run."""
+"""Hooks in settings files: programs and addresses called at fixed points of a run."""

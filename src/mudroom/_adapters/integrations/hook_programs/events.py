@@ -1,4 +1,4 @@
-"""Events of hooks: their names, their rules, and the matchers that select among them."""
+"""Hook events: their names, their rules, and the matchers that select hooks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from msgspec import Struct
 from ...._platform.patterns import compile_later
 from .spec import HookKind
 
-# Events of Claude Code that never happen in mudroom, known so that a file that uses them gets the
-# right notice.
+# Events of Claude Code that never happen in mudroom, listed so that files using them get the right
+# notice.
 OTHER_EVENTS = (
     "PostToolBatch",
     "UserPromptExpansion",
@@ -49,7 +49,7 @@ GEMINI_EVENTS = {
     "AfterModel": "",
     "BeforeToolSelection": "",
 }
-# Kinds of hooks that mudroom runs.
+# The kinds of hooks mudroom runs.
 RUN_KINDS: tuple[HookKind, ...] = ("command", "http", "mcp_tool")
 
 
@@ -65,7 +65,7 @@ COMMAND_SECONDS = 600.0
 
 
 class EventRule(Struct, frozen=True):
-    subject: str = ""  # field of the input that matchers are compared with
+    subject: str = ""  # input field that matchers are compared with
     blocks: bool = False  # exit code 2 and the decision "block" affect the run
     adds_output: bool = False  # plain output is text for the model
     seconds: float = COMMAND_SECONDS
@@ -89,7 +89,7 @@ RULES = {
     "Notification": EventRule("notification_type"),
 }
 _NAMES = compile_later(r"[A-Za-z0-9_\- ,|]*")
-# Earlier names of tools, which matchers may still use.
+# Former names of tools, which matchers may still use.
 _OTHER_NAMES = {"Agent": "Task"}
 # Syntax that Python lacks or reads differently, with a name for messages.
 _UNKNOWN_HERE = (

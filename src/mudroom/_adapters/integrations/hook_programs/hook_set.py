@@ -38,7 +38,7 @@ MatchesCondition = Callable[[str], bool]  # returns whether a tool call matches 
 class HookSet:
     """The hooks of a session: those from settings files, and the caller's functions by event.
 
-    `folder` and `environ` are those of programs; `call_tool` is None if no session is open.
+    `folder` and `environ` are for programs; `call_tool` is None if no session is open.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class HookSet:
         """Run the hooks of an event and return their merged outcome.
 
         Without `matches_condition`, as for an event without a tool, hooks with a condition never
-        run. `seconds` is a time limit below that of the event.
+        run. `seconds` is a time limit shorter than the event's.
         """
         subject = str(fields.get(RULES[event].subject, ""))
         specs = self._select(event, subject, matches_condition)
@@ -123,7 +123,7 @@ class HookSet:
     async def _run_spec(
         self, spec: HookSpec, fields: Mapping[str, Any], seconds: float | None
     ) -> HookOutcome:
-        """Run a hook; one in the background, or one that goes there itself, has no outcome."""
+        """Run a hook; one that starts in or moves to the background has no outcome."""
         if spec.in_background:
             self._keep(asyncio.create_task(self._run_to_end(spec, fields, None)))
             return HookOutcome()
@@ -236,7 +236,7 @@ class HookSet:
             outcome = HookOutcome() if output is None else read_output(event, output)
         except TimeoutError:
             outcome = HookOutcome(failure=f"it did not end within {limit:g} s")
-        except Exception as error:  # noqa: BLE001  a function of the caller may raise anything
+        except Exception as error:  # noqa: BLE001  the caller's function may raise anything
             outcome = HookOutcome(failure=f"{type(error).__name__}: {error}")
         name = getattr(callback.function, "__name__", "function")
         spec = HookSpec(
@@ -264,7 +264,7 @@ def _make_key(spec: HookSpec) -> object:
 
 
 def is_selected(spec: HookSpec, subject: str) -> bool:
-    """Return whether a hook's matcher selects a subject, also by its program's own name for it."""
+    """Return whether a hook's matcher selects a subject, by our name or its program's."""
     matcher = parse_matcher(spec.matcher)
     if matcher.matches(subject):
         return True
@@ -272,7 +272,7 @@ def is_selected(spec: HookSpec, subject: str) -> bool:
 
 
 async def _gather(runs: Sequence[Any]) -> list[HookOutcome]:
-    """Await all runs; if this is cancelled, they are as well."""
+    """Await all runs; cancelling this cancels them."""
     if len(runs) == 1:
         return [await runs[0]]
     async with asyncio.TaskGroup() as group:
@@ -286,7 +286,7 @@ def find_problem(spec: HookSpec) -> str:
 
 def _make_environ(environ: Mapping[str, str], folder: str) -> dict[str, str]:
     known = {**os.environ, **environ}
-    # These configure the exporter of this process, not that of another program.
+    # These configure this process's exporter, not another program's.
     own = {name: value for name, value in known.items() if not name.startswith("OTEL_")}
     return {**own, "CLAUDE_PROJECT_DIR": folder, "PWD": folder}
 
@@ -329,15 +329,15 @@ def from_gemini_output(
     return {**output, "hookSpecificOutput": specific}
 
 
-MAX_OUTPUT = 8 << 20  # bytes of one output that are kept; the program may write more
+MAX_OUTPUT = 8 << 20  # bytes to keep of an output; the program may write more
 _CHUNK = 1 << 16
-# Bytes in which the announcement of a program in the background must end.
+# Bytes within which a program's announcement that it moves to the background must end.
 _MAX_ANNOUNCEMENT = 4096
-# Between two looks at whether the program has ended or must be ended.
+# Between checks of whether the program has ended or must be ended.
 _CHECK_SECONDS = 0.05
-# For output of other processes after the program itself has ended.
+# For other processes' output after the program itself has ended.
 _REST_SECONDS = 0.2
-# Within which a killed process must have ended.
+# Within which a killed process must end.
 _KILL_SECONDS = 1.0
 
 
@@ -349,15 +349,15 @@ class ProgramEnding(Struct, frozen=True):
 
 
 class Announcement:
-    """The first line of a program that goes on in the background: `{"async": true}`."""
+    """The first line of a program that moves to the background: `{"async": true}`."""
 
     def __init__(self) -> None:
-        self.is_read = False  # it is known whether the line is such an announcement
+        self.is_read = False  # it is known whether the line is an announcement
         self.size = 0  # bytes of the line
-        self.seconds = 0.0  # what the program wants from then on; 0 for the limit that it has
+        self.seconds = 0.0  # time limit the program asks for from then on; 0 keeps its present one
 
     def read(self, output: bytearray) -> bool:
-        """Read it in the output so far. Return whether it is there."""
+        """Look for it in the output so far. Return whether it is there."""
         end = output.find(b"\n", 0, _MAX_ANNOUNCEMENT)
         self.is_read = end >= 0 or len(output) >= _MAX_ANNOUNCEMENT
         line = output[: end if end >= 0 else _MAX_ANNOUNCEMENT]
@@ -366,7 +366,7 @@ class Announcement:
         try:
             value = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeError):
-            return False  # an object of several lines, or one that is not written whole
+            return False  # an object on several lines, or not completely written
         if value.get("async") is not True:
             return False
         self.is_read = True
@@ -378,7 +378,7 @@ class Announcement:
 
 
 class HookProgram:
-    """Runs a program in a thread, and tells if it goes on in the background; others may stop it."""
+    """Runs a program in a thread, and tells if it moves to the background; others may stop it."""
 
     def __init__(
         self,
@@ -435,7 +435,7 @@ class HookProgram:
         announcement: Announcement,
         seconds: float,
     ) -> str:
-        """Wait for the end; return "" or why the program must be killed."""
+        """Wait for the program to end; return "", or why it must be killed."""
         deadline = time.monotonic() + seconds
         output = pipes.outputs[process.stdout]
         while True:
@@ -462,7 +462,7 @@ def _find_shell() -> str:
 
 
 class _Pipes:
-    """The pipes of a program, which may close any of them without this being an error."""
+    """A program's pipes; it may close any of them without error."""
 
     def __init__(self, process: subprocess.Popen[bytes], data: bytes) -> None:
         self._process = process
@@ -484,7 +484,7 @@ class _Pipes:
 
     def transfer(self, seconds: float) -> None:
         if not self._selector.get_map():
-            # The program is most likely about to end: `wait` looks after half a millisecond.
+            # The program is probably about to end: `wait` checks after half a millisecond.
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(seconds)
             return

@@ -23,7 +23,7 @@ _MILLISECOND = 0.001
 
 
 class LoadedHooks(NamedTuple):
-    """The hooks in all files, the user's first.
+    """The hooks of all files, the user's first.
 
     `places_off` are the folders whose hooks are turned off; "" means all hooks.
     """
@@ -125,7 +125,7 @@ def read_hooks(
     off = config.read_texts("disabled") if file.dialect == "gemini" else ()
     for file_event, groups in cast("dict[str, Any]", events).items():
         if not isinstance(groups, list):
-            # Settings of all hooks, such as `state` in a file of Codex.
+            # Settings for all hooks, such as `state` in a Codex file.
             if file.dialect == "claude":
                 text = f"hooks.{file_event} is not used: it is no list"
                 findings.append(Finding(file.path, text, "Correct the file."))

@@ -1,4 +1,4 @@
-"""Outcomes of hooks: exit codes and outputs as decisions, and several outcomes as one."""
+"""Outcomes of hooks: turns exit codes and outputs into decisions, and merges outcomes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_REASON = "the hook gave no reason"
 _SHOWN_CHARACTERS = 500  # characters of error output shown in a message
 
 Decision = Literal["", "allow", "ask", "defer", "deny"]
-# Of several hooks' decisions, the one furthest right counts.
+# Among several hooks' decisions, the rightmost counts.
 _ORDER: tuple[Decision, ...] = ("", "allow", "ask", "defer", "deny")
 _OLD_DECISIONS: dict[str, Decision] = {
     "": "",
@@ -30,9 +30,9 @@ _OLD_DECISIONS: dict[str, Decision] = {
 class HookOutcome(Struct, frozen=True, kw_only=True):
     """The outcome of one hook, or of all hooks of an event."""
 
-    decision: Decision = ""  # "deny" also if a hook blocks an event without a tool
-    reason: str = ""  # that for a denial is shown to the model
-    origin: str = ""  # file of the hook that decided
+    decision: Decision = ""  # also "deny" if a hook blocks an event without a tool
+    reason: str = ""  # shown to the model for a denial
+    origin: str = ""  # the deciding hook's file
     updated_input: dict[str, Any] | None = None  # the whole input of a tool; None keeps its own
     updated_output: Any = UNSET  # the response of a tool; UNSET keeps its own
     context: str = ""  # text for the model
@@ -48,7 +48,7 @@ def read_ending(
     stderr: str,
     convert: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
 ) -> HookOutcome:
-    """Read the outcome of a program; `convert` turns other dialects into Claude Code's."""
+    """Read a program's outcome; `convert` turns other dialects into Claude Code's."""
     reason = stderr.strip()
     if code == BLOCKED:
         return _read_block(event, reason)
@@ -147,7 +147,7 @@ def _read_specific(event: str, own: Mapping[str, Any], outcome: HookOutcome) -> 
 
 
 def merge_outcomes(outcomes: Iterable[HookOutcome]) -> HookOutcome:
-    """Merge the outcomes of all hooks of an event: deny > defer > ask > allow."""
+    """Merge the outcomes of all of an event's hooks: deny > defer > ask > allow."""
     merged = HookOutcome()
     contexts: list[str] = []
     messages: list[str] = []

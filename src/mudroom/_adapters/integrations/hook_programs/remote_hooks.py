@@ -1,4 +1,4 @@
-"""Hooks that are no programs: addresses, which get the input by POST, and tools of MCP servers."""
+"""Hooks that are not programs: addresses, sent the input by POST, and tools of MCP servers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from ...._platform.http1.pool import ConnectionPool, Response
 
 
-_MAX_ANSWER = 8 << 20  # bytes of an answer that are read
+_MAX_ANSWER = 8 << 20  # bytes to read of an answer
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 async def post_input(
     spec: HookSpec, data: bytes, seconds: float, environ: Mapping[str, str]
 ) -> tuple[HookOutcome, str]:
-    """Send the input of a hook; return its outcome and a short text about the answer."""
+    """Send a hook its input; return the outcome and a short text about the answer."""
     from ...._platform.http1.parser import HttpError
     from ...._platform.http1.pool import ConnectionPool
 
@@ -81,7 +81,7 @@ _SHOWN_CHARACTERS = 500
 async def call_hook_tool(
     spec: HookSpec, fields: Mapping[str, Any], seconds: float, call: CallServerTool | None
 ) -> tuple[HookOutcome, str]:
-    """Call the tool of a hook and read its text like a program's output; also say how it ended."""
+    """Call a hook's tool and read its text like a program's output; also return how it ended."""
     if call is None:
         return _fail("its MCP server is used in a session only")
     server, tool = str(spec.options.get("server", "")), str(spec.options.get("tool", ""))

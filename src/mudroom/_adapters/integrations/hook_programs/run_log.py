@@ -1,4 +1,4 @@
-"""A log of hook runs: a line of JSON for each, in one file for all of the user's sessions."""
+"""A log of hook runs: one JSON line per run, in one file for all of the user's sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec import Struct
 from ...._platform.private_files import make_private_folder, replace_private_file
 from .spec import HookSpec
 
-_MAX_BYTES = 1 << 20  # from this size on, the older half of the log is removed
+_MAX_BYTES = 1 << 20  # at this size, the older half of the log is removed
 
 _SHOWN_RUNS = 5
 
@@ -33,7 +33,7 @@ class HookRun(Struct, frozen=True, omit_defaults=True):
 
 
 class RunLog:
-    """The log in the state folder. It is not an error if it cannot be written."""
+    """The log in the state folder. Failing to write it is not an error."""
 
     def __init__(self, home: str) -> None:
         self._path = Path(home, "hook-runs.jsonl")
@@ -70,7 +70,7 @@ class RunLog:
                 yield msgspec.json.decode(line, type=HookRun)
 
     def find_last_runs(self) -> dict[tuple[str, str, str], list[HookRun]]:
-        """Find the last runs of each hook, oldest first, by `make_run_key`."""
+        """Find each hook's last runs, oldest first, by `make_run_key`."""
         runs: dict[tuple[str, str, str], list[HookRun]] = {}
         for run in self.read():
             if run.hook:
@@ -78,7 +78,7 @@ class RunLog:
         return {key: of_hook[-_SHOWN_RUNS:] for key, of_hook in runs.items()}
 
     def find_open_children(self, session: str) -> dict[str, str]:
-        """Find a session's children that started but did not end: run id -> agent."""
+        """Find a session's children that started but have not ended: run id -> agent."""
         children: dict[str, str] = {}
         for run in self.read():
             if run.session != session or run.hook or not run.agent:

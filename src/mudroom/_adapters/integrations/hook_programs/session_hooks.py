@@ -1,4 +1,4 @@
-"""The port Hooks, with hooks from settings files and the caller's functions."""
+"""The port Hooks, for hooks from settings files and the caller's functions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from .tool_shapes import (
 
 
 class TranscriptFiles:
-    """The transcript files of a session, in a folder that is removed with it."""
+    """A session's transcript files, in a folder removed with it."""
 
     def __init__(self, session: str, folder: str, journal: Journal) -> None:
         self._fold = ClaudeTranscripts(session)
@@ -57,7 +57,7 @@ class TranscriptFiles:
         self._written: set[str] = set()
 
     def observe(self, event: AnyEvent) -> None:
-        """Keep an event until the next hook runs: many events pass without one."""
+        """Keep an event until the next hook runs: most events trigger none."""
         if not isinstance(event, Delta):
             self._new.append(event)
 
@@ -65,12 +65,12 @@ class TranscriptFiles:
         self._new[:0] = [event async for event in self._journal.read(0)]
 
     def write(self, run_id: str) -> tuple[str, str]:
-        """Write what is new; return the paths of the conversation's and the run's transcripts."""
+        """Write new events; return the paths of the conversation's and the run's transcripts."""
         for event in self._new:
             self._fold.apply(event)
         self._new.clear()
         for name, lines in self._fold.files.items():
-            # A transcript that cannot be written must not stop a run.
+            # Failing to write a transcript must not stop a run.
             with suppress(OSError):
                 self._append(name, "".join(lines))
         self._fold.files.clear()
@@ -95,9 +95,9 @@ class TranscriptFiles:
 log = logging.getLogger("mudroom")
 
 # How often in a row hooks may make a run continue after its final answer. Without a limit, a hook
-# that always blocks would keep the run going for ever.
+# that always blocks would keep the run going forever.
 MAX_BLOCKS = 8
-_ENDING_SECONDS = 1.5  # time limit of a hook at the end of a cancelled run
+_ENDING_SECONDS = 1.5  # a hook's time limit at the end of a cancelled run
 
 
 class SessionFacts(Struct, frozen=True, kw_only=True):
@@ -139,7 +139,7 @@ class SessionHooks(Hooks):
         self._begin(source)
 
     def _begin(self, source: str) -> None:
-        """Start the hooks of SessionStart; the next prompt waits for them and gets their text."""
+        """Start the SessionStart hooks; the next prompt waits for them and gets their text."""
         if not self._hooks.has("SessionStart"):
             return
         if self._starting:
@@ -150,7 +150,7 @@ class SessionHooks(Hooks):
         return await self._fire("SessionStart", None, source=source, model=self._facts.model)
 
     async def on_session_end(self, reason: str) -> None:
-        """Run the hooks of SubagentStop for unfinished children, then those of SessionEnd."""
+        """Run the SubagentStop hooks for unfinished children, then the SessionEnd hooks."""
         tasks = [self._starting, *self._notifying]
         for task in filter(None, tasks):
             task.cancel()
@@ -161,7 +161,7 @@ class SessionHooks(Hooks):
         await self._hooks.close()
 
     async def on_prompt(self, brief: Brief) -> str:
-        """Run the hooks of UserPromptSubmit, or of SubagentStart for a task of a program."""
+        """Run the UserPromptSubmit hooks, or the SubagentStart hooks for a program's task."""
         texts: list[str] = []
         if self._starting and not brief.depth:
             starting = self._starting
@@ -190,7 +190,7 @@ class SessionHooks(Hooks):
         return MessageHookDecision(context=context) if context else None
 
     async def on_run_start(self, brief: Brief) -> str:
-        """Run the hooks of SubagentStart, unless an earlier process has done so."""
+        """Run the SubagentStart hooks, unless an earlier process has done so."""
         if brief.run_id in self._children:
             return ""
         if self._hooks.has("SubagentStop"):
@@ -201,7 +201,7 @@ class SessionHooks(Hooks):
         return self._make_context("SubagentStart", outcome)
 
     async def on_run_end(self, brief: Brief, report: Report) -> None:
-        """Run the hooks of SubagentStop or PostCompact, unless they have run."""
+        """Run the SubagentStop or PostCompact hooks, unless they have run."""
         self._blocks.pop(brief.run_id, None)
         if brief.is_compaction:
             if report.ok:
@@ -214,7 +214,7 @@ class SessionHooks(Hooks):
     async def _end_child(
         self, run_id: str, agent: str, brief: Brief | None, text: str, reason: Reason
     ) -> HookOutcome:
-        """Run the hooks of SubagentStop. `brief` is None for a child of an earlier process."""
+        """Run the SubagentStop hooks. `brief` is None for a child of an earlier process."""
         is_cut_off = reason in (Reason.CANCELLED, Reason.LOST)
         # If a hook blocks, the child continues and `_continue_run` adds it again.
         self._children.pop(run_id, None)
@@ -232,7 +232,7 @@ class SessionHooks(Hooks):
         )
 
     async def before_finish(self, brief: Brief, text: str) -> str:
-        """Run the hooks of Stop or SubagentStop; if one blocks, the run continues."""
+        """Run the Stop or SubagentStop hooks; if one blocks, the run continues."""
         if brief.is_compaction:
             return ""
         if not brief.depth:
@@ -251,7 +251,7 @@ class SessionHooks(Hooks):
         return self._continue_run(brief, outcome)
 
     def _continue_run(self, brief: Brief, outcome: HookOutcome) -> str:
-        """Return the text a run continues with, "" if it ends."""
+        """Choose the text a run continues with; "" if it ends."""
         event = "SubagentStop" if brief.depth else "Stop"
         count = self._blocks.get(brief.run_id, 0)
         is_blocked = outcome.decision == "deny" and not outcome.stop and count < MAX_BLOCKS
@@ -275,7 +275,7 @@ class SessionHooks(Hooks):
         return self._make_context("PreCompact", outcome)
 
     async def after_compaction(self, brief: Brief) -> str:
-        """Run the hooks of SessionStart. If an interrupt stops them, the next prompt runs them."""
+        """Run the SessionStart hooks. If an interrupt stops them, the next prompt runs them."""
         if brief.depth or not self._hooks.has("SessionStart"):
             return ""
         self._awaits_compaction = True
@@ -295,7 +295,7 @@ class SessionHooks(Hooks):
     async def on_permission_request(
         self, brief: Brief, call: ToolCallBlock, why: str
     ) -> ToolHookDecision | None:
-        """Run the hooks of PermissionRequest; without a decision, those of Notification."""
+        """Run the PermissionRequest hooks; without a decision, those for Notification."""
         sent = to_hook_input(call, self._facts.folder)
         outcome = await self._fire_tool(
             "PermissionRequest", brief, call, sent, permission_suggestions=[]
@@ -368,7 +368,7 @@ class SessionHooks(Hooks):
         seconds: float | None = None,
         **further: Any,
     ) -> HookOutcome:
-        """Run the hooks of an event, whose brief is None for one of the session."""
+        """Run an event's hooks; its brief is None if it concerns the session."""
         if not self._hooks.has(event):
             return HookOutcome()
         fields = self._make_fields(event, brief) | further
@@ -394,7 +394,7 @@ class SessionHooks(Hooks):
             )
         return ToolHookDecision(
             arguments=arguments,
-            # A deferred call waits for a decision from outside: here the approver gives it.
+            # A deferred call waits for an outside decision; here the approver makes it.
             verdict="ask" if outcome.decision == "defer" else outcome.decision,
             why=outcome.reason,
             context=context,
@@ -434,12 +434,12 @@ class SessionHooks(Hooks):
             raise StoppedByHook(f"a hook stopped the run: {outcome.stop}")
 
 
-# Characters of a hook's text for the model; a file has the whole text.
+# Characters of a hook's text shown to the model; a file has all of it.
 MAX_CONTEXT = 10_000
 
 
 def cut_hook_text(text: str, spill_folder: str) -> str:
-    """Cut a text to MAX_CONTEXT characters, with the whole text in a file."""
+    """Cut a text to MAX_CONTEXT characters, saving all of it in a file."""
     if len(text) <= MAX_CONTEXT:
         return text
     path = make_spill_file(spill_folder, "hook")

@@ -1,4 +1,4 @@
-"""The configuration of a hook, from whichever file it comes."""
+"""A hook's configuration, whichever file it comes from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HookKind = Literal["command", "http", "mcp_tool", "prompt", "agent"]
 
 
 class HookSpec(Struct, frozen=True, kw_only=True):
-    """The configuration of a hook, modelled on Claude Code's settings files.
+    """A hook's configuration, modelled on Claude Code's settings files.
 
     Arguments:
         matcher: selects by tool, agent, source or reason, depending on the event; "" for all.
@@ -25,13 +25,13 @@ class HookSpec(Struct, frozen=True, kw_only=True):
         env: variables the program gets in addition to the usual ones.
         condition: a permission rule such as `Bash(git *)` that a call must match.
         timeout: seconds, None for the event's limit.
-        once: it runs only the first time in a session.
+        once: run only the first time in a session.
         blocks_on_failure: a failure of the hook itself blocks.
-        dialect: the program whose tool names and forms of input and output it expects.
-        options: further fields of the kinds mcp_tool, prompt and agent, as in the file.
-        file_event: name of the event in the file, if the dialect has another one.
+        dialect: the program whose tool names and input and output formats it expects.
+        options: other fields of the kinds mcp_tool, prompt and agent, as in the file.
+        file_event: the event's name in the file, if the dialect has a different one.
         shown: command, address or prompt as in the file, for screens.
-        place: folder the file belongs to, which needs trust; "" for one of the user's files.
+        place: folder the file belongs to, which needs trust; "" for the user's files.
         digest: identifies the definition in the file, for the trust in a folder.
     """
 

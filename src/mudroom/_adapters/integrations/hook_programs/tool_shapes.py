@@ -1,4 +1,4 @@
-"""Tools as hooks know them: with the names, inputs and responses of Claude Code."""
+"""Tools as hooks know them, with Claude Code's names, inputs and responses."""
 
 from __future__ import annotations
 

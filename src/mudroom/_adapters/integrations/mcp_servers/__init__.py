@@ -1,1 +1,1 @@
-"""MCP servers: their configuration files, and the connections to them."""
+"""MCP servers: their configuration files and connections."""

@@ -1,4 +1,4 @@
-"""A size limit on what servers answer over HTTP.
+"""A size limit on servers' answers over HTTP.
 
 The package `mcp` and its logins read an answer whole and without a limit; only the events of a
 stream have one. Import this module late, because it imports a package.
@@ -18,8 +18,8 @@ _COMPRESSED = "it compresses its answers although the requests forbid it"
 _TOO_LARGE = f"it sent an answer of more than {MAX_LINE >> 20} MiB"
 
 
-# A StreamError makes the package fail this one request. Any other exception from a body would end
-# the connection, together with the requests of all other runs.
+# A StreamError makes the package fail only this request. Any other exception from a body would end
+# the connection, with all other runs' requests.
 class AnswerFault(httpx2.RemoteProtocolError, httpx2.StreamError):
     def __init__(self, reason: str) -> None:
         text = f"{reason}; the call may have had an effect"
@@ -27,7 +27,7 @@ class AnswerFault(httpx2.RemoteProtocolError, httpx2.StreamError):
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
-    """The body of an answer. `fault` says why it is not read at all, "" if it is."""
+    """The body of an answer. `fault` explains why it is not read at all; "" if it is."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 def limit_bodies(
     note_fault: Callable[[str], object] = lambda _: None,
 ) -> Callable[[httpx2.Response], Awaitable[None]]:
-    """Make a response hook that fails too large bodies; the package does not always pass on why."""
+    """Make a response hook that fails oversized bodies; the package may not pass on the reason."""
 
     async def limit(response: httpx2.Response) -> None:
         is_compressed = response.headers.get("content-encoding", "identity") != "identity"

@@ -34,7 +34,7 @@ class ServerEntry(Struct, frozen=True):
     name: str
     entry: Any
     path: str
-    format: str  # the program whose format the file has
+    format: str  # the program whose file format it is
     scope: Scope
     place: str = ""
     agent: str = ""
@@ -108,7 +108,7 @@ def _read_file(path: str, form: str, findings: list[Finding]) -> Iterator[tuple[
 
 
 def _select_opencode(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the servers of version 2, which has a table of its own for them, or of version 1."""
+    """Yield the servers of version 2, which has a separate table for them, or of version 1."""
     servers = as_table(table.get("servers"))
     is_version_2 = "servers" in table and not {"type", "command", "url"} & servers.keys()
     if is_version_2:
@@ -119,7 +119,7 @@ def _select_opencode(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 class _ClaudeState(Struct, rename={"mcp_servers": "mcpServers"}):
     mcp_servers: Any = None
-    # Raw, so that what it says about other projects is not decoded.
+    # Raw, so that the entries of other projects are not decoded.
     projects: dict[str, msgspec.Raw] = {}
 
     def get_project(self, place: str) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _list_disabled(
     folders = [*places, *([user_home] if user_home and user_home not in places else [])]
     paths = [os.path.join(folder, name) for folder in folders for name in CLAUDE_SETTINGS]
     for path in paths:
-        # A file that cannot be read is already reported by the reader of hooks.
+        # The reader of hooks already reports an unreadable file.
         table = read_json(path, [])
         disabled |= dict.fromkeys(_as_names(table.get("disabledMcpjsonServers")), path)
         approved = {"enableAllProjectMcpServers", "enabledMcpjsonServers"} & table.keys()

@@ -50,11 +50,11 @@ class Listing(Struct, frozen=True):
     fault: str = ""  # why tools are left out
     prompts: tuple[ListedPrompt, ...] = ()
     resources: tuple[ListedResource, ...] = ()
-    fresh_seconds: float | None = None  # how long `tools` is valid; None if the server does not say
+    fresh_seconds: float | None = None  # for which `tools` is valid; None if not stated
 
 
 class Content(Struct, frozen=True):
-    """One part of a call's result: a text for the model, or bytes."""
+    """Part of a call's result: a text for the model, or bytes."""
 
     text: str = ""
     media_type: str = ""
@@ -67,7 +67,7 @@ class ServerResult(Struct, frozen=True):
     is_error: bool = False
 
 
-_MAX_QUOTED_SCHEMA = 4_000  # characters of a schema quoted in an error about arguments
+_MAX_QUOTED_SCHEMA = 4_000  # characters of the schema to quote in an error about arguments
 
 RunCall = Callable[[ToolContext, ListedTool, dict[str, Any]], Awaitable[ToolResult]]
 """Calls a tool of a server."""

@@ -84,7 +84,7 @@ def _parse_server(
     env_file = reader.read_text("envFile") if source.format in ("cursor", "vscode") else ""
     digested: list[Any] = [source.format, source.name, source.entry]
     digested += [source.agent] if source.agent else []
-    # Before the variables are replaced: what screens show must not contain their values.
+    # Before the variables are replaced: screens must not show their values.
     shown = describe_server(fields) if reader.is_usable else ""
     _expand(fields, source, expander)
     if source.format == "codex":
@@ -121,7 +121,7 @@ def _expand(fields: Fields, source: ServerEntry, expander: Expander) -> None:
 
 
 def _drop_claims(source: ServerEntry, fields: Fields, reader: EntryReader) -> None:
-    """Drop claims that only the user may make from a server of a folder or plugin."""
+    """Drop claims that only the user may make from a folder's or plugin's server."""
     if not source.place and source.scope != "plugin":
         return
     for field, name in _OWN_FIELDS.items():
@@ -186,7 +186,7 @@ class Expander(Struct):
     place: str  # folder of the project
     user_home: str
     base: str  # folder of the file
-    unset: list[str] = []  # variables without a value, which stay in the text
+    unset: list[str] = []  # variables without a value; they stay in the text
     inputs: list[str] = []  # what an editor would ask for
 
     def expand(self, program: str, text: str) -> str:

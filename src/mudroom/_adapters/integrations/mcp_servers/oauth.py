@@ -36,7 +36,7 @@ from .stored_logins import LoginFile, StoredLogin
 NO_PORT = "http://127.0.0.1/callback"
 # Time for each request of a login. The package allows 5 seconds, too few for a busy server.
 _REQUEST_SECONDS = 60.0
-# The error of a server if a call needs more rights (RFC 6750).
+# A server's error if a call needs more rights (RFC 6750).
 _LACKING = "insufficient_scope"
 _EXPIRED = 1.0  # a time in the past, for tokens the server no longer accepts
 
@@ -81,7 +81,7 @@ class _Storage:
         )
 
     def note_lacking_rights(self, scope: str) -> None:
-        """Remember for the next login that a call lacked rights. `scope` is "" if not named."""
+        """Record for the next login that a call lacked rights. `scope` is "" if not named."""
         stored = self.load()
         needed = union_scopes(stored.needed_scope, scope) or ""
         self.file.store(replace(stored, lacks_rights=True, needed_scope=needed))
@@ -112,7 +112,7 @@ class _Storage:
 
 
 class LoginProvider(OAuthClientProvider):
-    """The package's OAuth plus what it lacks: expiry across sessions, and one refresh for all."""
+    """The package's OAuth, plus expiry across sessions and a single refresh for all."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class LoginProvider(OAuthClientProvider):
         self._storage.forget_lacking_rights()
 
     async def _handle_refresh_response(self, response: httpx2.Response) -> bool:
-        """Keep the tokens if the authorization server only has temporary trouble."""
+        """Keep the tokens if the authorization server's trouble is only temporary."""
         if response.status_code >= 500 or response.status_code == 429:
             raise OAuthTokenError(f"the login server answered HTTP {response.status_code}")
         try:
@@ -191,8 +191,8 @@ class LoginProvider(OAuthClientProvider):
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Run the package's flow, with the tokens locked while they are refreshed.
 
-        If the server refuses a token that has not expired, a refresh is tried before a new login.
-        If a session lacks rights, they are remembered for the next login.
+        If the server refuses an unexpired token, a refresh is tried before a new login. If a
+        session lacks rights, they are remembered for the next login.
         """
         has_refreshed = await self._prepare_refresh()
         flow = super()._auth_flow(request)
@@ -220,15 +220,15 @@ class LoginProvider(OAuthClientProvider):
         except StopAsyncIteration:
             return
         finally:
-            await flow.aclose()  # it holds a lock of this task
+            await flow.aclose()  # it holds one of this task's locks
             await self._lock.aclose()
 
     def _ask_for_scopes(self, response: httpx2.Response) -> httpx2.Response:
         """Alter an answer so that the package's flow asks for the right scopes.
 
-        A login asks for the configured rights and for those that calls lacked, even if the server
-        accepts the current token; in the latter case also for those it already had. If the server
-        did not name what a call lacked, the package asks for everything that is published.
+        A login asks for the configured rights and those that calls lacked, even if the server
+        accepts the current token; in that case also for the rights the token already had. If the
+        server did not name what a call lacked, the package asks for everything that is published.
         Raises LoginNeeded for a session that lacks rights.
         """
         lacking = find_lacking_scope(response)
@@ -254,9 +254,9 @@ class LoginProvider(OAuthClientProvider):
         return response
 
     async def _prepare_refresh(self, refused: OAuthToken | None = None) -> bool:
-        """Lock the tokens if they must be refreshed, and return whether that follows.
+        """Lock the tokens if they must be refreshed; return whether a refresh follows.
 
-        Another session may just have done so.
+        Another session may have just refreshed them.
         """
         if not self._initialized:
             await self._initialize()
@@ -274,7 +274,7 @@ class LoginProvider(OAuthClientProvider):
 
 
 def find_lacking_scope(response: httpx2.Response) -> str | None:
-    """Return the rights a request lacks, "" if they have no name; None if it was not refused so."""
+    """Find the rights a request lacks, "" if unnamed; None if that was not why it was refused."""
     if response.status_code != 403:
         return None
     if extract_field_from_www_auth(response, "error") != _LACKING:
@@ -292,7 +292,7 @@ def make_rights_error(spec: ServerSpec, scope: str) -> LoginNeeded:
 
 
 def make_login_remedy(server: str, scope: str | None) -> str:
-    """Word the command that logs in, and what helps if the server did not name the scope ("")."""
+    """Word the login command, with advice if the server did not name the scope ("")."""
     remedy = f"Run: mudroom mcp login {server}"
     if scope != "":
         return remedy
@@ -300,8 +300,8 @@ def make_login_remedy(server: str, scope: str | None) -> str:
 
 
 def put_scope_first(challenge: str, scope: str) -> str:
-    # The package reads the first `scope=` in the header, even one inside a quoted text, so the
-    # server's own challenge can stay unchanged.
+    # The package reads the first `scope=` in the header, even inside quotes, so the server's own
+    # challenge can stay unchanged.
     first = f'Bearer scope="{scope}"'
     return f"{first}, {challenge}" if challenge else first
 
@@ -313,7 +313,7 @@ def _dump(value: Any) -> dict[str, Any] | None:  # noqa: ANN401  a model of the 
 def choose_secret_method(
     metadata: Mapping[str, Any] | None,
 ) -> Literal["client_secret_basic", "client_secret_post"]:
-    """Choose how a client sends its secret: in a header, if that is allowed (RFC 8414)."""
+    """Choose how a client sends its secret: in a header, if allowed (RFC 8414)."""
     allowed: list[str] = (metadata or {}).get("token_endpoint_auth_methods_supported") or []
     is_body_only = "client_secret_post" in allowed and "client_secret_basic" not in allowed
     return "client_secret_post" if is_body_only else "client_secret_basic"
@@ -326,7 +326,7 @@ async def log_in(
     show_address: ShowAddress,
     wait_for_code: WaitForCode,
 ) -> bool:
-    """Log in to a server. Return False if it wants no login. Raises LoginNeeded with the reason."""
+    """Log in to a server. Return False if it needs no login. Raises LoginNeeded with the reason."""
     provider = LoginProvider(
         spec, file, redirect=redirect, show_address=show_address, wait_for_code=wait_for_code
     )
@@ -358,7 +358,7 @@ async def log_in(
 
 
 def parse_redirect(target: str) -> AuthorizationCodeResult:
-    """Parse the answer in the address the browser was sent to. Raises ValueError."""
+    """Parse the answer from the address the browser was redirected to. Raises ValueError."""
     query = httpx2.URL(target).params
     if error := query.get("error"):
         raise ValueError(f"{error} {query.get('error_description') or ''}".strip())

@@ -1,4 +1,4 @@
-"""One call of a server's tool: its time limits, and what the server asks the user during it."""
+"""A call of a server's tool: its time limits, and the server's questions to the user."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("mudroom")
 
 
 class OpenCall:
-    """The time limits of a call: its whole duration, and the time without a sign of life."""
+    """A call's time limits: its whole duration, and the time without a sign of life."""
 
     def __init__(self, seconds: float, idle_seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -42,8 +42,7 @@ class OpenCall:
     def pause(self, is_paused: bool) -> None:
         """Stop the time limits while the user answers a question, or resume them."""
         if is_paused:
-            # A list, since a call may have several open questions: the clock runs again after the
-            # last.
+            # A list, as a call may have several open questions: the clock resumes after the last.
             self._paused_at.append(self._loop.time())
             if not self.timeout.expired():
                 self.timeout.reschedule(None)
@@ -80,8 +79,8 @@ class InputReply(Struct, frozen=True):
 class Questions:
     """A server's questions during its open calls.
 
-    A modern server asks within its answer to a call. An older one sends a separate request, which
-    does not say which call it is for, and is attributed to the latest open call.
+    A modern server asks within its answer to a call. An older one sends a separate request that
+    does not identify the call, and is attributed to the latest open one.
     """
 
     def __init__(self, server: str) -> None:
@@ -90,7 +89,7 @@ class Questions:
 
     @contextmanager
     def accept(self, ask: AskUser, pause: Callable[[bool], object]) -> Generator[None]:
-        """Accept questions during a call, whose time limits `pause` stops and resumes."""
+        """Accept questions during a call; `pause` stops and resumes its time limits."""
         call = OpenQuestions(ask, pause)
         self._open.append(call)
         token = _CALL.set(call)

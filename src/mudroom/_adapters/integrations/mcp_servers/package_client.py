@@ -1,4 +1,4 @@
-"""Client of the package `mcp`, with values of mudroom.
+"""The client of the package `mcp`, using mudroom's values.
 
 Import this module late and in a thread: it imports the package, which takes about a second.
 """
@@ -38,11 +38,11 @@ __all__ = ["Client", "MCPError", "StdioTransport"]
 
 _CONNECT_SECONDS = 30.0
 _READ_SECONDS = 3_600.0
-"""Seconds without a byte of an open response; the limits of calls are those of the connection."""
+"""Seconds an open response may go without a byte; the connection sets the limits of calls."""
 _LOST_CODES = (mcp_types.CONNECTION_CLOSED,)
-_LOST_SESSION = "Session terminated"  # text of the package for HTTP 404 in a session
+_LOST_SESSION = "Session terminated"  # the package's text for HTTP 404 in a session
 _UNREADABLE_EVENT = "SSE stream failed"
-"""How the text of the package begins for an event that is too long or malformed."""
+"""Start of the package's text for an event that is too long or malformed."""
 _SESSION_HEADER = "mcp-session-id"
 _CHANGES = (
     mcp_types.ToolListChangedNotification,
@@ -50,14 +50,14 @@ _CHANGES = (
     mcp_types.ResourceListChangedNotification,
 )
 
-logging.getLogger("mcp").addHandler(logging.NullHandler())  # else Python prints to the terminal
+logging.getLogger("mcp").addHandler(logging.NullHandler())  # or Python prints to the terminal
 
 
 class HttpTransport:
     def __init__(self, spec: ServerSpec, headers: Mapping[str, str], logins: str) -> None:
-        self.fault = ""  # the refusal of the server, which the package does not tell
+        self.fault = ""  # the server's refusal, which the package does not pass on
         self.has_lost_session = False
-        self.needs_login = False  # as the last answer of the server says
+        self.needs_login = False  # according to the server's last answer
         self._name = spec.name
         file = LoginFile(logins, spec.url)
         has_own = "authorization" in {name.lower() for name in headers}
@@ -101,8 +101,8 @@ class HttpTransport:
             self.needs_login = False
 
     async def _note_lost_session(self, response: httpx2.Response) -> None:
-        # Some servers say so in JSON, with errors of their own. The package takes such an answer
-        # for that of the call, so it must not see the JSON.
+        # Some servers say so in JSON, with their own errors. The package would take that for the
+        # call's answer, so it must not see the JSON.
         body = await response.aread()
         if f"{mcp_types.METHOD_NOT_FOUND}".encode() not in body:
             self.has_lost_session = True
@@ -119,13 +119,13 @@ def make_client(
     *,
     known_protocol: str = "",
 ) -> Client:
-    """Return the client for a transport. It speaks both eras of the protocol.
+    """Make a client for a transport. It speaks both eras of the protocol.
 
     Arguments:
-        folder: the workspace, which servers of the old era may ask for.
+        folder: the workspace; servers of the old era may ask for it.
         on_sign_of_life: called for each line of the server's log.
-        known_protocol: revision of the last connection, "" to ask the server. A server of the old
-            era is not asked again: some need ten seconds to say nothing.
+        known_protocol: revision of the last connection, "" to ask the server. Servers of the old
+            era are not asked again: some take ten seconds to say nothing.
     """
 
     async def handle_message(message: object) -> None:
@@ -215,7 +215,7 @@ def _decode(data: str, media_type: str) -> Content:
 def is_lost(error: Exception) -> bool:
     if isinstance(error, MCPError):
         if error.error.message.startswith(_UNREADABLE_EVENT):
-            return False  # the stream of one answer: others have theirs
+            return False  # one answer's stream: others have their own
         return error.error.code in _LOST_CODES or is_session_lost(error)
     return isinstance(error, httpx2.TransportError | OSError)
 
@@ -225,7 +225,7 @@ def is_session_lost(error: Exception) -> bool:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Return whether an error is an answer of the server, which is still running."""
+    """Return whether an error is an answer from the server, which is still running."""
     if isinstance(error, ExceptionGroup):
         return is_refusal(cast("ExceptionGroup[Exception]", error).exceptions[0])
     return isinstance(error, MCPError) and not is_lost(error)
@@ -254,8 +254,8 @@ async def listen_for_changes(client: Client, on_tools_changed: Callable[[], obje
             on_tools_changed()
 
 
-MAX_PAGES = 50  # a server can return a cursor for ever
-MAX_ITEMS = 2_000  # of each kind: tools, prompts, resources, and templates of resources
+MAX_PAGES = 50  # a server could return cursors forever
+MAX_ITEMS = 2_000  # of each kind: tools, prompts, resources, and resource templates
 
 Item = TypeVar("Item")
 
@@ -323,9 +323,9 @@ async def _list_pages(
     *,
     is_optional: bool = False,
 ) -> list[Item]:
-    """List the items of all pages, up to the limits; add a line to `faults` if some are left out.
+    """List the items of all pages up to the limits; add a line to `faults` if any are left out.
 
-    If the server refuses a page of an optional list, those before it are kept.
+    If the server refuses a page of an optional list, earlier pages are kept.
     """
     items: list[Item] = []
     cursor: str | None = None

@@ -1,4 +1,4 @@
-"""Connection to one MCP server: opened at the first use, in a task of its own, and shared."""
+"""A connection to an MCP server: opened at first use, in a separate task, and shared."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "ServerError"]
 
-IDLE_SECONDS = 300.0  # seconds of a call without progress until it fails
-_END_SECONDS = 3.0  # longest time until a connection that is closed has ended
+IDLE_SECONDS = 300.0  # without progress until a call fails
+_END_SECONDS = 3.0  # longest wait for a closed connection to end
 
-# A server that has to be started more often than this within START_WINDOW has failed.
+# A server started more often than this within START_WINDOW has failed.
 MAX_STARTS = 3
 START_WINDOW = 60.0  # seconds
 
@@ -43,13 +43,13 @@ log = logging.getLogger("mudroom")
 
 T = TypeVar("T")
 Send = Callable[["package_client.Client", Callable[[str], object]], Awaitable[T]]
-"""Function that sends one request; its argument takes lines about progress."""
+"""Sends a request; its second argument receives progress lines."""
 
 
 class PastStarts:
     def __init__(self, protocol: str, *, logs_failures: bool) -> None:
         self.times: deque[float] = deque(maxlen=MAX_STARTS)
-        self.reported = ""  # the last reason that was logged
+        self.reported = ""  # the last logged reason
         self._logs_failures = logs_failures
         self.protocol = protocol  # revision of the last connection, "" if unknown
         self.is_era_wrong = False  # the server refused that revision
@@ -61,14 +61,14 @@ class PastStarts:
 
 
 class Connection:
-    """Connection to one server.
+    """A connection to a server.
 
-    The package needs a connection to be opened and closed in the same task, so each has a task of
-    its own. A server that ended starts again with the next call, but not too often.
+    The package needs a connection to be opened and closed in the same task, so each has its own
+    task. A server that ended restarts at the next call, but not too often.
 
     Arguments:
-        on_listing: called whenever the server listed its tools.
-        protocol: revision that an earlier session used, "" if it is not known.
+        on_listing: called whenever the server has listed its tools.
+        protocol: revision used by an earlier session, "" if unknown.
         logs_failures: log why the server cannot be used; False if the caller shows it.
         folder, environ, logins, redact, note_headers: see ServerPlace.
     """
@@ -130,7 +130,7 @@ class Connection:
     ) -> ServerResult:
         """Call a tool. Raises ServerError.
 
-        It is sent again only if the server ended, is trusted, and says that it may be repeated.
+        The call is repeated only if the server ended, is trusted, and says that this is safe.
         """
         return await self._request(
             lambda client, report: _get_package().call_tool(client, tool.name, arguments, report),
@@ -157,7 +157,7 @@ class Connection:
         *,
         may_repeat: bool,
     ) -> T:
-        """Send a request; once more if the connection ended and that is safe."""
+        """Send a request; repeat it once if the connection ended and that is safe."""
         try:
             return await self._request_once(send, on_progress, ask)
         except ConnectionLost as error:
@@ -189,7 +189,7 @@ class Connection:
             self._calls.discard(call)
 
     async def _raise_for(self, link: Link, error: Exception) -> NoReturn:
-        """Raise the error of a call, with the end of the server if that is the cause."""
+        """Raise a call's error, or the end of the server if that is the cause."""
         name = self.spec.name
         if not _get_package().is_lost(error):
             text = self._place.redact(_get_package().describe_error(error))
@@ -212,7 +212,7 @@ class Connection:
             raise self._make_error() from error
 
     async def _wait_until_ready(self, link: Link) -> Link:
-        """Return the connection. A server that refuses its earlier era is started again."""
+        """Wait for the connection. A server that refuses its earlier era is restarted."""
         try:
             await asyncio.shield(link.client)
             return link
@@ -228,7 +228,7 @@ class Connection:
         return again
 
     def _start(self) -> Link:
-        """Begin to open a connection. Raises ServerError if it failed too often."""
+        """Begin to open a connection. Raises ServerError after too many failures."""
         now = asyncio.get_running_loop().time()
         times = self._past.times
         if len(times) == MAX_STARTS and now - times[0] < START_WINDOW:
@@ -245,7 +245,7 @@ class Connection:
         return link
 
     def _fail(self, reason: str) -> None:
-        """Set the state, and tell the user each new reason: only the model reads the result."""
+        """Set the state, and tell the user any new reason: only the model reads the result."""
         self.state = "failed"
         self.reason = self._place.redact(reason)
         self._past.report(self.spec.name, self.reason)
@@ -279,7 +279,7 @@ class Connection:
         else:
             self._fail(await link.describe_end(error))
         link.client.set_exception(self._make_error())
-        link.client.exception()  # asyncio must not log it if no caller waits any more
+        link.client.exception()  # or asyncio logs it if no caller is left
 
     async def _serve(self, link: Link) -> None:
         await load_package()
@@ -319,7 +319,7 @@ class Connection:
             await link.stop.wait()
 
     async def _listen(self, client: package_client.Client) -> None:
-        with suppress(Exception):  # without it, a failed call shows that the tools changed
+        with suppress(Exception):  # without it, a failed call reveals that the tools changed
             await _get_package().listen_for_changes(client, self._refresh_soon)
 
     def _extend_calls(self) -> None:
@@ -340,10 +340,10 @@ class Connection:
             self._on_listing(link.note_listing(listing))
 
     async def refresh_if_stale(self) -> None:
-        """List the tools of a server that runs again, if what it listed is not valid any more.
+        """List a running server's tools again if the last list has expired.
 
-        All that wait share one listing. If it takes too long, calls use the old list, and name
-        what has changed.
+        All waiters share one listing. If it takes too long, calls use the old list, and name any
+        changes.
         """
         link = self._link
         if self.state != "ready" or link is None or not link.is_open:
@@ -354,7 +354,7 @@ class Connection:
         await link.wait_for_listing()
 
     async def restart(self) -> None:
-        """End the server and start it again; its open calls fail. Raises ServerError."""
+        """Restart the server; its open calls fail. Raises ServerError."""
         await self._end_links()
         self._past.times.clear()
         self._past.reported = ""
@@ -367,7 +367,7 @@ class Connection:
         await self._end_links()
 
     async def _end_links(self) -> None:
-        """End the connection, and those that end after their open calls."""
+        """End the connection, and retired ones with open calls."""
         tasks = [link.task for link in self._links if link.task]
         for link in self._links:
             if link.task and not link.client.done():
@@ -388,14 +388,14 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 
 
 async def load_package() -> None:
-    """Import the client of the package in a thread. Raises ServerError if it is not installed."""
+    """Import the package's client in a thread. Raises ServerError if it is not installed."""
     if find_spec("mcp") is None:
         raise ServerError("the package mcp is not installed", remedy=f"Run: {INSTALL_COMMAND}")
     await asyncio.to_thread(import_module, f"{__package__}.package_client")
 
 
 def _get_package():
-    # For use after a connection was opened: before, the import would take about a second.
+    # Only for use once a connection has been opened: before that, the import takes about a second.
     from . import package_client
 
     return package_client
@@ -407,7 +407,7 @@ _HELPER_SECONDS = 10.0
 async def collect_headers(
     spec: ServerSpec, folder: str, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the headers of the requests to a server. Raises UsageError."""
+    """Collect the headers for requests to a server. Raises UsageError."""
     headers = dict(spec.headers)
     if variable := spec.bearer_token_variable:
         token = environ.get(variable)
@@ -448,22 +448,22 @@ async def _run_helper(spec: ServerSpec, folder: str, environ: Mapping[str, str])
             await process.wait()
 
 
-LISTING_SECONDS = 3.0  # longest time that runs wait for a list of tools if they have an older one
-RETRY_SECONDS = 30.0  # time until a server whose tools could not be listed again is asked once more
+LISTING_SECONDS = 3.0  # longest wait for a list of tools by runs that have an older one
+RETRY_SECONDS = 30.0  # before listing tools again after a failed attempt
 
 
 class ServerError(MudroomError):
-    """A server cannot be used, or a call of it failed."""
+    """A server cannot be used, or a call to it failed."""
 
 
 class ConnectionLost(ServerError):
     """The connection ended while a call was open."""
 
-    was_refused = False  # the server refused the call unseen, so that it may be sent again
+    was_refused = False  # the server refused the call unseen, so it may be sent again
 
 
 class Link:
-    """One open connection: its task, and the client once it is ready."""
+    """An open connection: its task, and its client once ready."""
 
     def __init__(self, redact: Redact) -> None:
         self.client: Future[Client] = asyncio.get_running_loop().create_future()
@@ -481,13 +481,13 @@ class Link:
 
     @property
     def is_open(self) -> bool:
-        """True if calls can use it, now or when it is ready."""
+        """True if calls can use it, now or once it is ready."""
         is_running = self.task is not None and not self.task.done()
         return is_running and not self.stop.is_set() and not self._is_retired
 
     @property
     def is_stale(self) -> bool:
-        """True if the server must list its tools again: it does not report when they change."""
+        """True if the server must list its tools again, because it does not report changes."""
         is_told = self.listener is not None and not self.listener.done()
         is_listing = self._listing is not None and not self._listing.done()
         is_old = asyncio.get_running_loop().time() >= self._fresh_until
@@ -507,7 +507,7 @@ class Link:
         self._fresh_until = now + RETRY_SECONDS
 
     async def wait_for_listing(self) -> None:
-        """Wait until the server has listed its tools again, unless that takes too long."""
+        """Wait for the server to list its tools again, unless that takes too long."""
         rest = self._listing_deadline - asyncio.get_running_loop().time()
         if self._listing and rest > 0:
             await asyncio.wait({self._listing}, timeout=rest)
@@ -531,7 +531,7 @@ class Link:
             self.stop.set()
 
     async def describe_end(self, error: Exception) -> str:
-        """Return why the connection ended; the error is that of the request that noticed it."""
+        """Describe why the connection ended, given the error of the request that noticed."""
         if self.transport and self.transport.fault:
             return self._redact(self.transport.fault)
         if self.process and self.stop.is_set() and not _get_package().is_refusal(error):
@@ -539,10 +539,10 @@ class Link:
         return self._redact(_get_package().describe_error(error))
 
     async def make_loss(self, name: str, error: Exception) -> ConnectionLost:
-        """Return the error of a call whose connection ended, and begin to end it.
+        """Make the error of a call whose connection ended, and begin to end the connection.
 
-        Over HTTP each call has a stream of its own, so the connection ends after the other open
-        calls. A server that has forgotten the session carried out nothing.
+        Over HTTP, each call has its own stream, so the connection ends after the other open calls.
+        A server that has forgotten the session has carried out nothing.
         """
         if self.process:
             self.stop.set()

@@ -1,4 +1,4 @@
-"""The process of a stdio server: starts it, keeps its last error output, ends its group."""
+"""A stdio server's process: starts it, keeps its last error output, and ends its group."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from contextlib import suppress
 from ....errors import UsageError
 from .spec import Redact, ServerPlace, ServerSpec
 
-MAX_LINE = 16 << 20  # bytes of one message of a server
-_MAX_STDERR = 64 << 10  # bytes of error output that are kept
-_TAIL_LINES = 5  # lines of error output shown in an error message
+MAX_LINE = 16 << 20  # bytes of a server's message
+_MAX_STDERR = 64 << 10  # bytes of error output to keep
+_TAIL_LINES = 5  # lines of error output to show in an error message
 _TAIL_CHARACTERS = 1_000
-_EXIT_POLL = 0.01  # seconds between two looks at whether a process has ended
+_EXIT_POLL = 0.01  # seconds between checks of whether a process has ended
 # Signals, with the seconds to wait after each; 0 means closing its input.
 _STOP_STEPS = ((0, 0.7), (signal.SIGTERM, 0.5), (signal.SIGKILL, 0.5))
-# Kills a process group one second after its own input ends, which happens if this process dies.
+# Kills a process group one second after its own input ends, as it does when this process dies.
 _KEEPER = 'read -r _; sleep 1; kill -s KILL -- "-$0"'
 # Counts the mudroom servers a server works for, so that they cannot nest without end.
 NESTING_VARIABLE = "MUDROOM_MCP_NESTING"
@@ -70,7 +70,7 @@ class ServerProcess:
     def get_last_lines(self) -> str:
         if not self.stderr:
             return ""
-        # Redacted before it is cut, because the cut could go through a secret.
+        # Redacted before cutting, because the cut could split a secret.
         text = self._redact(self.stderr.decode("utf-8", "replace")).rstrip()
         return "\n".join(text[-_TAIL_CHARACTERS:].strip().splitlines()[-_TAIL_LINES:])
 
@@ -99,10 +99,10 @@ class ServerProcess:
         await asyncio.gather(self._reader, self._keeper.wait(), return_exceptions=True)
 
     async def _wait(self, seconds: float) -> bool:
-        """Wait for the end of the process. Return False if it is still running."""
+        """Wait for the process to end. Return False if it is still running."""
         loop = asyncio.get_running_loop()
-        # Polled, because `Process.wait` also waits for the end of the output, which a grandchild
-        # can keep open.
+        # Polled, because `Process.wait` also waits for the output to close, which a grandchild can
+        # keep open.
         deadline = loop.time() + seconds
         while self._process.returncode is None:
             if loop.time() >= deadline:
@@ -112,10 +112,10 @@ class ServerProcess:
 
 
 async def start_server_process(spec: ServerSpec, place: ServerPlace) -> ServerProcess:
-    """Start the process of a stdio server. Raises UsageError if that fails.
+    """Start a stdio server's process. Raises UsageError if that fails.
 
-    It gets only a few of the session's variables, plus those of its configuration: the others may
-    hold keys of other services.
+    It gets only a few of the session's variables, plus those in its configuration: the rest may
+    hold other services' keys.
     """
     environ = place.environ
     env = {name: environ[name] for name in _INHERITED if name in environ} | dict(spec.env)

@@ -1,4 +1,4 @@
-"""The MCP servers of a session: one connection to each, shared by all runs."""
+"""A session's MCP servers: one connection to each, shared by all runs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Server:
 
 
 class _Redactor:
-    """Replaces the secrets of one server. They are collected anew each time, as errors are rare."""
+    """Replaces a server's secrets. They are collected anew each time, as errors are rare."""
 
     def __init__(
         self, make_redact: MakeRedact, spec: ServerSpec, environ: Mapping[str, str], logins: str
@@ -65,7 +65,7 @@ class _Redactor:
         self._login_file = LoginFile(logins, spec.url)
 
     def note_headers(self, headers: Mapping[str, str]) -> None:
-        """Also replace the values of these headers, which a program may have printed."""
+        """Also replace the values of these headers; a program may have printed them."""
         self._spec = replace(self._spec, headers=headers)
 
     def redact(self, text: str) -> str:
@@ -78,16 +78,16 @@ class _Redactor:
 
 
 class McpServers:
-    """The port SessionServers: the servers of a session.
+    """The port SessionServers: a session's servers.
 
     A server starts when a run first needs it. All runs share its process, except that servers
     declared by an agent run once for each run of that agent.
 
     Arguments:
-        cache_folder: for what the servers listed.
+        cache_folder: folder for the servers' listings.
         is_allowed: decides whether the session may have a tool of this name.
         make_redact: makes the function that removes a server's secrets from its errors and output.
-        logs_failures: log why a server, or a tool of it, is not used; False if the caller shows it.
+        logs_failures: log why a server or a tool is not used; False if the caller shows it.
     """
 
     def __init__(
@@ -162,10 +162,10 @@ class McpServers:
         return tuple(server.pattern for server in self._servers.values() if not server.cached)
 
     async def load(self, patterns: Sequence[str]) -> tuple[str, ...]:
-        """Load the tools the patterns match, starting servers where necessary.
+        """Load the tools matching the patterns, starting servers where necessary.
 
-        A running server lists its tools again if its last list has expired. Return why tools are
-        missing, a line for each failure.
+        A running server lists its tools again if its last list has expired. Returns why tools are
+        missing, one line per failure.
         """
         servers = [
             server
@@ -315,7 +315,7 @@ class McpServers:
         return run
 
     def _approve(self, server: _Server, tool: str) -> None:
-        """Accept a changed tool, since the user has approved a call of it."""
+        """Accept a changed tool, because the user has approved a call to it."""
         cached = server.cached
         if cached and tool in cached.changed:
             changed = tuple(name for name in cached.changed if name != tool)
@@ -332,7 +332,7 @@ class McpServers:
 
 
 def _find_change(server: _Server, tool: ListedTool) -> str:
-    """Explain why a tool cannot be called as it was listed, "" if it can."""
+    """Explain why a tool cannot be called as listed; "" if it can."""
     now = next((each for each in server.listing.tools if each.name == tool.name), None)
     if now is None:
         return f"server {server.spec.name} has no tool {tool.name} any more."
@@ -351,7 +351,7 @@ def _overlaps(pattern: str, server: str) -> bool:
 
 @contextmanager
 def _use_span(traceparent: str) -> Generator[None]:
-    """Make a span OpenTelemetry's current one, which the package `mcp` passes on."""
+    """Make a span OpenTelemetry's current one, so that the package `mcp` passes it on."""
     if not traceparent:
         yield
         return
@@ -365,7 +365,7 @@ def _use_span(traceparent: str) -> Generator[None]:
         detach(token)
 
 
-LINE_SECONDS = 0.25  # minimum time between two progress lines of a call
+LINE_SECONDS = 0.25  # minimum time between a call's progress lines
 
 
 class LineLimit:
@@ -391,7 +391,7 @@ class OwnServers:
     def __init__(
         self, specs: Sequence[ServerSpec], make: Callable[[Sequence[ServerSpec]], SessionServers]
     ) -> None:
-        # Those of root runs, by agent, which stay open for the next prompt.
+        # The servers of root runs, by agent; they stay open for the next prompt.
         self.of_root: dict[str, SessionServers] = {}
         self._make = make
         self._specs: dict[str, list[ServerSpec]] = {}
@@ -431,8 +431,8 @@ ParseImage = Callable[[bytes], ImageBlock | str]
 def make_tool_result(
     result: ServerResult, context: ToolContext, parse_image: ParseImage
 ) -> ToolResult:
-    # All bytes are also stored as files, even those of images, since this model or a later one may
-    # not take images.
+    # All bytes, even of images, are also stored as files: this model or a later one may not take
+    # images.
     parts: list[str] = []
     images: list[ImageBlock] = []
     for number, part in enumerate(result.content, start=1):
@@ -454,7 +454,7 @@ def make_tool_result(
 
 
 def join_text(parts: Iterable[Content]) -> str:
-    """Join the texts of parts for a prompt, with a line in place of bytes."""
+    """Join parts' texts for a prompt, with a line in place of bytes."""
     texts = (
         f"[{part.media_type}, {len(part.data):,} bytes: left out]" if part.data else part.text
         for part in parts
@@ -473,14 +473,14 @@ def _store(part: Content, context: ToolContext, number: int) -> str:
 
 
 class CachedListing(Struct, frozen=True):
-    """A listing, and the tools the server has changed that no user has approved since."""
+    """A listing, and changed tools that no user has approved since."""
 
     listing: Listing
     changed: tuple[str, ...] = ()
 
 
 class ListingCache:
-    """A cache of listings, with one file per configuration of a server."""
+    """A cache of listings, with one file per server configuration."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
@@ -496,7 +496,7 @@ class ListingCache:
             replace_private_file(self._locate(spec), msgspec.json.encode(cached))
 
     def _locate(self, spec: ServerSpec) -> Path:
-        # Variables and headers do not count: they hold tokens, which change.
+        # Variables and headers do not count, because they hold changing tokens.
         facts = (spec.name, spec.transport, spec.command, spec.args, spec.cwd, spec.url)
         digest = hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:32]
         return self._folder / f"{digest}.json"

@@ -1,4 +1,4 @@
-"""The configuration of an MCP server, from whichever file, and the place it works in."""
+"""An MCP server's configuration, whichever file it comes from, and where it works."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from msgspec import Struct, field
 
 Transport = Literal["stdio", "http", "sse"]
 Scope = Literal["option", "local", "project", "user", "plugin", "agent"]
-"""Where a configuration comes from. A project folder has files of `project` and `local`."""
+"""A configuration's origin. A project folder has files of `project` and `local`."""
 
 
 class ServerSpec(Struct, frozen=True, kw_only=True):
-    """The configuration of an MCP server.
+    """An MCP server's configuration.
 
     Variables such as `${TOKEN}` are already replaced, except in `shown` and `digest`.
 
@@ -26,19 +26,19 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
         env: variables the server gets in addition to the usual ones.
         cwd: working directory, "" for the session's.
         url: address of an HTTP or SSE server. headers: headers sent with requests to it.
-        headers_helper: command that prints further headers as a JSON object.
+        headers_helper: command that prints additional headers as a JSON object.
         bearer_token_variable: environment variable that holds a token.
         start_timeout: seconds within which the server must be ready.
         call_timeout: maximum seconds of a call.
-        include: the only tools to use, empty for all. exclude: tools not to use.
-        is_trusted: true if the server's annotations of tools count.
-        is_parallel: true if calls of its tools may run in parallel.
-        always_load: true if all its tools are given to the model in full.
+        include: the only tools to use; empty for all. exclude: tools not to use.
+        is_trusted: true if the server's tool annotations count.
+        is_parallel: true if calls to its tools may run in parallel.
+        always_load: true if the model gets all its tools in full.
         oauth: settings of the login: client_id, client_secret, callback_port, scopes, resource.
         shown: command or address as in the file, for screens.
-        place: folder the file belongs to, which needs trust; "" for one of the user's files.
+        place: folder the file belongs to, which needs trust; "" for the user's files.
         digest: identifies the definition in the file, for the trust in a folder.
-        agent: name of the agent that declares the server, which is then started for each of its
+        agent: name of the agent that declares the server, which then starts for each of the agent's
             runs; "" for all agents.
 
     Example:
@@ -74,15 +74,15 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
 
 Redact = Callable[[str], str]  # replaces the secrets in a text
 MakeRedact = Callable[[Mapping[str, str]], Redact]
-"""Makes such a function from variables; those whose names mark them as secret are replaced."""
+"""Makes one from variables; values whose names mark them as secret are replaced."""
 
 
 class ServerPlace(Struct, frozen=True):
-    folder: str  # the workspace, and working directory of the process
+    folder: str  # the workspace, also the process's working directory
     environ: Mapping[str, str]
     logins: str = ""  # folder of the stored logins of HTTP servers
-    redact: Redact = str  # applied to the error output of the process, and to errors
-    # Called with the headers of HTTP requests before the first one is sent.
+    redact: Redact = str  # applied to the process's error output, and to errors
+    # Called with the headers of HTTP requests before the first request.
     note_headers: Callable[[Mapping[str, str]], object] = dict
 
 

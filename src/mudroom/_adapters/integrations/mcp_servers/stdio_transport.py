@@ -1,6 +1,6 @@
-"""Transport of the package `mcp` over the pipes of a server process.
+"""A transport for the package `mcp` over a server process's pipes.
 
-The transport of the package has no limit for a line, does not end within two seconds, and does not
+The package's own transport has no limit on lines, does not end within two seconds, and does not
 keep the error output. Import this module late: it imports the package.
 """
 
@@ -23,12 +23,12 @@ from mcp.shared.message import SessionMessage
 
 from .server_process import MAX_LINE, ServerProcess
 
-KEPT_BYTES = 4096  # bytes that are kept of the beginning and of the end of a line that is too long
+KEPT_BYTES = 4096  # to keep of each end of an overlong line
 
 _SCALAR = rb'(?:"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*|true|false|null)'
 _MEMBER = rb'\s*"\w+"\s*:\s*' + _SCALAR + rb"\s*"
-# Only members directly behind the first brace, or directly before the last one, certainly belong
-# to the message. Between them is the result, which can contain anything, such as another "id".
+# Only members directly after the first brace or before the last one certainly belong to the
+# message. Between them is the result, which can contain anything, such as another "id".
 _FIRST_MEMBERS = re.compile(rb"\s*\{((?:" + _MEMBER + rb",)*)")
 _LAST_MEMBERS = re.compile(rb"((?:," + _MEMBER + rb")+)\}\s*$")
 
@@ -39,7 +39,7 @@ class LongLine(NamedTuple):
 
 
 async def read_line(stream: asyncio.StreamReader) -> bytes | LongLine:
-    """Return the next line, b"" at the end. The middle of a line above the limit is dropped."""
+    """Read the next line; b"" at the end. The middle of a line over the limit is dropped."""
     head = tail = b""
     while True:
         try:
@@ -55,10 +55,10 @@ async def read_line(stream: asyncio.StreamReader) -> bytes | LongLine:
 
 
 def read_members(line: bytes | LongLine) -> dict[str, Any]:
-    """Return the certain members of a JSON-RPC message, {} for any other line.
+    """Read the certain members of a JSON-RPC message; {} for any other line.
 
-    Of a line that is too long or broken, these are the short members at its beginning; of one that
-    is too long, also those at its end.
+    Of a broken or overlong line, these are the short members at its beginning; of an overlong one,
+    also those at its end.
     """
     if isinstance(line, LongLine):
         first = _decode_members(_FIRST_MEMBERS.match(line.head))
@@ -80,14 +80,14 @@ def _decode_members(match: re.Match[bytes] | None) -> dict[str, Any]:
 
 
 PROBE_SECONDS = 2.0
-"""Seconds until a server that does not answer the question for its era counts as an old one.
+"""Seconds to answer the question about its era, after which a server counts as old.
 
-The package waits 10 seconds. A new server that is only slow refuses the old greeting then, and the
+The package waits 10 seconds. If a new server was merely slow, it refuses the old greeting, and the
 package asks again.
 """
-_KEPT_LINES = 20  # lines of a server that are no messages and are kept, for diagnosis
-_KEPT_CHARACTERS = 200  # characters of each
-_LISTEN = "subscriptions/listen"  # request that a server answers when it ends, and not before
+_KEPT_LINES = 20  # lines of a server to keep for diagnosis that are not messages
+_KEPT_CHARACTERS = 200  # of each
+_LISTEN = "subscriptions/listen"  # request that a server answers only when it ends
 _MAY_HAVE_ACTED = "the call may have had an effect"
 _TOO_LONG = f"its answer is a line of more than {MAX_LINE >> 20} MiB; {_MAY_HAVE_ACTED}"
 _TOO_LONG_FOR_ANY = (
@@ -144,7 +144,7 @@ class StdioTransport:
 
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator[TransportStreams]:
-        """Return the streams for the package. The end of the block ends the process."""
+        """Yield the streams for the package. Leaving the block ends the process."""
         sender, receiver = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         reader = asyncio.create_task(self._read(sender))
         try:
@@ -163,7 +163,7 @@ class StdioTransport:
     def _note_sent(
         self, item: SessionMessage, sender: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> None:
-        # The question for the era is answered in place of a server that stays silent.
+        # The question about the era is answered on behalf of a silent server.
         message = item.message
         if isinstance(message, mcp_types.JSONRPCNotification):
             if message.method == "notifications/cancelled" and message.params:
@@ -213,19 +213,19 @@ class StdioTransport:
         return [SessionMessage(message)]
 
     def _fail_long(self, line: LongLine) -> list[SessionMessage]:
-        """Return errors in place of an answer that is too long: the server continues."""
+        """Make errors in place of an overlong answer, so that the server can continue."""
         self._keep_ignored(line.head)
         members = read_members(line)
         if members or not line.head.lstrip().startswith(b"{"):
             return self._fail_request(members, _TOO_LONG)
-        # Any of the calls may wait for it, and would wait in vain. What the server tells of
-        # changes is never that long.
+        # Any of the calls may be waiting for it, and would wait in vain. Reports of changes are
+        # never that long.
         waiting = [key for key, each in self._open_requests.items() if each.method != _LISTEN]
         reason = _TOO_LONG if len(waiting) == 1 else _TOO_LONG_FOR_ANY
         return [each for key in waiting for each in self._fail_request({"id": key}, reason)]
 
     def _fail_request(self, members: dict[str, Any], reason: str) -> list[SessionMessage]:
-        """Return an error for the request that a message answers, if it answers one."""
+        """Make an error for the request that a message answers, if any."""
         if "method" in members:
             self._refuse(members)
             return []
@@ -235,7 +235,7 @@ class StdioTransport:
         return [_make_error(request.id, mcp_types.INTERNAL_ERROR, reason)]
 
     def _refuse(self, members: dict[str, Any]) -> None:
-        """Answer a request of the server that cannot be read: it would wait for the answer."""
+        """Answer an unreadable request from the server, which would otherwise keep waiting."""
         if (request_id := members.get("id")) is not None:
             error = {"code": mcp_types.INVALID_REQUEST, "message": "the request cannot be read"}
             answer = {"jsonrpc": "2.0", "id": request_id, "error": error}

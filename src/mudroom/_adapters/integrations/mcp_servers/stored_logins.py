@@ -16,24 +16,24 @@ from msgspec import Struct
 
 from ...._platform.private_files import make_private_folder, replace_private_file
 
-LOGINS = "logins"  # subfolder of the folder with what servers listed
+LOGINS = "logins"  # subfolder of the folder with servers' listings
 
 
 class StoredLogin(Struct, frozen=True):
-    """The login of one server, with the values of its authorization server."""
+    """A server's login, with its authorization server's values."""
 
     url: str
     issuer: str = ""  # address of the authorization server
     tokens: dict[str, Any] | None = None  # None after a failed login
     expires_at: float | None = None  # seconds since 1970; None if the access token does not expire
     client: dict[str, Any] | None = None  # as registered
-    metadata: dict[str, Any] | None = None  # what the authorization server publishes
-    resource: dict[str, Any] | None = None  # what the MCP server publishes
+    metadata: dict[str, Any] | None = None  # published by the authorization server
+    resource: dict[str, Any] | None = None  # published by the MCP server
     lacks_rights: bool = False  # a call has lacked rights since the last login
-    needed_scope: str = ""  # those that the server named, separated by spaces
+    needed_scope: str = ""  # rights the server named, separated by spaces
 
     def list_secrets(self) -> dict[str, str]:
-        """Return its tokens and the client's secret, under names that mark them as secret."""
+        """List its tokens and the client's secret, under names that mark them as secret."""
         values = {**(self.tokens or {}), **(self.client or {})}
         return {
             f"LOGIN_{name.upper()}": value
@@ -83,5 +83,5 @@ class LoginFile:
             os.close(descriptor)
 
 
-# Seconds between two attempts. Polled, because a blocking lock would need a thread.
+# Seconds between attempts. Polled, because a blocking lock would need a thread.
 _LOCK_POLL = 0.05

@@ -1,4 +1,4 @@
-"""Loads the plugins that settings files and flags turn on, from folders and marketplaces."""
+"""Loads plugins turned on by settings files and flags, from folders and marketplaces."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PluginSetting(Struct, frozen=True):
     origin: str  # the file's path
     place: str  # as in Plugin
     options: Mapping[str, Any]  # the user's values
-    market: Mapping[str, Any]  # source of the marketplace as the same file has it
+    market: Mapping[str, Any]  # source of the marketplace, from the same file
 
 
 class _Settings(Struct, rename="camel"):
@@ -40,18 +40,18 @@ class PluginSettings(Struct, frozen=True):
     """Settings about plugins and commands."""
 
     enabled: tuple[PluginSetting, ...] = ()
-    # Path of the file that forbids shell commands in skills and command files.
+    # The file that forbids shell commands in skills and command files.
     forbids_commands: str = ""
 
 
 def load_plugin_settings(
     places: Sequence[str], user_home: str, findings: list[Finding]
 ) -> PluginSettings:
-    """Load what the settings files of the user and of a folder say about plugins.
+    """Load settings about plugins from the user's and a folder's settings files.
 
-    Only the user's file turns off a plugin that the user turned on, so that a repository cannot
-    remove a hook that guards the user. Only that file has values of options. The folders of the
-    project come nearest first.
+    Only the user's file can turn off a plugin the user turned on, so that a repository cannot
+    remove a hook that guards the user. Only that file has values of options. Project folders come
+    nearest first.
     """
     home = os.path.realpath(user_home) if user_home else ""
     files = [(os.path.join(home, name), "") for name in SETTINGS if home]
@@ -86,7 +86,7 @@ def load_plugin_settings(
 
 
 def _read(path: str) -> _Settings:
-    """Read the settings in a file; none if it is missing or wrong, which other readers report."""
+    """Read a file's settings; none if it is missing or wrong, which other readers report."""
     data = read_bytes(path, [])
     if not data:
         return _Settings()
@@ -150,7 +150,7 @@ def _load_setting(setting: PluginSetting, user_home: str, findings: list[Finding
     if found is None:
         text = f"plugin {setting.id} is not used: it is not on this machine"
         remedy = "Install it with Claude Code, or name its folder with --plugin-dir."
-        # A repository may name plugins that the user does not want.
+        # A repository may name plugins the user does not want.
         findings.append(Finding(setting.origin, text, remedy, is_problem=not setting.place))
         reason = "it is not on this machine"
         return ListedPlugin(id=setting.id, origin=setting.origin, reason=reason)
@@ -196,13 +196,13 @@ MARKET_FILE = ".claude-plugin/marketplace.json"
 
 class FoundPlugin(Struct, frozen=True):
     folder: str
-    entry: Mapping[str, Any] = {}  # what the marketplace says about the plugin
+    entry: Mapping[str, Any] = {}  # the plugin's entry in the marketplace
 
 
 def find_plugin(
     setting: PluginSetting, user_home: str, findings: list[Finding]
 ) -> FoundPlugin | None:
-    """Find the folder of a plugin: the installed one, or else that in its marketplace's folder."""
+    """Find a plugin's folder: the installed one, or else the one in its marketplace's folder."""
     name, _, market = setting.id.rpartition("@")
     parts = (name, market)
     if not all(parts) or any("/" in part or part.startswith(".") for part in parts):
@@ -282,7 +282,7 @@ def _find_installed(setting: PluginSetting, state: str) -> str:
 
 
 def _find_cached(folder: str) -> str:
-    """Find the newest version in a folder of Claude Code's cache, "" for none."""
+    """Find the newest version in a folder of Claude Code's cache; "" if there is none."""
     try:
         with os.scandir(folder) as scan:
             versions = [entry for entry in scan if entry.is_dir()]
@@ -310,7 +310,7 @@ _NOT_USED_FILES = (
     ("themes", "themes"),
     ("workflows", "workflows"),
 )
-# Fields of a marketplace that stand for those of a manifest.
+# Fields of a marketplace that replace a manifest's.
 _ENTRY_FIELDS = (
     "version",
     "description",
@@ -335,7 +335,7 @@ class _Reader(Struct):
         self.findings.append(Finding(self.path, f"plugin {self.name}: {text}", remedy, is_problem))
 
     def resolve(self, field: str, text: object) -> str:
-        """Resolve the path of a part; "" if it does not exist or is outside of the folder."""
+        """Resolve a part's path; "" if it does not exist or is outside the folder."""
         if not isinstance(text, str):
             self.add(f"{field} is not used: a path must be a text", "Correct the manifest.")
             return ""
@@ -362,7 +362,7 @@ class _Reader(Struct):
         return tuple(dict.fromkeys(filter(None, paths)))
 
     def list_tables(self, field: str, default: str) -> tuple[Table, ...]:
-        """List the tables of one kind of programs: from the default file, and from the manifest."""
+        """List the tables of one kind of program, from the default file and the manifest."""
         declared = self.manifest.get(field)
         items = cast("list[Any]", declared if isinstance(declared, list) else [declared])
         if os.path.lexists(os.path.join(self.root, default)):
@@ -387,7 +387,7 @@ def read_plugin(
     entry: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Plugin | None:
-    """Read the plugin in a folder, whose manifest has precedence over a marketplace's entry."""
+    """Read the plugin in a folder; its manifest takes precedence over a marketplace's entry."""
     root = os.path.realpath(folder)
     path = os.path.join(root, MANIFEST)
     manifest = read_json(path, findings)
@@ -440,7 +440,7 @@ def _report_unused(reader: _Reader) -> None:
 
 
 def _read_options(reader: _Reader, options: Mapping[str, Any]) -> dict[str, str]:
-    # The names are those in the environment of programs.
+    # Named as in the environment of programs.
     variables: dict[str, str] = {}
     for key, described in as_table(reader.manifest.get("userConfig")).items():
         field = as_table(described)

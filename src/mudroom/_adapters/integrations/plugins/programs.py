@@ -38,7 +38,7 @@ def list_plugin_hooks(plugins: Iterable[Plugin], findings: list[Finding]) -> Ite
 def list_plugin_servers(
     plugins: Iterable[Plugin], environ: Mapping[str, str], findings: list[Finding]
 ) -> list[ServerSpec]:
-    """List the MCP servers of plugins, which are named `plugin:PLUGIN:SERVER`."""
+    """List plugins' MCP servers, named `plugin:PLUGIN:SERVER`."""
     servers: list[ServerSpec] = []
     for plugin in plugins:
         for table in plugin.servers:
@@ -67,7 +67,7 @@ def _complete(plugin: Plugin, server: ServerSpec) -> ServerSpec:
         env = {**plugin.variables, **server.env}
         if plugin.place or cwd:
             cwd = os.path.join(plugin.place, cwd).rstrip("/")
-    # A server may find its plugin by a variable: so the folder is a part of its definition.
+    # A server may find its plugin by a variable, so the folder is part of its definition.
     digest = make_digest(server.digest, plugin.id, dict(plugin.variables))
     return replace(server, scope="plugin", place=plugin.place, env=env, cwd=cwd, digest=digest)
 

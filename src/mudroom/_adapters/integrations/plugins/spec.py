@@ -1,4 +1,4 @@
-"""What one plugin consists of, and where it was turned on."""
+"""The parts of a plugin, and where it was turned on."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class Table(Struct, frozen=True):
 
 
 class Plugin(Struct, frozen=True, kw_only=True):
-    """One plugin, as its folder and manifest describe it.
+    """A plugin, as described by its folder and manifest.
 
     Arguments:
-        id: name in settings files, such as `formatter@tools`; the name for a folder of a flag.
+        id: name in settings files, such as `formatter@tools`; `name` for a folder from a flag.
         name: first part of the names of its agents, skills and commands.
         origin: settings file or flag that turned it on.
-        place: folder whose settings turned it on, which needs trust; "" for those of the user.
+        place: folder whose settings turned it on, which needs trust; "" for the user's settings.
         agents, skills, commands, output_styles: real paths of folders and files beneath `root`.
-        hooks, servers: tables of files and of the manifest.
-        variables: values for `${CLAUDE_PLUGIN_ROOT}` and similar names, also in the environment of
-            its hooks and servers.
+        hooks, servers: tables from files and the manifest.
+        variables: values for `${CLAUDE_PLUGIN_ROOT}` and similar names, also in its hooks' and
+            servers' environment.
 
     Example:
         programs = load_usable_programs(".", plugin_dirs=["./formatter"])

@@ -1,4 +1,4 @@
-"""Traces of one session: its events become spans of the OpenTelemetry SDK."""
+"""Traces of a session: its events become spans of the OpenTelemetry SDK."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mudroom")
 
-_OPEN_SECONDS = 10.0  # how long the end of a session waits for the import of the packages
+_OPEN_SECONDS = 10.0  # longest wait, at the end of a session, for the import of the packages
 
 
 class SessionTracing:
-    """Writes the spans that events end; the writer reports why it cannot deliver them."""
+    """Writes spans as events end them; the writer reports why it cannot deliver them."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class SessionTracing:
         self._has_reported = False
 
     def start(self) -> None:
-        """Open the writer in a thread: importing the packages takes 0.3 s. Spans wait for it."""
+        """Open the writer in a thread, as importing the packages takes 0.3 s. Spans wait for it."""
         self._opening = asyncio.create_task(self._open())
 
     async def _open(self) -> None:
         try:
             self._writer = await asyncio.to_thread(self._open_writer, self._report)
-        except Exception as error:  # noqa: BLE001  a variable that the packages do not accept
+        except Exception as error:  # noqa: BLE001  a variable the packages do not accept
             self._fail(error)
         early, self._early = self._early, []
         self._write(early)
@@ -67,7 +67,7 @@ class SessionTracing:
             self._write(spans)
 
     def observe_past(self, event: StoredEvent) -> None:
-        """Add an event of an earlier process, which delivered its spans."""
+        """Add an event of an earlier process, which has delivered its spans."""
         self._spans.apply(event)
 
     def _write(self, spans: Sequence[Span]) -> None:
@@ -78,11 +78,11 @@ class SessionTracing:
             return
         try:
             self._writer.write(spans)
-        except Exception as error:  # noqa: BLE001  processors of the caller must not end a run
+        except Exception as error:  # noqa: BLE001  the caller's processors must not end a run
             self._fail(error)
 
     async def close(self) -> None:
-        """Deliver all spans; what a server does not take within a few seconds is left."""
+        """Deliver all spans, except those a server does not take within a few seconds."""
         self._write(self._spans.finish())
         if self._opening and not self._opening.done():
             await asyncio.wait({self._opening}, timeout=_OPEN_SECONDS)
@@ -96,7 +96,7 @@ class SessionTracing:
         self._report(describe_error(error))
 
     def _report(self, reason: str) -> None:
-        """Log the first reason; the threads of the SDK call this, too."""
+        """Log the first reason; the SDK's threads also call this."""
         if self._has_reported:
             return
         self._has_reported = True
@@ -115,11 +115,11 @@ def open_session_tracing(
     notices: list[Notice],
     find_server: Callable[[str], tuple[str, int] | None],
 ) -> SessionTracing | None:
-    """Prepare the traces of a session; None if variables turn them off.
+    """Prepare a session's traces; None if variables turn them off.
 
-    The variables in `environ` are the session's; those of the exporter are this process's. Adds a
-    notice for each that is not used.
-    Raises UsageError if the packages are not installed, or a provider is a wrong one.
+    The variables in `environ` are the session's; the exporter uses this process's. Adds a notice
+    for each that is not used.
+    Raises UsageError if the packages are not installed or a provider is of the wrong kind.
     """
     require_packages()
     if tracing.provider is None and (reason := explain_off(os.environ)):
@@ -137,7 +137,7 @@ def open_session_tracing(
         return SessionTracing(ids, spans, partial(_open_otlp, tracing.meter_provider))
     from .writers import ProviderWriter
 
-    writer = ProviderWriter(tracing.provider, tracing.meter_provider)  # a wrong one fails here
+    writer = ProviderWriter(tracing.provider, tracing.meter_provider)  # a wrong provider fails here
     return SessionTracing(ids, spans, lambda _: writer)
 
 
@@ -156,7 +156,7 @@ def require_packages() -> None:
 
 
 def _find_traceparent(tracing: Tracing, environ: Mapping[str, str], notices: list[Notice]) -> str:
-    """Return the span that the session belongs to: that of its caller, or of the variable."""
+    """Find the span the session belongs to: its caller's, or the one in the variable."""
     if tracing.provider is not None:
         from opentelemetry.trace import get_current_span
 

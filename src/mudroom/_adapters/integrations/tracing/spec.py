@@ -1,4 +1,4 @@
-"""What `Integrations(tracing=...)` takes."""
+"""The argument of `Integrations(tracing=...)`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Tracing(Struct, frozen=True, kw_only=True):
             OTEL_EXPORTER_OTLP_…, or to http://localhost:4318.
         meter_provider: a MeterProvider that gets the metrics. None: they go to the same address as
             the spans, if OTEL_EXPORTER_OTLP_ENDPOINT or …_METRICS_ENDPOINT is set.
-        captures_content: whether spans have the texts of prompts, answers and tool calls, without
-            secrets. None: as OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says.
+        captures_content: whether spans contain the texts of prompts, answers and tool calls,
+            without secrets. None: as set by OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT.
 
-    Opening a session with it raises UsageError if the extra is not installed, or a provider is not
-    one of the SDK.
+    Opening a session with it raises UsageError if the extra is not installed or a provider is not
+    the SDK's.
 
     Example:
         integrations = Integrations(tracing=Tracing(captures_content=True))

@@ -1,4 +1,4 @@
-"""The variables of OpenTelemetry that decide whether and where traces are sent."""
+"""OpenTelemetry's variables that decide whether and where traces are sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COUNTS = (_QUEUE_SIZE, _BATCH_SIZE, "OTEL_BSP_SCHEDULE_DELAY", "OTEL_METRIC_EXP
 _DEFAULT_QUEUE_SIZE = 16_384
 """Spans that may wait: a thousand children end about 3,000 at once, and the SDK's 2,048 would lose
 some of them."""
-_DEFAULT_BATCH_SIZE = 512  # that of the SDK
+_DEFAULT_BATCH_SIZE = 512  # as in the SDK
 _DEFAULT_ENDPOINT = "http://localhost:4318"
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _OUR_PROTOCOL = "http/protobuf"
@@ -58,12 +58,12 @@ def explain_off(environ: Mapping[str, str]) -> str:
 
 
 def read_queue_size(environ: Mapping[str, str]) -> int:
-    """Return how many spans may wait to be sent. The variables must have passed `explain_off`."""
+    """Read how many spans may wait to be sent. The variables must have passed `explain_off`."""
     return int(environ.get(_QUEUE_SIZE, _DEFAULT_QUEUE_SIZE))
 
 
 def describe_error(error: Exception) -> str:
-    # Texts that do not begin with a variable may have addresses or headers with secrets.
+    # Texts that do not begin with a variable may contain addresses or headers with secrets.
     text = str(error)
     return text if text.startswith("OTEL_") else type(error).__name__
 
@@ -84,7 +84,7 @@ def read_content_switch(environ: Mapping[str, str]) -> tuple[bool, str]:
 
 
 def find_address(environ: Mapping[str, str], own: str = TRACES_ENDPOINT) -> str:
-    """Return the address of traces, or of metrics, without its user, password and query."""
+    """Find the address for traces or metrics, without user, password and query."""
     path = "v1/metrics" if own == METRICS_ENDPOINT else "v1/traces"
     address = environ.get(own)
     if not address:

@@ -1,4 +1,4 @@
-"""Destinations of spans and metrics: an OTLP server, or providers of the caller."""
+"""Destinations of spans and metrics: an OTLP server, or the caller's providers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .variables import METRICS_ENDPOINT, describe_error, find_address, has_metri
 SCOPE = "mudroom"
 _NANOSECONDS = 1_000_000_000
 _MAX_TRACES = 10_000
-"""Traces whose sampling decision is remembered; it is made again for any others."""
+"""Traces whose sampling decision is remembered; for others, it is made again."""
 
 
 class FixedIds(IdGenerator):
@@ -56,12 +56,12 @@ class FixedIds(IdGenerator):
 
 
 class SpanEmitter:
-    """Writes spans to a TracerProvider, whose sampler, limits and processors apply.
+    """Writes spans to a TracerProvider, with its sampler, limits and processors.
 
     Spans arrive when they end, so children come before their parents. The sampler is therefore
-    asked once for a trace, and not span by span.
+    asked once per trace, not per span.
 
-    Raises UsageError for a provider that is not one of the SDK.
+    Raises UsageError for a provider that is not the SDK's.
     """
 
     def __init__(self, provider: object) -> None:
@@ -72,17 +72,17 @@ class SpanEmitter:
                 remedy="Give a TracerProvider of opentelemetry.sdk.trace.",
             )
         tracer = provider.get_tracer(SCOPE, __version__)
-        self._tracer = tracer if isinstance(tracer, Tracer) else None  # None: it is disabled
+        self._tracer = tracer if isinstance(tracer, Tracer) else None  # None if disabled
         self._ids = FixedIds()
         self._sampled: dict[int, bool] = {}
         if self._tracer is not None:
-            # A provider has one tracer for each scope, which all sessions share.
+            # A provider has one tracer per scope, shared by all sessions.
             if isinstance(self._tracer.id_generator, FixedIds):
                 self._ids = self._tracer.id_generator
             self._tracer.id_generator = self._ids
 
     def emit(self, span: Span) -> bool:
-        """Write a span with the ids and times it had. Return whether it is sampled."""
+        """Write a span with its original ids and times. Return whether it is sampled."""
         tracer = self._tracer
         if tracer is None or not self._is_sampled(tracer, span):
             return False
@@ -148,14 +148,14 @@ _FIRST_CHUNK_SECONDS = [
     *(0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
 ]
 _TOKEN_COUNTS = [4.0**power for power in range(14)]
-"""Bounds of the buckets, as the conventions ask for them. With the SDK's own, which begin at 0, 5
-and 10 and end at 10,000, most durations share one bucket and most contexts another."""
+"""Bucket bounds as the conventions require. With the SDK's own, which begin at 0, 5 and 10 and end
+at 10,000, most durations would share one bucket and most contexts another."""
 _TOKENS = {"input": "gen_ai.usage.input_tokens", "output": "gen_ai.usage.output_tokens"}
 
 
 class SpanMetrics:
     def __init__(self, provider: object) -> None:
-        """Raise UsageError for a provider that is not one of OpenTelemetry."""
+        """Raise UsageError for a provider that is not OpenTelemetry's."""
         if not isinstance(provider, AnyMeterProvider):
             raise UsageError(
                 f"the meter provider is a {type(provider).__name__}",
@@ -205,17 +205,17 @@ class SpanMetrics:
                 self._tokens.record(tokens, {**attributes, "gen_ai.token.type": kind})
 
 
-SILENT_SECONDS = 2.0  # how long the end of a session waits for the next answer of the server
-_MAX_CLOSE_SECONDS = 30.0  # how long it waits in all while answers keep coming
-_BATCH = 512  # spans in one request of an export
+SILENT_SECONDS = 2.0  # longest wait, at the end of a session, for the server's next answer
+_MAX_CLOSE_SECONDS = 30.0  # longest wait in all while answers keep coming
+_BATCH = 512  # spans per export request
 _STATUSES = range(100, 600)
 _PACKAGE = "opentelemetry"
 
 
 class ProviderWriter:
-    """Writes spans to providers of the caller, who flushes and closes them.
+    """Writes spans to the caller's providers, which the caller flushes and closes.
 
-    Their processors run on the event loop, as they do for all other asyncio code of the caller.
+    Their processors run on the event loop, as for all other asyncio code of the caller.
     """
 
     def __init__(self, provider: object, meter_provider: object | None) -> None:
@@ -233,10 +233,10 @@ class ProviderWriter:
 
 
 class OtlpWriter:
-    """Writes spans to the OTLP server that the variables of this process name.
+    """Writes spans to the OTLP server named in this process's variables.
 
     `BatchSpanProcessor` holds them and sends them from its thread. Without a meter provider, the
-    metrics go to the server, too, if the variables say so. `report` is called from any thread.
+    metrics also go to the server, if the variables say so. `report` is called from any thread.
     """
 
     def __init__(self, meter_provider: object | None, report: Callable[[str], None]) -> None:
@@ -260,8 +260,8 @@ class OtlpWriter:
         self._metrics = SpanMetrics(meter_provider) if meter_provider else None
 
     def write(self, spans: Sequence[Span]) -> None:
-        # The processor would drop the oldest of too many and log it; the newest are left out here,
-        # and counted.
+        # If there are too many, the processor would drop the oldest and log it. Instead, the newest
+        # are left out here, and counted.
         for span in spans:
             if self._held - self._exporter.taken >= self._room:
                 self._dropped += 1
@@ -271,10 +271,10 @@ class OtlpWriter:
                 self._metrics.record(span)
 
     def close(self) -> None:
-        """Send what is held, but wait no longer than the server answers.
+        """Send the held spans, waiting only as long as the server keeps answering.
 
-        `BatchSpanProcessor.shutdown` has a fixed limit of 30 s, so it runs in a thread of its own:
-        after SILENT_SECONDS without an answer the exporters are told to give up.
+        `BatchSpanProcessor.shutdown` has a fixed limit of 30 s, so it runs in a separate thread;
+        after SILENT_SECONDS without an answer, the exporters are told to give up.
         """
         closed_at = time.monotonic()
         ending = threading.Thread(target=self._end, name="mudroom-traces", daemon=True)
@@ -295,7 +295,7 @@ class OtlpWriter:
         with _divert_log():
             self._provider.shutdown()
             if self._metric_exporter and self._exporter.delivery.has_failed:
-                self._metric_exporter.delivery.is_stopped = True  # most likely the same server
+                self._metric_exporter.delivery.is_stopped = True  # probably the same server
             if self._meters:
                 self._meters.shutdown()
 
@@ -306,12 +306,12 @@ class OtlpWriter:
             if log := exporter.delivery.log:  # a request is under way
                 exporter.delivery.report(log.reason or silence)
             with _divert_log():
-                exporter.shutdown()  # ends the pause between two attempts
+                exporter.shutdown()  # ends the pause between attempts
         self._report(silence)
 
 
 def send_spans(spans: Sequence[Span]) -> str:
-    """Send the spans of a recorded session now; return why that failed, "" if it did not."""
+    """Send a recorded session's spans now; return why that failed, "" on success."""
     failures: list[str] = []
     try:
         with _divert_log():
@@ -335,15 +335,15 @@ def send_spans(spans: Sequence[Span]) -> str:
 
 class _Delivery:
     def __init__(self, report: Callable[[str], None]) -> None:
-        # What the packages log during the request that is under way.
+        # Collects the packages' messages during a request.
         self.log: _ThreadLog | None = None
         self.answered_at = 0.0  # on the monotonic clock
         self.has_failed = False
         self.is_stopped = False  # sends nothing more
-        self.report = report  # adds the address of the server, without secrets
+        self.report = report  # adds the server's address, without secrets
 
     def run(self, export: Callable[[], object]) -> bool:
-        """Send a batch, and report why that failed. Return whether it was sent."""
+        """Send a batch, reporting any failure. Return whether it was sent."""
         if self.is_stopped:
             return False
         result = None
@@ -351,7 +351,7 @@ class _Delivery:
             self.log = log
             try:
                 result = export()
-            except Exception as error:  # noqa: BLE001  its text may have secrets
+            except Exception as error:  # noqa: BLE001  its text may contain secrets
                 log.reason = type(error).__name__
         self.log = None
         self.has_failed = result not in (SpanExportResult.SUCCESS, MetricExportResult.SUCCESS)
@@ -363,7 +363,7 @@ class _Delivery:
 
 
 class _Spans(OTLPSpanExporter):
-    """Exporter that says why it fails, and counts the spans it was given."""
+    """An exporter that reports why it fails, and counts the spans it was given."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         super().__init__()
@@ -378,7 +378,7 @@ class _Spans(OTLPSpanExporter):
 
 
 class _Metrics(OTLPMetricExporter):
-    """Exporter that says why it fails, and how to do without it."""
+    """An exporter that reports why it fails, and how to do without it."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         super().__init__()
@@ -396,7 +396,7 @@ class _Metrics(OTLPMetricExporter):
 
 
 def _make_resource() -> Resource:
-    """Return what the variables say about this process; the service is `mudroom` by default."""
+    """Describe this process according to the variables; the service is `mudroom` by default."""
     resource = Resource.create()
     if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):
         resource = resource.merge(Resource({"service.name": "mudroom"}))

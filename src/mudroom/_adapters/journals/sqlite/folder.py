@@ -33,7 +33,7 @@ def list_sessions(home: str | Path) -> list[SessionInfo]:
     with suppress(FileNotFoundError), os.scandir(Path(home, "sessions")) as entries:
         for entry in entries:
             if entry.name.endswith((_SUFFIX, _LOG_SUFFIX)):
-                with suppress(FileNotFoundError):  # a log goes when its session is closed
+                with suppress(FileNotFoundError):  # a log disappears when its session closes
                     stats[entry.name] = entry.stat()
     infos = [
         _make_info(name.removesuffix(_SUFFIX), stat, stats.get(f"{name}-wal"))
@@ -51,7 +51,7 @@ def read_info(path: Path) -> SessionInfo:
 
 
 def _make_info(session: str, file: os.stat_result, log: os.stat_result | None) -> SessionInfo:
-    # Readers leave an empty log behind, so its time is not that of a write.
+    # Readers leave an empty log behind, so its time does not show a write.
     if log is None or not log.st_size:
         return SessionInfo(id=session, modified=file.st_mtime, size=file.st_size)
     modified = max(file.st_mtime, log.st_mtime)
@@ -83,7 +83,7 @@ def remove_half_created(path: Path) -> None:
         other = path.with_name(name)
         if name == path.name or _read_change_time(other) > now - _CREATION_SECONDS:
             continue  # a process may be creating it right now, and would find it locked
-        # Busy means that a process has it open. There may be many, so none is waited for.
+        # Busy means that a process has it open. There may be many, so do not wait for any.
         with suppress(JournalBusy):
             descriptor = lock(other, attempts=1)
             other.with_name(f"{name}.new").unlink(missing_ok=True)
@@ -93,7 +93,7 @@ def remove_half_created(path: Path) -> None:
 def _read_change_time(path: Path) -> float:
     times = [0.0]
     for suffix in (".lock", ".new"):
-        with suppress(FileNotFoundError):  # its process removed or published it
+        with suppress(FileNotFoundError):  # removed or published by its process
             times.append(path.with_name(path.name + suffix).stat().st_mtime)
     return max(times)
 
@@ -136,7 +136,7 @@ def unlock(path: Path, descriptor: int) -> None:
 
 
 def find_writer_pid(path: Path) -> str:
-    """Return the id of the process that writes a journal file, "" if there is none."""
+    """Find the id of the process writing a journal file; "" if there is none."""
     try:
         descriptor = os.open(_lock_path(path), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

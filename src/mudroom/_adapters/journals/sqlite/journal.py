@@ -124,8 +124,8 @@ class SqliteJournal:
                 raise
 
     async def append(self, *events: StoredEvent) -> int:
-        # A cancelled caller only stops waiting: what is in the queue is stored. After a failure
-        # nothing more can be appended, or the record would have a gap.
+        # A cancelled caller only stops waiting: the queue is still stored. After a failure, nothing
+        # more can be appended, or the record would have a gap.
         values: list[_Value] = []
         seq = self._last
         for event in events:

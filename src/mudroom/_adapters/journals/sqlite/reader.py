@@ -1,4 +1,4 @@
-"""Reads a journal file, next to its writer or from a read-only disk, also in batches."""
+"""Reads a journal file, beside its writer or on a read-only disk, also in batches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _QUERY = "SELECT seq, type, body, crc FROM events WHERE seq > ? ORDER BY seq LIM
 
 
 class SqliteReader:
-    """Reads one journal file. Create it with `open_reader`."""
+    """Reads a journal file. Create it with `open_reader`."""
 
     def __init__(self, path: Path, meta: JournalMeta) -> None:
         self.path = path
@@ -86,7 +86,7 @@ def open_reader(path: str | Path) -> SqliteReader:
 
 
 def read_header(path: Path) -> tuple[JournalMeta, StoredEvent | None]:
-    """Read the facts and first event of a journal file, None if it has no event.
+    """Read a journal file's facts and its first event, None if it has no event.
 
     Raises like `open_reader`.
     """
@@ -96,7 +96,7 @@ def read_header(path: Path) -> tuple[JournalMeta, StoredEvent | None]:
 
 
 def read_valid_meta(connection: sqlite3.Connection, path: Path) -> JournalMeta:
-    """Read the facts of a journal file, without its summary if the end of the file is lost.
+    """Read a journal file's facts, without its summary if the end of the file is lost.
 
     Raises like `open_reader`.
     """

@@ -49,9 +49,9 @@ class JournalCondition(Struct, frozen=True, kw_only=True):
     """The condition of a journal.
 
     `lost` has the first and last number of each range of damaged or missing records. If the end of
-    the file is unreadable, so that it is unknown how many are lost, `first_unreadable` is the first
-    of them, else 0. A torn tail is a last record that was incomplete because its process was
-    killed; nothing depended on it.
+    the file is unreadable, so that the number of lost records is unknown, `first_unreadable` is the
+    first of them, else 0. A torn tail is a last record left incomplete when its process was killed;
+    nothing depended on it.
     """
 
     intact: int
@@ -84,10 +84,10 @@ def check_journal(path: Path) -> JournalCondition:
 
 
 def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
-    """Replace a damaged journal by a new file with all intact records.
+    """Replace a damaged journal with a new file of all intact records.
 
-    The damaged file is kept next to it. A root run still active that may have lost a record ends
-    with the reason LOST, and a run whose start is lost gets a placeholder. An intact journal stays
+    The damaged file is kept next to it. An active root run that may have lost a record ends with
+    the reason LOST, and a run whose start is lost gets a placeholder. An intact journal stays
     unchanged. `cwd` is the session's folder, used if its opening is lost.
 
     Raises JournalBusy, JournalError, or JournalDamaged if no record can be read.
@@ -131,7 +131,7 @@ def _recover_events(path: Path) -> dict[int, StoredEvent]:
                     row = connection.execute(_READ_RECORD, (seq,)).fetchone()
                 except sqlite3.DatabaseError:
                     if last is None:
-                        break  # the end of the file is gone, from here on
+                        break  # the rest of the file is gone
                     continue
                 with suppress(ValueError):
                     if row and isinstance(row[0], bytes) and crc32(row[0]) == row[1]:
@@ -184,7 +184,7 @@ def _complete(
 ) -> list[StoredEvent]:
     """Add events where readers depend on lost ones.
 
-    These are the start of the session and of each run, and the end of each active root run that may
+    These are the starts of the session and of each run, and the ends of active root runs that may
     have lost a record. `last_gap` is the number of the last lost record, 0 for none.
     """
     events: list[StoredEvent] = []

@@ -1,10 +1,10 @@
-"""The schema of a journal file: how to create, open and check it, and its errors.
+"""The schema of a journal file: creates, opens and checks it, and translates errors.
 
 meta(key, value)                      schema, session, created, program, name, summary
 events(seq, run, type, body, crc)     seq counts from 1 without gaps; body is JSON; crc is
 crc32(body)
 
-The end of the write-ahead log may have half a transaction of a killed process. Format of the log:
+The write-ahead log may end with half a transaction of a killed process. Format of the log:
 https://sqlite.org/fileformat2.html#the_write_ahead_log
 """
 
@@ -24,7 +24,7 @@ from ....errors import JournalDamaged, JournalError, JournalNewer
 from .folder import remove_half_created
 
 SCHEMA_VERSION = 2
-"""Version of the tables and of the events in them."""
+"""Version of the tables and their events."""
 
 # "mudr" in ASCII; the program `file` shows it.
 _APPLICATION_ID = 0x6D756472
@@ -40,7 +40,7 @@ _LOCK_TIMEOUT = 30.0
 
 
 class JournalMeta(Struct, frozen=True, kw_only=True):
-    """What a journal file says about itself.
+    """Facts a journal file states about itself.
 
     `program` is the version of mudroom that created it. `summary` is the state of the session's
     summary after some of its events, "" for none.
@@ -62,7 +62,7 @@ def connect_writer(path: Path, session: str) -> tuple[sqlite3.Connection, Journa
         connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE}")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA journal_mode = WAL")
-        # So that an unwritable file fails here and not at the first event.
+        # Makes an unwritable file fail here, not at the first event.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("COMMIT")
         return connection, meta
@@ -144,7 +144,7 @@ def read_last_number(connection: sqlite3.Connection) -> int:
 
 
 def write_name(path: Path, name: str) -> None:
-    """Store the name of a session, "" for none, even while another process writes it."""
+    """Store a session's name, "" for none, even while another process writes the session."""
     file = path if path.exists() else get_unpublished_path(path)
     with (
         translate_errors(path),
@@ -314,7 +314,7 @@ def has_torn_tail(path: Path) -> bool:
     if len(data) < _HEADER:
         return False
     frame_size = int.from_bytes(data[8:12], "big") + _FRAME_HEADER
-    salt = data[16:24]  # frames left from an earlier generation of the log have another one
+    salt = data[16:24]  # frames from an earlier generation of the log have a different one
     is_committed = True
     start = _HEADER
     while start + _FRAME_HEADER <= len(data) and data[start + 8 : start + 16] == salt:

@@ -89,7 +89,7 @@ class SqliteStore:
         await asyncio.to_thread(delete_session, self._get_existing_path(session))
 
     async def find_writer(self, session: str) -> str:
-        """Return "process N" for the process that writes a session, "" if there is none."""
+        """Return "process N" for the process writing a session, "" if there is none."""
         pid = await asyncio.to_thread(find_writer_pid, self.get_path(session))
         return f"process {pid}" if pid else ""
 
@@ -133,7 +133,7 @@ async def _open_journal(path: Path, session: str, *, create: bool) -> SqliteJour
 
 
 class ReadOnlyJournal:
-    """The journal of a file that another process may be writing."""
+    """A journal whose file another process may be writing."""
 
     def __init__(self, reader: SqliteReader) -> None:
         self.path: Path = reader.path

@@ -28,7 +28,7 @@ from .schema import connect_briefly, connect_reader, translate_errors
 def read_summaries(home: str, folder: str | None, limit: int) -> Iterator[SessionSummary]:
     """Yield the summaries of the most recently written sessions, at most `limit`.
 
-    `folder` selects the sessions of one folder, which need not exist any more.
+    `folder` selects the sessions of one folder, even if the folder is gone.
 
     Raises JournalError if the sessions cannot be listed.
     """

@@ -165,7 +165,7 @@ class OpenAIReader:
             self.is_done = True
             return ()
         chunk = _decode(data)
-        # Events of other protocols have a field `usage`, too.
+        # Events of other protocols also have a field `usage`.
         if chunk.id or chunk.choices:
             self._has_valid_chunk = True
         self._has_only_foreign_chunks = not self._has_valid_chunk
@@ -277,7 +277,7 @@ def _merge_detail(details: list[dict[str, Any]], fragment: dict[str, Any]) -> No
 
 
 def _split_delta(delta: _Delta) -> tuple[str, str]:
-    """Return the text and the reasoning of a delta, however the server spells them."""
+    """Split a delta into text and reasoning, however the server spells them."""
     thought = delta.reasoning_content or delta.reasoning or ""
     content = delta.content or ""
     if isinstance(content, list):
@@ -310,9 +310,9 @@ def _to_usage(usage: _Usage) -> Usage:
 
 
 def _read_price(usage: _Usage) -> float | None:
-    """Return the price a gateway states; None for none, or for 0, which may mean unknown.
+    """Read the price stated by a gateway; None for none, or for 0, which may mean unknown.
 
-    OpenRouter does not include what the user's own key at the model's provider pays.
+    OpenRouter does not include charges to the user's own key at the model's provider.
     """
     if usage.cost_in_usd_ticks:
         return usage.cost_in_usd_ticks / _TICKS_PER_USD

@@ -49,8 +49,8 @@ from ._chat_stream import (
 class OpenAIModel(WireModel):
     """A model behind Chat Completions.
 
-    Each server counts as a wire of its own, because one server's reasoning field is unknown to
-    another, which may refuse it.
+    Each server counts as a separate wire, because another server does not know its reasoning field
+    and may refuse it.
     """
 
     WIRE = WIRE
@@ -105,7 +105,7 @@ class OpenAIModel(WireModel):
         return entry
 
     def join_entry(self, last: bytes | bytearray, entry: dict[str, Any]) -> dict[str, Any] | None:
-        """Merge a user message into the preceding tool or user message, if the server demands it.
+        """Merge a user message into the preceding tool or user message if the server demands it.
 
         The two may come from different turns: if a turn fails after its tools, or its answer is
         empty, the earlier message stays the last one.

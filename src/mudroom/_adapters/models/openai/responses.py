@@ -314,7 +314,7 @@ class ResponsesModel(WireModel):
     def start_conversation(self, config: RequestConfig) -> WireConversation:
         conversation = super().start_conversation(config)
         if self.facts.bills_cache_writes and (system := clean(config.system)).strip():
-            # `instructions` take no mark, so siblings could not share what is before them.
+            # `instructions` take no mark, so siblings could not share the prompt before them.
             content = [_encode_text(system) | _BREAKPOINT]
             conversation.append_entry({"type": "message", "role": "developer", "content": content})
         return conversation
@@ -338,7 +338,7 @@ class ResponsesModel(WireModel):
 
 
 def _mark_end(item: dict[str, Any]) -> None:
-    """Mark the end of a request: the next one reads the cache up to a mark and no further."""
+    """Mark the end of a request: the next one reads the cache only up to a mark."""
     if isinstance(item.get("output"), str):
         item["output"] = [_encode_text(item["output"])]
     _get_parts(item)[-1].update(_BREAKPOINT)

@@ -1,7 +1,7 @@
-"""Refusals of providers: what they mean, and what to change in the next request.
+"""Providers' refusals: their meaning, and changes for the next request.
 
-classifier.py  the meaning of any refusal: wait and for how long, stop, or try something else
-overflow.py    refusals of requests that are too long
-repairs.py     another request that avoids what was refused
-history.py     the conversation without the part that was refused
+classifier.py  the meaning of any refusal: wait (and how long), stop, or try something else
+overflow.py    refusals of overlong requests
+repairs.py     changes to a request that avoid the refused part
+history.py     the conversation without the refused part
 """

@@ -24,7 +24,7 @@ from .repairs import TEMPLATE_ERROR, find_room
 
 
 class Meaning(StrEnum):
-    """What a refusal means, and so what happens next."""
+    """A refusal's meaning, which decides what happens next."""
 
     LOAD = "load"  # too many requests for now: wait, and make the provider's other runs wait
     FAULT = "fault"  # a server error: try again
@@ -77,7 +77,7 @@ _STATUSES = {
     "validationexception": 400,
 }
 
-# 1113 and 1309 are codes of GLM, 1008 is one of MiniMax.
+# 1113 and 1309 are GLM's codes, 1008 is MiniMax's.
 _MONEY_CODES = compile_later(
     r"(?i)^(insufficient_quota|insufficient_(balance|credits?|funds)\w*|credit_balance_\w+"
     r"|billing_\w+|exceeded_current_quota_error|payment_required|arrearage|accountoverdue\w*"
@@ -103,7 +103,7 @@ _MONEY = compile_later(
     r"|exhausted its free|budget has been exceeded|\bover budget\b|key limit exceeded \(total"
     r"|余额不足|已?欠费|请充值|套餐已到期"
 )
-# Said of an empty account, but also of a used-up minute if the refusal says how long to wait.
+# Used for an empty account, but also for a used-up minute if the refusal says how long to wait.
 _PLAN = compile_later(
     r"(?i)check your (plan and )?billing|(enter|add) a payment method|add \d+ credits"
     r"|you have no quota|exceeded your current quota"
@@ -120,7 +120,7 @@ _ALLOCATED = compile_later(r"(?i)allocated quota|allocation ?quota exceeded")
 _LOAD = compile_later(
     r"(?i)rate.?limit[^.;]{0,30}(exceed|reach|hit)|too many (concurrent )?requests|\boverloaded\b"
 )
-# A single request above the tokens of a whole minute: no wait helps.
+# A single request above a whole minute's tokens: waiting does not help.
 _TOO_LARGE = compile_later(r"(?i)request too large for|reduce your message size")
 _NO_TOOLS = compile_later(
     r"(?i)does(n't| not) support (tools?|function)( calling| use)?\b"
@@ -132,7 +132,7 @@ _BAD_KEY = compile_later(
     r"(?i)api.?key.{0,20}(not valid|not found|invalid|expired|missing|required)"
     r"|(invalid|incorrect|missing|no|wrong).{0,20}(api.?key|credentials|(access|auth|bearer) token)"
 )
-# llama.cpp's errors for schemas it cannot handle, some of them with HTTP 500.
+# llama.cpp's errors for schemas it cannot handle, some with HTTP 500.
 _GRAMMAR = compile_later(r"(?i)failed to (parse|compile) (the )?grammar|initialize samplers")
 
 _CODE_FIELDS = ("code", "type", "status", "reason", "error_type", "errorCode", "__type")
@@ -143,7 +143,7 @@ _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 def find_status(error: object, default: int = 500) -> int:
-    """Return the HTTP status an error inside a stream would have as a response."""
+    """Find the HTTP status an error inside a stream would have as a response."""
     for code in _list_codes(error):
         status = int(code) if code.isdecimal() else _STATUSES.get(code.lower(), 0)
         if 400 <= status < 600:
@@ -187,8 +187,8 @@ def read_refusal(
 def _find_meaning(status: int, words: str, error: object, wait: float) -> Meaning:
     """Find the meaning of an error; REFUSED may still turn out to be TOO_LONG."""
     codes = list(_list_codes(error))
-    # From the specific to the general: a refusal that can be repaired, then final ones, then
-    # those that a wait or a shorter request helps.
+    # From specific to general: repairable refusals, then final ones, then those where waiting or a
+    # shorter request helps.
     if find_room(words)[1] or _GRAMMAR.search(words) or TEMPLATE_ERROR.search(words):
         return Meaning.REFUSED
     if _NO_TOOLS.search(words):
@@ -214,7 +214,7 @@ def _find_meaning(status: int, words: str, error: object, wait: float) -> Meanin
 def _find_spent(
     status: int, words: str, codes: list[str], error: object, wait: float
 ) -> Meaning | None:
-    # A refusal that asks to wait is believed, unless it names the money or a day's quota itself.
+    # A refusal that asks to wait is believed, unless it mentions money or a day's quota.
     if _ALLOCATED.search(words) and "free tier" not in words.lower():
         return None
     if any(_MONEY_CODES.search(code) for code in codes):
@@ -257,7 +257,7 @@ def _list_codes(error: object) -> Iterator[str]:
 
 
 def _walk(value: object, depth: int = _MAX_DEPTH) -> Iterator[dict[str, Any]]:
-    """Yield an error and the errors nested in it, the outer ones first."""
+    """Yield an error and the errors nested in it, outer ones first."""
     if not depth:
         return
     if isinstance(value, list):
@@ -312,7 +312,7 @@ _OLDEST_DATE = 1e9
 
 
 def parse_retry_after(headers: Mapping[str, str], now: float) -> float:
-    """Parse the seconds that headers ask to wait: a number, with a unit, or a date; 0 for none."""
+    """Parse how many seconds headers ask to wait: a number, with a unit, or a date; 0 for none."""
     value = headers.get("retry-after", "").strip()
     wait = _to_seconds(headers.get("retry-after-ms"), 0.001) or _to_seconds(value)
     if wait or not value:
@@ -352,7 +352,7 @@ def _get_unit(name: str) -> float:
 
 
 def _find_field(value: object, now: float, depth: int = _WAIT_DEPTH) -> float:
-    """Find the first wait in the fields of an error and of what is nested in it."""
+    """Find the first wait in the fields of an error, including nested ones."""
     if not depth:
         return 0.0
     if isinstance(value, list):
@@ -374,7 +374,7 @@ def _find_field(value: object, now: float, depth: int = _WAIT_DEPTH) -> float:
 
 
 def _read_protobuf(value: object) -> float:
-    """Read a duration given as an object, as Google's libraries write it."""
+    """Read a duration given as an object, as written by Google's libraries."""
     if not isinstance(value, dict):
         return 0.0
     fields = cast("dict[str, Any]", value)
@@ -382,7 +382,7 @@ def _read_protobuf(value: object) -> float:
 
 
 def _read_reset(value: object, now: float) -> float:
-    """Return the seconds until a reset; OpenRouter states it in milliseconds since 1970."""
+    """Read the seconds until a reset; OpenRouter states it in milliseconds since 1970."""
     moment = _to_seconds(value)
     if moment > _OLDEST_DATE * 100:
         moment /= 1000

@@ -1,6 +1,6 @@
-"""Parts of a conversation that a provider refuses, and the conversation without them.
+"""Removes parts of a conversation that a provider refuses.
 
-Such a part is in every later request, so the session could never continue with it.
+Such a part would be in every later request, so the session could never continue.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _BAD_IMAGE = compile_later(
 _PLACEHOLDER = "(an image that the provider refused)"
 _IMAGE_TYPES = {"image": "text", "image_url": "text", "input_image": "input_text"}
 _THINKING = frozenset({"thinking", "redacted_thinking"})
-# Where a message holds its blocks. Arguments of calls are none, whatever they look like.
+# Fields where a message holds its blocks. Call arguments are not blocks, whatever they look like.
 _BLOCKS = frozenset({"content", "parts", "output"})
 
 Entry = dict[str, Any]
 
 
 def find_removal(refusal: str) -> tuple[Callable[[Entry], Entry | None], str] | None:
-    """Find what to leave out of the messages after a refusal; None if it is about none of them.
+    """Find the part to remove from messages after a refusal; None if it concerns none.
 
-    Return a function that makes a message without the part, or None for a message that held
-    nothing else, and the change in words.
+    Returns a function that makes a message without the part, or None for a message that held
+    nothing else; and the change in words.
     """
     if _SEALED.search(refusal):
         return remove_reasoning, "earlier reasoning is left out"
@@ -57,7 +57,7 @@ def takes_no_images(refusal: str) -> bool:
 
 
 def remove_reasoning(entry: Entry) -> Entry | None:
-    """Return a message of any wire without sealed reasoning; None if nothing remains."""
+    """Remove sealed reasoning from a message of any wire; None if nothing remains."""
     if entry.get("type") == "reasoning":
         return None
     entry = {name: value for name, value in entry.items() if name != "reasoning_details"}
@@ -83,7 +83,7 @@ def _remove_signature(block: Entry) -> Entry:
 
 
 def remove_images(entry: Entry) -> Entry:
-    """Return a message or block of any wire with a text in place of each image."""
+    """Replace each image in a message or block of any wire with a text."""
     if kind := _IMAGE_TYPES.get(entry.get("type", "")):
         return {"type": kind, "text": _PLACEHOLDER}
     if "inlineData" in entry:

@@ -1,8 +1,8 @@
-"""Recognises refusals of requests that are too long for the model.
+"""Recognises refusals of requests too long for the model.
 
 Most providers have no code for this, so their words decide. Missing such a refusal ends a run that
 a shorter request would have saved; a false alarm only costs a clearing and another request.
-`tests/models/test_overflow_wordings.py` lists the words of each provider.
+`tests/models/test_overflow_wordings.py` lists each provider's words.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _OTHER_LIMIT = compile_later(
 _TEXT_FIELDS = ("error", "errors", "message", "msg", "detail", "code", "type", "metadata", "raw")
 
 _MAX_DEPTH = 6
-# Characters the patterns read. Every known error says what it means before that, an error body
-# may be long, and Python refuses to convert numbers of more than 4,300 digits.
+# Characters the patterns read. Every known error states its meaning within them, an error body may
+# be long, and Python refuses to convert numbers of more than 4,300 digits.
 _MAX_WORDS = 4_000
 
 
@@ -119,14 +119,14 @@ _STATED_WINDOWS = tuple(
     )
 )
 _NUMBER = compile_later(r"(?<![\w.-])\d{4,}(?![\w-])")
-# A number further above the window than this is not the size of a request.
+# A larger multiple of the window is not the size of a request.
 _MAX_RATIO = 100
 
 
 def find_stated_sizes(refusal: str) -> StatedSizes:
-    """Find the sizes stated by the refusal of a long request.
+    """Find the sizes stated in the refusal of a long request.
 
-    The largest number above the window is taken for the size of the request.
+    The largest number above the window is taken for the request's size.
     """
     text = refusal.replace(",", "")
     matches = (pattern.search(text) for pattern in _STATED_WINDOWS)

@@ -1,4 +1,4 @@
-"""What a refusal teaches about a request's fields and output limit."""
+"""Learns from refusals about a request's fields and output limit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MISSING_REASONING = compile_later(
     r"|(missing|requires?|without)\b.{0,30}\breasoning_content"
 )
 _BLANK = " "
-# Entry in the refused fields of a model whose server cannot handle patterns in schemas.
+# Entry in a model's refused fields if its server cannot handle patterns in schemas.
 PATTERNS = "pattern"
 _REFUSED_PATTERN = compile_later(
     r"(?i)failed to (parse|compile) (the )?grammar|failed to initialize samplers"
@@ -50,7 +50,7 @@ _VALUES = frozenset({"enum", "const", "default", "examples"})
 _ROLES = compile_later(
     r"(?i)unexpected role '?user'? after role '?tool|tool call id was .{0,80}must be a-z"
 )
-# Errors of the chat templates that llama.cpp, vLLM and others run, some of them with HTTP 500.
+# Errors of chat templates run by llama.cpp, vLLM and others, some with HTTP 500.
 _ALTERNATION = r"roles must alternate"
 _NO_SYSTEM = r"system (role|message|prompt)s? (is |are )?not supported"
 TEMPLATE_ERROR = compile_later(rf"(?i){_ALTERNATION}|{_NO_SYSTEM}")
@@ -143,10 +143,10 @@ def _learn_field(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | No
 
 
 def find_room(refusal: str) -> tuple[int, int]:
-    """Read the window, and the room a prompt leaves in it, from a refusal.
+    """Read from a refusal the window, and the room a prompt leaves in it.
 
     Zeros if it states neither, or if the room is too small for an answer. Without a window, the
-    room is what the account's credit suffices for.
+    room is what the account's credit covers.
     """
     if match := re.search(r"fewer max_tokens.*can only afford (\d+)", refusal):
         return 0, _check_room(int(match[1]))

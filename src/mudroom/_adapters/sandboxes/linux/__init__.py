@@ -1,1 +1,1 @@
-"""Linux sandboxes: bubblewrap (tier full) and Landlock (tier file), with a daemon for each."""
+"""Linux sandboxes: bubblewrap (tier full) and Landlock (tier file), each with a daemon."""

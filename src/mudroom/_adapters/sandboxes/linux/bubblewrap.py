@@ -49,12 +49,12 @@ done
 echo "$left" >&{LEFT_FD}
 exit "$code"
 """
-"""First process of a sandbox: runs a command, then counts the processes that are left, except
-itself. All of them end with it, so nobody could count them later. It starts no program: the shell
-that runs it reads procfs faster than one starts. Its own messages, about signals, are dropped."""
+"""The first process of a sandbox: runs a command, then counts the remaining processes, except
+itself. They all end with it, so nobody could count them later. It starts no program, because its
+shell reads procfs faster than a program starts. Its own messages, about signals, are dropped."""
 
 _ROOT_WRITABLE = ["sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "mtrr"]
-"""Entries of procfs that the root user may write without any capability."""
+"""Entries of procfs that root may write without any capability."""
 
 _ETC_TEXTS = {
     "passwd": (
@@ -74,14 +74,14 @@ class BubblewrapSandbox(SelfTestedSandbox):
     Arguments:
         workspace: writable at its own path, or at `shown_at`.
         quarantine: see DaemonSetup.
-        environ: the variables from which those for commands are selected.
-        hidden_dirs: further folders of the workspace that no command sees.
-        shown_at: absolute path at which commands see the workspace; "" for its own.
-        read_only: folders that commands see in the workspace and may only read: path in the
+        environ: the variables from which to select those for commands.
+        hidden_dirs: more folders of the workspace to hide from commands.
+        shown_at: absolute path where commands see the workspace; "" for its own.
+        read_only: folders that commands see in the workspace but may only read: path in the
             workspace -> absolute path.
         keep_root_uid: if this process runs as root, commands keep root's user id, because the
-            workspace cannot be mapped to another user. If False, a failure to map it is an error
-            and nothing runs.
+            workspace cannot be mapped to another user. If False, failing to map it is an error, and
+            nothing runs.
     """
 
     tier = "full"
@@ -139,11 +139,11 @@ class BubblewrapSandbox(SelfTestedSandbox):
 
     @property
     def daemon_pid(self) -> int:
-        """Process id of the daemon that starts commands, 0 if none runs."""
+        """Process id of the daemon that starts commands; 0 if none is running."""
         return self._client.daemon_pid
 
     def close(self) -> None:
-        """End the daemon. Commands that run continue to their own end."""
+        """End the daemon. Running commands continue to their own end."""
         self._client.close()
 
     async def _run_isolated(
@@ -166,7 +166,7 @@ class BubblewrapSandbox(SelfTestedSandbox):
         ]
 
     def _make_workspace_options(self) -> Iterator[str]:
-        """Yield the mounts of the workspace, and of the parts that may not be changed."""
+        """Yield the mounts of the workspace and of its unchangeable parts."""
         for folder in find_linked_git(self._workspace):
             yield from ("--ro-bind", folder, folder)
         yield from ("--bind", self._workspace, self._shown_at)
@@ -208,9 +208,9 @@ def _make_environment_options(environ: Mapping[str, str]) -> Iterator[str]:
 def _make_system_options(
     toolchains: list[str], *, scratch_bytes: int, read_only_proc: list[str] | tuple[()]
 ) -> Iterator[str]:
-    """Yield the mounts beside the workspace: read-only, or empty and in memory.
+    """Yield the other mounts: read-only, or empty and in memory.
 
-    Every mount costs time for every command.
+    Every mount slows down every command.
     """
     for folder in SYSTEM_DIRS:
         if os.path.islink(folder):
@@ -233,7 +233,7 @@ def _make_system_options(
 
 
 def _make_etc(user_home: str, *, network: bool) -> dict[str, bytes]:
-    """Return what commands see of /etc: path -> content, b"" for a folder to mount another on."""
+    """Make the /etc that commands see: path -> content, b"" for a folder to mount another on."""
     etc = {path: text.encode() for path, text in _ETC_TEXTS.items()}
     etc |= {name: b"" for name in ETC_DIRS if os.path.isdir(f"/etc/{name}")}
     for name in (*ETC_FILES, *(("resolv.conf",) if network else ())):

@@ -1,4 +1,4 @@
-"""Client of the sandbox daemon: starts it, sends it commands, and reads their outcomes."""
+"""The client of the sandbox daemon: starts it, sends it commands, and reads their outcomes."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ _DAEMON_LOST = (
     b"killed. It is not known how much of it was done.]\n"
 )
 _END_TIMEOUT = 4.0  # seconds to wait for the outcome of a command that is being killed
-_STOPPED_TIMEOUT = 1.0  # the same if a process of the daemon was stopped, by a signal or a debugger
-_LOOK_SECONDS = 1.0  # time between two looks at whether the daemon is stopped, while a command runs
+_STOPPED_TIMEOUT = 1.0  # the same if the daemon was stopped by a signal or a debugger
+_LOOK_SECONDS = 1.0  # between checks of whether the daemon is stopped, while a command runs
 _STOPPED_LOOKS = 6
-"""Looks that find the daemon stopped before it is killed: a debugger may stop it for a moment."""
-_SEND_TIMEOUT = 1.0  # seconds to wait for a daemon that does not read; the event loop waits, too
-_EXIT_TIMEOUT = 1.0  # seconds in which a daemon without commands must exit
+"""Checks that find the daemon stopped before it is killed: a debugger may stop it for a moment."""
+_SEND_TIMEOUT = 1.0  # seconds to wait for a daemon that does not read; blocks the event loop
+_EXIT_TIMEOUT = 1.0  # seconds for a daemon without commands to exit
 _EXIT_POLL = 0.005
-_KILL_ROUNDS = 5  # a daemon that is killed may start a process meanwhile
+_KILL_ROUNDS = 5  # a daemon being killed may start a process meanwhile
 
 
 class DaemonClient:
-    """Client of one daemon.
+    """The client of a daemon.
 
-    The daemon is started with the first command, and again if it has died. It ends with this object
-    or this process.
+    The daemon starts with the first command, and again if it has died. It ends with this object or
+    this process.
 
     Arguments:
         ruleset: the descriptor of the Landlock ruleset in tier file.
@@ -86,7 +86,7 @@ class DaemonClient:
         timeout: float,
         sink: Callable[[bytes], None],
     ) -> CommandResult:
-        """Run a program. If the sandbox could not be built, it was not run: WorkspaceError."""
+        """Run a program. Raises WorkspaceError, without running it, if the sandbox fails."""
         output_read, output_write = os.pipe()
         results, daemon_results = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -132,7 +132,7 @@ class DaemonClient:
             raise pipe.sink_error
         outcome = reader.get_outcome()
         if outcome is None:
-            # The daemon has died. Processes that wait at its gates still have to be killed.
+            # The daemon has died. Processes waiting at its gates still have to be killed.
             remove_orphans_in_background()
             outcome = Outcome(-signal.SIGKILL)
             if not timed_out:
@@ -152,9 +152,9 @@ class DaemonClient:
         return CommandResult(code, timed_out, 0 if timed_out else outcome.left)
 
     async def _wait_until_finished(self, finished: asyncio.Event) -> None:
-        """Wait for the end of a command, or until its daemon has been stopped for some seconds.
+        """Wait for a command to end, or until its daemon has been stopped for some seconds.
 
-        A stopped daemon starts no command that it is sent, and reports the end of none.
+        A stopped daemon neither starts commands nor reports their end.
         """
         daemon, stopped_looks = self.daemon_pid, 0
         while not finished.is_set() and stopped_looks < _STOPPED_LOOKS:
@@ -165,7 +165,7 @@ class DaemonClient:
                 stopped_looks = stopped_looks + 1 if _is_stopped(daemon) else 0
 
     async def _end_command(self, reader: _OutcomeReader) -> None:
-        """Kill a command if it runs. A daemon that does not do so is killed with its commands."""
+        """Kill a running command. A daemon that fails to is killed with all its commands."""
         daemon = self.daemon_pid
         try:
             if await reader.end_command(_STOPPED_TIMEOUT):
@@ -189,7 +189,7 @@ class DaemonClient:
         try:
             socket.send_fds(self._control or self._start_daemon(), [data], descriptors)
         except OSError as error:
-            # The daemon has died, or hangs. It did not receive the request, so nothing has run.
+            # The daemon has died or hangs. It did not receive the request, so nothing has run.
             if isinstance(error, TimeoutError):
                 _kill_daemon(self.daemon_pid)
             self.close()
@@ -234,7 +234,7 @@ class DaemonClient:
         return control
 
     def close(self) -> None:
-        """End the daemon. Commands that run continue to their own end."""
+        """End the daemon. Running commands continue to their own end."""
         if self._finalizer is not None:
             self._finalizer()
         self._control = None
@@ -243,7 +243,7 @@ class DaemonClient:
 
 
 class _OutcomeReader:
-    """Reader of the outcome that the daemon or a watcher sends when a command has ended."""
+    """Reads the outcome sent by the daemon or a watcher when a command ends."""
 
     def __init__(self, results: socket.socket, finished: asyncio.Event) -> None:
         self._results = results
@@ -255,11 +255,11 @@ class _OutcomeReader:
         self._loop.add_reader(results, self._read)
 
     def get_outcome(self) -> Outcome | None:
-        """Return the outcome, or None if the daemon died before it sent one."""
+        """Return the outcome, or None if the daemon died before sending one."""
         return Outcome(**json.loads(self._data)) if self._data else None
 
     async def end_command(self, seconds: float) -> bool:
-        """Kill the command if it runs. Return False if something of it is left after some time."""
+        """Kill a running command. Return False if part of it is left after the given time."""
         try:
             self._results.shutdown(socket.SHUT_WR)
         except OSError:
@@ -304,7 +304,7 @@ def _make_memory_file(data: bytes) -> int:
 
 
 def _end_daemon(control: socket.socket, pid: int, running: list[int]) -> None:
-    """End the daemon. It exits after its last command; do not wait for that."""
+    """End the daemon, which exits after its last command; do not wait for that."""
     control.close()
     if running:
         threading.Thread(target=_wait_for_exit, args=(pid, 0), daemon=True).start()
@@ -332,7 +332,7 @@ def _is_stopped(daemon: int) -> bool:
 
 
 def _kill_daemon(daemon: int) -> None:
-    """Kill a daemon that does not answer, and first all its commands: they would outlive it."""
+    """Kill a daemon that does not answer, but first all its commands, which would outlive it."""
     if not daemon:
         return
     for _ in range(_KILL_ROUNDS):
@@ -345,7 +345,7 @@ def _kill_daemon(daemon: int) -> None:
 
 
 def _list_descendants(pid: int) -> list[Process]:
-    """Return the living descendants of a process; dead ones have no children."""
+    """List a process's living descendants; dead processes have no children."""
     below: dict[int, list[Process]] = {}
     for process in list_processes():
         if not process.is_dead:
@@ -380,7 +380,7 @@ class TailSink:
 def make_notes(
     tail: bytes, *, code: int, restored: Sequence[str], tier: str, workspace: str
 ) -> bytes:
-    """Explain refusals and restored protected files to the model, b"" without any."""
+    """Explain refusals and restored protected files to the model; b"" if there are none."""
     notes = [
         f"[sandbox: {path} is protected and may not be changed: what the command did to it was "
         "undone. Ask the user to do it.]"
@@ -400,7 +400,7 @@ def make_notes(
 
 
 def _is_hidden(tail: bytes, workspace: str) -> bool:
-    """Return whether the output calls a path missing that exists outside the sandbox."""
+    """Return whether the output reports a path as missing that exists outside the sandbox."""
     paths = {os.fsdecode(path) for path in _NOT_FOUND.findall(tail)}
     inside = workspace.rstrip("/") + "/"
     return any(not path.startswith(inside) and os.path.lexists(path) for path in paths)

@@ -1,4 +1,4 @@
-"""Paths that commands see or may not change: /etc, secrets, git folders, protected files."""
+"""Paths that commands see or must not change: /etc, secrets, git folders, protected files."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ ETC_FILES = [
     "debian_version",
     "locale.alias",
 ]
-"""Entries of /etc that commands see, besides ETC_DIRS: those that programs need to start. They tell
-nothing about accounts, other hosts or the services of this machine."""
+"""Entries of /etc that commands see, besides ETC_DIRS: programs need them to start. They reveal
+nothing about accounts, other hosts or this machine's services."""
 
 _SECRET_DIRS = [
     ".ssh",
@@ -69,7 +69,7 @@ _USER_SETTING = compile_later(
 
 
 def make_git_config(user_home: str) -> str:
-    """Write the git configuration of commands: the user's name and email, and nothing else."""
+    """Write the git configuration for commands: only the user's name and email."""
     user = {"name": "user", "email": "user@sandbox"}
     for name in (".config/git/config", ".gitconfig"):
         section = _USER_SECTION.search(_read_text(os.path.join(user_home, name)))
@@ -81,7 +81,7 @@ def make_git_config(user_home: str) -> str:
 
 
 def find_secret_dirs(workspace: str, user_home: str) -> list[str]:
-    """Find the folders with keys, if the home folder lies in the workspace."""
+    """Find folders with keys, if the home folder is in the workspace."""
     if not is_beneath(user_home, workspace):
         return []
     paths = [os.path.join(user_home, name) for name in _SECRET_DIRS]
@@ -89,10 +89,10 @@ def find_secret_dirs(workspace: str, user_home: str) -> list[str]:
 
 
 def find_protected(workspace: str) -> Iterator[tuple[str, bool]]:
-    """Yield the absolute paths of a workspace that commands may read but not change.
+    """Yield absolute paths in a workspace that commands may read but not change.
 
     The flag is True for a git folder: its content may change, but it must stay in its place.
-    Links are left out; they are restored after a command that changed them.
+    Links are left out; they are restored after a command that changes them.
     """
     for name in sorted(filter(is_protected, os.listdir(workspace))):
         path = os.path.join(workspace, name)
@@ -110,7 +110,7 @@ def find_protected(workspace: str) -> Iterator[tuple[str, bool]]:
 
 
 def _find_git_settings(git_dir: str, workspace: str) -> Iterator[str]:
-    """Yield hooks and settings of a git folder and its submodules, with files that these name."""
+    """Yield hooks and settings of a git folder and its submodules, and the files they name."""
     for name in GIT_SETTINGS:
         path = os.path.join(git_dir, name)
         if os.path.exists(path) and not os.path.islink(path):
@@ -140,8 +140,8 @@ def find_linked_git(workspace: str) -> list[str]:
 def check_no_links(folders: Iterable[str]) -> None:
     """Raise OSError if a folder is reached through a symbolic link.
 
-    They were folders of the workspace when they were chosen. A command may have put a link to any
-    other folder there since.
+    They were folders of the workspace when chosen. A command may since have put a link to any other
+    folder there.
     """
     for folder in folders:
         if os.path.realpath(folder) != folder:

@@ -1,6 +1,6 @@
-"""What sandboxes ask of the kernel: the namespaces of tier full, the Landlock of tier file.
+"""The kernel features sandboxes need: namespaces for tier full, Landlock for tier file.
 
-Whether a sandbox works here is found out with these, before any code of a sandbox is loaded.
+They show whether a sandbox works here, before any sandbox code is loaded.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ NAMESPACE_OPTIONS = (
 
 SYS_CREATE_RULESET = 444
 _CREATE_RULESET_VERSION = 1
-MIN_LANDLOCK = 3  # covers truncation (Linux 6.2); before, a file outside could be emptied
+MIN_LANDLOCK = 3  # covers truncation (Linux 6.2); before, commands could empty files outside
 
 
 def get_landlock_version() -> int:
-    """Return the version of the kernel's Landlock, 0 if it has none."""
+    """Return the kernel's Landlock version; 0 if it has none."""
     import ctypes  # slow to import
 
     libc = ctypes.CDLL(None, use_errno=True)

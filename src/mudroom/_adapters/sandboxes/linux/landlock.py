@@ -35,7 +35,7 @@ _READ = 0x000D  # execute, read file, read folder
 _WRITE_FILE = 0x0002
 _WRITE = 0x7FFF & ~0x0840 | 0x8000  # everything except making device nodes
 _RIGHTS_BY_VERSION = (0, 0x1FFF, 0x3FFF, 0x7FFF, 0x7FFF, 0xFFFF)
-_FILE_RIGHTS = 0xC007  # rights of a rule for a file: execute, write, read, truncate, ioctl
+_FILE_RIGHTS = 0xC007  # that a rule for a file may have: execute, write, read, truncate, ioctl
 
 _DEVICES = ["null", "zero", "full", "random", "urandom"]
 _MORE_ETC = [
@@ -95,7 +95,7 @@ class LandlockSandbox(SelfTestedSandbox):
         )
 
     def close(self) -> None:
-        """End the daemon. Commands that run continue to their own end."""
+        """End the daemon. Running commands continue to their own end."""
         self._client.close()
 
     async def _run_isolated(
@@ -106,7 +106,7 @@ class LandlockSandbox(SelfTestedSandbox):
 
 
 def _make_environment(environ: Mapping[str, str], scratch: str) -> dict[str, str]:
-    """Return the variables of commands, and make their home and temporary folder."""
+    """Make the variables, home and temporary folder of commands; return the variables."""
     home = os.path.join(scratch, "home")
     temporary = os.path.join(scratch, "tmp")
     os.mkdir(home, 0o700)
@@ -125,12 +125,12 @@ def _make_environment(environ: Mapping[str, str], scratch: str) -> dict[str, str
 def create_ruleset(
     rules: Mapping[str, int], *, network: bool, handled_rights: int = _ALL_RIGHTS
 ) -> int:
-    """Return the descriptor of a Landlock ruleset that allows only what `rules` say.
+    """Create a Landlock ruleset that allows only what `rules` say; return its descriptor.
 
     Arguments:
         rules: path -> rights. Paths that do not exist are left out.
         network: allow TCP.
-        handled_rights: the rights on files that are refused unless a rule grants them.
+        handled_rights: rights on files to refuse unless a rule grants them.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     version = get_landlock_version()

@@ -1,4 +1,4 @@
-"""Seccomp filter of commands: a BPF program that refuses system calls."""
+"""The seccomp filter for commands: a BPF program that refuses system calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _IF_AT_LEAST = 0x35
 _IF_ANY_BIT = 0x45
 _RETURN = 0x06
 
-# Offsets in the data of a call.
+# Offsets in a call's data.
 _NUMBER = 0
 _ARCH = 4
 _FIRST_ARGUMENT = 16
@@ -76,7 +76,7 @@ REFUSED_CALLS: dict[str, tuple[int, int]] = {
     "setdomainname": (171, 162),
     "vhangup": (153, 58),
 }
-"""Calls that are refused with any arguments: name -> number on x86_64 and on aarch64."""
+"""Calls refused whatever their arguments: name -> number on x86_64 and on aarch64."""
 
 HIDDEN_CALLS = {
     "io_uring_setup": (425, 425),
@@ -84,7 +84,7 @@ HIDDEN_CALLS = {
     "io_uring_register": (427, 427),
     "clone3": (435, 435),
 }
-"""Calls that fail as unknown, so that programs use older ones whose arguments can be checked."""
+"""Calls that fail as unknown, so that programs use older calls with checkable arguments."""
 
 _X86_ONLY = {"iopl": 172, "ioperm": 173, "modify_ldt": 154}
 _CHECKED_CALLS = {
@@ -97,7 +97,7 @@ _CHECKED_CALLS = {
 
 
 def build_filter(*, allow_internet: bool, machine: str = "") -> bytes:
-    """Return the filter as an array of `struct sock_filter`.
+    """Build the filter as an array of `struct sock_filter`.
 
     Arguments:
         allow_internet: allow IPv4 and IPv6 sockets. All other families are always refused.
@@ -127,7 +127,7 @@ def build_filter(*, allow_internet: bool, machine: str = "") -> bytes:
 
 
 def _check_arguments(name: str, *, allow_internet: bool) -> list[bytes]:
-    """List the steps for a call that is decided by its arguments; the last step returns."""
+    """List the steps to judge a call by its arguments; the last step returns."""
     allow = _make_step(_RETURN, _ALLOW)
     refuse = _refuse(_EPERM)
     if name == "socket":
@@ -156,5 +156,5 @@ def _refuse(error: int) -> bytes:
 
 
 def _make_step(operation: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    """Make one instruction. The last two arguments are numbers of steps to skip."""
+    """Make an instruction. The last two arguments are numbers of steps to skip."""
     return struct.pack("=HBBI", operation, if_true, if_false, value)

@@ -1,1 +1,1 @@
-"""Text files as bytes: encodings, line ends, and the places that an edit means."""
+"""Text files as bytes: encodings, line ends, and the places an edit means."""

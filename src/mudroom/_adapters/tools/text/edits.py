@@ -1,4 +1,4 @@
-"""Replacements in a text, and what new text takes over from its place: line ends, foreign bytes."""
+"""Replacements in a text; new text takes over line ends and foreign bytes from its place."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ...._platform.patterns import compile_later
 from ...._projections.engine_text import is_quoted, unquote
 from .file_text import LINE_END, REPLACEMENT, FileText, find_line_break, set_line_ends, show_text
 
-_MAX_COMPARED = 1_000_000  # old lines by new lines; comparing equal ones takes about a second
-# In encodings with two bytes a character, the second one may look like ASCII.
+_MAX_COMPARED = 1_000_000  # old lines times new lines; comparing equal ones takes about a second
+# In encodings with two bytes per character, the second one may look like ASCII.
 _UNKNOWN_LETTERS = compile_later(r"[^\0-\x7f]+[0-9@-~]?")
 
 
 def keep_line_ends(text: str, start: int, end: int, new: str, sent: str) -> str:
-    """Give the lines of a new text the line ends of the place that it replaces.
+    """Give a new text's lines the line ends of the place it replaces.
 
-    Lines that stay keep theirs; added lines get the one of the line before them. `new` has "\\n" at
-    its line ends; `sent`, as the model sent it, decides in a file that has no line end.
+    Lines that stay keep theirs; added lines get that of the line before them. `new` has "\\n" as
+    its line end; `sent`, the text as the model sent it, decides in a file without line ends.
     """
     part = text[start:end]
     following = LINE_END.search(text, end)
@@ -46,7 +46,7 @@ def _find_last_end(text: str) -> str:
 
 
 def _join_lines(old: Sequence[str], ends: Sequence[str], new: Sequence[str]) -> str:
-    """Join new lines with the ends of the old lines that they equal, replace or follow."""
+    """Join new lines with the ends of the old lines they equal, replace or follow."""
     shorter = min(len(old), len(new))
     first = next((i for i in range(shorter) if old[i] != new[i]), shorter)
     rest = shorter - first
@@ -64,14 +64,14 @@ def _join_lines(old: Sequence[str], ends: Sequence[str], new: Sequence[str]) -> 
 def _choose_ends(old: Sequence[str], ends: Sequence[str], new: Sequence[str]) -> list[str]:
     """Choose the end of each new line from those of the old lines.
 
-    Raises ValueError when there are so many lines that comparing them would take long.
+    Raises ValueError if there are too many lines to compare quickly.
     """
     if len(old) * len(new) > _MAX_COMPARED:
         raise ValueError(
             f"The {len(old)} lines that change end in two ways (CRLF, LF), and too many change at "
             "once to keep the end of each. Change fewer lines in one call."
         )
-    from difflib import SequenceMatcher  # in files with two kinds of line ends only
+    from difflib import SequenceMatcher  # only for files with two kinds of line ends
 
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     chosen: list[str] = []
@@ -88,7 +88,7 @@ def _choose_ends(old: Sequence[str], ends: Sequence[str], new: Sequence[str]) ->
 def keep_foreign(part: str, shown_part: str, new: str, shown: str, text: str) -> str:
     """Put the place's foreign bytes back where the new text shows U+FFFD for them.
 
-    Raises ValueError when it is not clear which byte is meant.
+    Raises ValueError if it is unclear which byte is meant.
     """
     if shown == text:
         return new  # U+FFFD is a character of the file
@@ -110,7 +110,7 @@ def keep_foreign(part: str, shown_part: str, new: str, shown: str, text: str) ->
 def find_unknown_letters(text: str, start: int, end: int, new: str) -> str:
     """Find the first letters that a replacement would write in an unknown encoding.
 
-    Letters outside ASCII may stay, but whole: each may be half of a character. "" if they do.
+    Letters outside ASCII may stay, but only whole: each may be half of a character. "" if they do.
     """
     before = re.search(r"(?<![^\0-\x7f])[^\0-\x7f]*+\Z", text[max(0, start - 64) : start])
     prefix = before[0] if before else ""
@@ -122,11 +122,11 @@ def find_unknown_letters(text: str, start: int, end: int, new: str) -> str:
 
 
 _MAX_NAMED_LINES = 10
-_MAX_FOLDED = 4 << 20  # characters of a file in which look-alikes are searched: about 4 seconds
+_MAX_FOLDED = 4 << 20  # characters of a file to search for look-alikes; takes about 4 seconds
 
 
 class EditRefusedError(ValueError):
-    """An edit that is not clear, or that the file cannot take; the text says what to do."""
+    """The edit is unclear, or the file cannot take it; the text says what to do."""
 
 
 class Replacement(Struct, frozen=True):
@@ -138,10 +138,10 @@ class Replacement(Struct, frozen=True):
 def find_replacements(
     file: FileText, old: str, new: str, *, replace_all: bool
 ) -> list[Replacement]:
-    """Find what an edit replaces; nothing if the old text is not in the file.
+    """Find the places an edit replaces; none if the old text is not in the file.
 
-    Models send text as they saw it: without knowing the line ends, with `read`'s line numbers, and
-    with the marks that quote it. Each of these is undone only where the file confirms it.
+    Models send text as they saw it: ignorant of line ends, with `read`'s line numbers, and with
+    quoting marks. Each of these is undone only where the file confirms it.
 
     Raises EditRefusedError, or ValueError with a text for the model.
     """
@@ -158,7 +158,7 @@ def apply_replacements(text: str, replacements: Sequence[Replacement]) -> str:
 
 
 class _Search:
-    """The search for one edit. `old` and `new` have "\\n" at their line ends."""
+    """The search for an edit. `old` and `new` have "\\n" as their line end."""
 
     def __init__(self, file: FileText, old: str, new: str, replace_all: bool) -> None:
         self._file = file
@@ -208,13 +208,13 @@ class _Search:
 
     def _fits(self, numbered: NumberedText, start: int, end: int) -> bool:
         if numbered.ends_with_number and self._shown[end : end + 1] not in ("", "\r", "\n"):
-            return False  # a number alone is a line without text
+            return False  # a lone number is a line without text
         if not self._numbered_lines.start <= start < self._numbered_lines.stop:
-            return False  # quick: to count the lines before each place would take long
+            return False  # a quick test: counting the lines before each place would take long
         return numbered.fits(self._count_line(start), starts_line=self._starts_line(start))
 
     def _find_line(self, number: int) -> range:
-        """Find where a line starts and ends, with its line end; none if there is no such line."""
+        """Find where a line and its line end begin and end; empty if there is no such line."""
         start = 0
         for _ in range(number - 1):
             start = self._shown.find(self._line_break, start) + 1
@@ -265,7 +265,7 @@ class _Search:
         return [self._make(*place, new)]
 
     def _find_look_alike(self) -> list[Replacement]:
-        """Find the only place that looks like the old text, and keep its own characters."""
+        """Find the only place that looks like the old text, keeping its own characters."""
         text = fold_look_alikes(self._shown)
         for old, numbered in self._list_readings():
             wanted = fold_look_alikes(old).text
@@ -293,7 +293,7 @@ class _Search:
             yield self._numbered.text, self._numbered
 
     def _replace_difference(self, start: int, end: int, old: str, new: str) -> Replacement:
-        """Replace only what differs: the rest of the place keeps its spaces, quotes and accents."""
+        """Replace only the difference; the rest of the place keeps its spaces, quotes, accents."""
         same_start = _count_same_start(old, new)
         same_end = _count_same_end(old[same_start:], new[same_start:])
         changed = old[same_start : len(old) - same_end]
@@ -305,7 +305,7 @@ class _Search:
         inner = None
         if inner_start is not None and inner_end is not None:
             if not changed and inner_end > inner_start:
-                inner_end = inner_start  # something without width stands where text is inserted
+                inner_end = inner_start  # a zero-width character is where text is inserted
             inner = set_line_ends(part[inner_start:inner_end], "\n")
         if inner is None or inner_start is None or inner_end is None or inner != changed:
             difference = self._describe_difference(old, start, end)
@@ -319,7 +319,7 @@ class _Search:
         return self._make(start, end, before + inserted + after)
 
     def _describe_difference(self, old: str, start: int, end: int) -> str:
-        """Name the first character at which a place differs from the old text."""
+        """Name the first character where a place differs from the old text."""
         part = self._shown[start:end]
         index = _count_common(old, set_line_ends(part, "\n"))
         index += part[:index].count("\r\n")
@@ -348,7 +348,7 @@ def _count_common(one: str, other: str) -> int:
 
 
 def _count_same_start(old: str, new: str) -> int:
-    """Count the common characters, but stop before a letter that has another accent."""
+    """Count the common leading characters, stopping before a letter with a different accent."""
     count = _count_common(old, new)
     while count and (is_mark(old[count : count + 1]) or is_mark(new[count : count + 1])):
         count -= 1
@@ -356,7 +356,7 @@ def _count_same_start(old: str, new: str) -> int:
 
 
 def _count_same_end(old: str, new: str) -> int:
-    """Count the common characters at the end, which may not begin with an accent."""
+    """Count the common trailing characters, which must not begin with an accent."""
     count = _count_common(old[::-1], new[::-1])
     while count and is_mark(old[len(old) - count]):
         count -= 1
@@ -401,9 +401,9 @@ class FoldedText:
         self.text = "".join(pieces) + original[copied:] if pieces else original
 
     def find_all(self, wanted: str) -> Iterator[tuple[int, int]]:
-        """Yield where a text starts and ends in the original; places do not overlap.
+        """Yield the start and end of each place in the original; places do not overlap.
 
-        A part that was replaced is never cut: such a place does not count.
+        Places that cut a replaced part do not count.
         """
         position = self.text.find(wanted)
         while position >= 0:
@@ -441,7 +441,7 @@ def fold_line_ends(text: str) -> FoldedText:
 
 
 def fold_look_alikes(text: str) -> FoldedText:
-    """Make line ends, spaces, dashes and quotes the same, drop invisible characters, and compose.
+    """Unify line ends, spaces, dashes and quotes, drop invisible characters, and compose letters.
 
     Composed and decomposed letters (NFC and NFD) become the same.
     """
@@ -463,11 +463,11 @@ _NUMBER = compile_later(r"(?<! ) *+(\d{1,12})\t")
 
 
 class UnclearNumbersError(ValueError):
-    """Numbers that may be line numbers or belong to the file; the text says what to do."""
+    """Numbers may be line numbers or belong to the file; the text says what to do."""
 
 
 class NumberedText(Struct, frozen=True):
-    """A text without its line numbers, and the numbers by the index of their line."""
+    """A text without its line numbers, and the numbers by line index."""
 
     text: str
     numbers: Mapping[int, int]
@@ -483,14 +483,14 @@ class NumberedText(Struct, frozen=True):
         return not last and self.text.count("\n") in self.numbers
 
     def fits(self, line: int, *, starts_line: bool) -> bool:
-        """Tell if the numbers are right for a place that begins in this line."""
+        """Return whether the numbers are right for a place that begins in this line."""
         if 0 in self.numbers and not starts_line:
             return False
         return all(line + index == number for index, number in self.numbers.items())
 
 
 def read_numbers(text: str) -> NumberedText | None:
-    """Take the number off each line that begins with one; None if none does."""
+    """Remove the number from each line that begins with one; None if none does."""
     lines = text.split("\n")
     numbers = {
         index: int(match[1])
@@ -504,7 +504,7 @@ def read_numbers(text: str) -> NumberedText | None:
 
 
 def check_unnumbered(new: str, line: int, lines: Sequence[str], *, starts_line: bool) -> None:
-    """Refuse a new text with line numbers where the old text had none.
+    """Refuse a new text with line numbers if the old text had none.
 
     `line` is the number of the place's first line, `lines` the whole lines there.
     """
@@ -522,7 +522,7 @@ def check_unnumbered(new: str, line: int, lines: Sequence[str], *, starts_line: 
 
 
 def strip_new_numbers(new: str, line: int, old: NumberedText) -> str:
-    """Take the line numbers off a new text; UnclearNumbersError if one may belong to the file."""
+    """Remove line numbers from a new text; UnclearNumbersError if one may belong to the file."""
     rows = new.split("\n")
     old_rows = old.text.split("\n")
     usual = max(map(_count_numbers, old_rows))

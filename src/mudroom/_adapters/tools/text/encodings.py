@@ -1,4 +1,4 @@
-"""The encoding of a file, told from its bytes so that these can be written back unchanged."""
+"""Detects a file's encoding from its bytes, so that they can be written back unchanged."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from msgspec import Struct
 from ...._platform.patterns import compile_later
 from ...._platform.regular_files import is_binary
 
-MAX_INSPECTED = 32 << 20  # bytes that tell the encoding, the same ones for whole and partial reads
+MAX_INSPECTED = 32 << 20  # bytes that decide the encoding; the same for whole and partial reads
 
 
 class Encoding(Struct, frozen=True):
-    """How the characters of a file are stored.
+    """The way a file's characters are stored.
 
     Arguments:
-        name: as a result shows it. codec: name for Python.
-        bom: the byte order mark that the file begins with, or b"".
-        errors: how the codec keeps bytes that are not valid.
-        is_known: False when the encoding cannot be told; then Latin-1 stands in, which keeps
-            every byte, but its letters may be wrong.
+        name: as shown in results. codec: Python's name.
+        bom: the byte order mark at the file's start, or b"".
+        errors: how the codec keeps invalid bytes.
+        is_known: False if the encoding is unclear; Latin-1 then replaces it, which keeps every
+            byte, but may give wrong letters.
     """
 
     name: str
@@ -32,12 +32,12 @@ class Encoding(Struct, frozen=True):
 
     @property
     def is_wide(self) -> bool:
-        """UTF-16 and UTF-32, in which a line end has more than one byte."""
+        """True for UTF-16 and UTF-32, where a line end has more than one byte."""
         return self.codec.startswith(("utf-16", "utf-32"))
 
     @property
     def note(self) -> str:
-        """What a model must know before it trusts or writes letters; empty for UTF-8."""
+        """A warning for a model before it trusts or writes letters; empty for UTF-8."""
         if self.codec == "utf-8":
             return ""
         if self.is_known:
@@ -69,10 +69,10 @@ _LEGACY = {
 _SEVEN_BIT = Encoding("UTF-7", "utf-7")
 _UTF_7 = compile_later(rb"\+[A-Za-z0-9+/]{3}")
 _LEAST_LETTERS = 4
-"""Letters that are not ASCII in a text in UTF-7. Of 19,649 sources in C and Python none has more
-than three by accident."""
+"""Non-ASCII letters in a UTF-7 text. None of 19,649 C and Python sources has more than three by
+accident."""
 _HZ = compile_later(rb"~\{(?:[!-)0-W][!-~])++~\}")
-"""Common Chinese characters and punctuation: `~{~a~}` in a program of Lisp is something else."""
+"""Common Chinese characters and punctuation; `~{~a~}` in a Lisp program is something else."""
 _HEAD = 8_192
 _MAGIC = (
     (b"\x89PNG", "PNG image"),
@@ -89,16 +89,16 @@ _MAGIC = (
     (b"\xca\xfe\xba\xbe", "Java class"),
 )
 _ALL_MAGIC = tuple(magic for magic, _ in _MAGIC)
-# Backspace and escape are in the output of terminals, which people keep as text.
+# Backspace and escape occur in terminal output, which people keep as text.
 _TEXT_CONTROLS = b"\b\t\n\v\f\r\x1b"
 _NOT_IN_TEXT = bytes(sorted({*range(32), 127} - set(_TEXT_CONTROLS)))
 
 
 def detect_encoding(data: bytes) -> Encoding:
-    """Tell the encoding from all bytes of a file, or from its first MAX_INSPECTED.
+    """Detect the encoding from all of a file's bytes, or from its first MAX_INSPECTED.
 
-    A wrong guess would damage the file at the next edit. So an encoding counts only if it gives
-    the same bytes back, and one without a mark only if the text in it is ordinary.
+    A wrong guess would damage the file at the next edit. So an encoding counts only if it gives the
+    same bytes back, and one without a mark only if its text is ordinary.
     """
     marked = find_marked(data)
     if marked is not None:
@@ -115,19 +115,19 @@ def detect_encoding(data: bytes) -> Encoding:
 def _is_seven_bit(data: bytes) -> bool:
     """Return whether letters are written with ASCII bytes, as in ISO 2022, HZ and UTF-7.
 
-    UTF-8 beside them would be damage.
+    UTF-8 among them would be damage.
     """
     if b"\x1b$" in data or _HZ.search(data):
         return True
     if not _UTF_7.search(data) or not data.isascii() or not _keeps_bytes(_SEVEN_BIT, data):
         return False
-    # `p+size-1` in a program may look like a letter, too.
+    # `p+size-1` in a program may also look like a letter.
     text = data.decode(_SEVEN_BIT.codec)
     return len(text) - len(text.encode("ascii", "ignore")) >= _LEAST_LETTERS
 
 
 def trim_sample(data: bytes) -> bytes:
-    """Cut the start of a large file, of MAX_INSPECTED bytes, where no character is cut."""
+    """Cut the first MAX_INSPECTED bytes of a large file so that no character is split."""
     if len(data) < MAX_INSPECTED:
         return data
     marked = find_marked(data)
@@ -143,7 +143,7 @@ def find_marked(data: bytes) -> Encoding | None:
 
 
 def _detect_damaged_or_legacy(data: bytes) -> Encoding:
-    """Choose between UTF-8 with some foreign bytes and an encoding that is not Unicode."""
+    """Choose between UTF-8 with foreign bytes and an encoding other than Unicode."""
     text = data.decode("utf-8", "surrogateescape")
     foreign = len(text) - len(text.encode("utf-8", "ignore").decode())
     others = len(text) - len(text.encode("ascii", "ignore"))
@@ -167,8 +167,8 @@ def _keeps_bytes(encoding: Encoding, data: bytes) -> bool:
 def find_unmarked_wide(data: bytes) -> Encoding | None:
     """Recognise plain text in UTF-16 without a mark; None for anything else.
 
-    Arrays of small numbers and lists that end each name with NUL look similar. So there must be
-    a space or a line end, and no character but those of ordinary text.
+    Arrays of small numbers and lists of NUL-terminated names look similar. So there must be a space
+    or a line end, and only characters of ordinary text.
     """
     head = data[:_HEAD]
     if len(data) <= _HEAD and len(data) % 2:
@@ -195,10 +195,10 @@ def _is_ordinary(character: str) -> bool:
 
 
 def describe_binary(head: bytes) -> str:
-    """Name the kind of binary file that begins with these bytes; "" for text.
+    """Name the kind of binary file with these first bytes; "" for text.
 
-    "GIF89a is a format" is text: the first bytes of a format count only together with bytes
-    that no text has.
+    "GIF89a is a format" is text: a format's first bytes count only together with bytes that no text
+    has.
     """
     if find_marked(head):
         return ""
@@ -216,6 +216,6 @@ def _has_binary_bytes(head: bytes, magic: bytes) -> bool:
         return True
     if head.translate(None, _NOT_IN_TEXT) != head:
         return True
-    # A PDF declares itself binary by a comment of four such bytes, and may have no others.
+    # A PDF declares itself binary with a comment of four such bytes, and may have no others.
     comment = head.split(b"\n", 2)[1:2] if magic == b"%PDF" else []
     return bool(comment) and comment[0].startswith(b"%") and min(comment[0][1:5], default=0) > 127

@@ -1,4 +1,4 @@
-"""Edits and writes of files: read, change in the format that they have, and tell the model."""
+"""Edits and writes files: reads them, changes them in their own format, and tells the model."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from .file_text import (
     set_line_ends,
 )
 
-_MAX_COMPARED = 3_000  # lines that are compared with a missing old_string
+_MAX_COMPARED = 3_000  # lines to compare with a missing old_string
 _MAX_QUOTED = 8
-_MAX_REST = 500  # characters kept of each side of a line of which a part changed
+_MAX_REST = 500  # characters to keep on each side of a change within a line
 
 
 class TextEdit(Struct, frozen=True):
-    """An edit as a model asks for it: replaces `old`, once or everywhere, by `new`.
+    """An edit requested by a model: replaces `old` with `new`, once or everywhere.
 
-    `expected` is how often `old` must be in the file. None means once, or any number of times with
+    `expected` is how often `old` must be in the file; None means once, or any number of times with
     `replace_all`.
     """
 
@@ -50,7 +50,7 @@ class TextEdit(Struct, frozen=True):
 
 
 def propose_edit(workspace: Workspace, *edits: TextEdit) -> list[PreviewLine]:
-    """Show the difference that edits of one file would make; empty if they would fail."""
+    """Show the difference that edits of a file would make; empty if they would fail."""
     path = workspace.locate(edits[0].file_path)
     data = workspace.read(path, 0, MAX_PROPOSED_BYTES + 1)
     if len(data) > MAX_PROPOSED_BYTES or describe_binary(data[:8_192]):
@@ -70,7 +70,7 @@ def propose_edit(workspace: Workspace, *edits: TextEdit) -> list[PreviewLine]:
 
 
 def edit_file(workspace: Workspace, *edits: TextEdit) -> ToolResult:
-    """Make all edits of one file, or none; each in the text that the one before it left."""
+    """Make all edits of a file, or none; each applies to the text left by the one before."""
     path = workspace.locate(edits[0].file_path)
     with get_file_lock(workspace, path):
         with naming_similar_files(workspace, path):
@@ -124,7 +124,7 @@ def _apply(file: FileText, replacements: Sequence[Replacement]) -> FileText:
 
 
 def _describe_earlier(number: int) -> str:
-    """Explain what a missing text was looked for in: the edits before it are made first."""
+    """Explain where a missing text was looked for: earlier edits are made first."""
     if not number:
         return ""
     return " No edit was made. Each edit is looked for in the text that the edits before it leave."
@@ -160,7 +160,7 @@ def _describe_edits(path: str, file: FileText, made: Sequence[Sequence[Replaceme
 
 
 def _find_rest(text: str, first: Replacement) -> dict[str, str]:
-    """Find what else stands on the lines of the first place, before and after it."""
+    """Find the rest of the first place's lines, before and after it."""
     line_start = text.rfind("\n", 0, first.start) + 1
     line_end = text.find("\n", first.end)
     rest = {"before": text[line_start : first.start]}
@@ -201,7 +201,7 @@ def _quote(lines: Sequence[str], start: int, count: int) -> str:
 
 
 def write_file(workspace: Workspace, file_path: str, content: str) -> ToolResult:
-    """Replace a whole file, or make it, in the encoding and with the line ends it has."""
+    """Replace or create a whole file, keeping its encoding and line ends."""
     path = workspace.locate(file_path)
     with get_file_lock(workspace, path):
         old = _read_old(workspace, path)
@@ -218,7 +218,7 @@ def write_file(workspace: Workspace, file_path: str, content: str) -> ToolResult
 
 
 def _read_old(workspace: Workspace, path: str) -> FileText | None:
-    """Read the text to replace; None for a new file and for one that is not text."""
+    """Read the text to replace; None for a new file or one that is not text."""
     try:
         data = workspace.read(path, 0, MAX_INSPECTED)
     except WorkspaceError:
@@ -227,9 +227,9 @@ def _read_old(workspace: Workspace, path: str) -> FileText | None:
 
 
 def _encode_content(old: FileText | None, content: str) -> tuple[bytes, str]:
-    """Encode the content in the format of the old text, and add a note.
+    """Encode the content in the old text's format, with a note.
 
-    The note names an encoding other than UTF-8 that was kept, or the change of an encoding.
+    The note names a kept encoding other than UTF-8, or a change of encoding.
     Raises ValueError with a text for the model.
     """
     try:

@@ -13,11 +13,11 @@ from .encodings import MAX_INSPECTED, UTF_8, Encoding, describe_binary, detect_e
 
 _NOT_SHOWN = compile_later("[\0\ud800-\udfff]")
 LINE_END = compile_later("\r\n?|\n")
-REPLACEMENT = "\ufffd"  # shown in place of a character that no result can hold
+REPLACEMENT = "\ufffd"  # shown for characters that no result can hold
 
 
 class FileText(Struct, frozen=True):
-    """The text of a file, without byte order mark, with its own line ends.
+    """A file's text, without byte order mark, with its own line ends.
 
     A byte that is not valid UTF-8 is half of a surrogate pair, as with Python's "surrogateescape".
     """
@@ -27,31 +27,31 @@ class FileText(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The text as `read` shows it: of the same length, with U+FFFD for other bytes."""
+        """The text as `read` shows it: equally long, with U+FFFD for other bytes."""
         return show_text(self.text)
 
     def encode(self, text: str) -> bytes:
-        """Encode another text as this file is encoded. Raises UnicodeEncodeError."""
+        """Encode another text in this file's encoding. Raises UnicodeEncodeError."""
         encoding = self.encoding
         return encoding.bom + text.encode(encoding.codec, encoding.errors)
 
 
 def decode_file(data: bytes) -> FileText:
-    """Decode the whole content of a file. This never fails, and loses nothing."""
+    """Decode a file's whole content. Never fails, and loses nothing."""
     encoding = detect_encoding(data)
     text = data[len(encoding.bom) :].decode(encoding.codec, encoding.errors)
     return FileText(text, encoding)
 
 
 def show_text(text: str) -> str:
-    """Replace characters that no result can hold: NUL, foreign bytes, halves of pairs."""
+    """Replace characters that no result can hold: NUL, foreign bytes, lone surrogates."""
     return text if text.isascii() and "\0" not in text else _NOT_SHOWN.sub(REPLACEMENT, text)
 
 
 def find_line_break(text: str) -> str:
     """Find the character that ends lines: "\\r" only where there is no "\\n".
 
-    It decides how lines are counted, the same for every tool.
+    It decides how every tool counts lines.
     """
     return "\r" if "\r" in text and "\n" not in text else "\n"
 
@@ -66,7 +66,7 @@ def list_lines(text: str) -> list[str]:
 
 
 def find_line_end(text: str) -> str | None:
-    """Find the line end that all lines have; None if they differ, or if there is none."""
+    """Find the line end shared by all lines; None if they differ or there is none."""
     ends = {match[0] for match in LINE_END.finditer(text)}
     return ends.pop() if len(ends) == 1 else None
 
@@ -76,18 +76,18 @@ def set_line_ends(text: str, end: str) -> str:
 
 
 def count_lines(text: str) -> int:
-    """Count the lines, including a last one without an end."""
+    """Count the lines, including a final one without an end."""
     return text.count("\n") + (not text.endswith("\n") and bool(text))
 
 
 _HEAD = 8_192
 
-# Too large means: in an encoding that takes too much memory.
+# "too large" means that its encoding takes too much memory.
 Unsearchable = Literal["binary", "too large"]
 
 
 class Utf8Copy(Struct, frozen=True):
-    """A copy in UTF-8 as `read` shows the file; not exact if the encoding cannot be told."""
+    """A copy in UTF-8 as `read` shows the file; not exact if the encoding is unclear."""
 
     descriptor: int
     size: int
@@ -95,7 +95,7 @@ class Utf8Copy(Struct, frozen=True):
 
 
 def copy_as_utf8(descriptor: int) -> Utf8Copy | Unsearchable | None:
-    """Copy a file that is not in UTF-8; None for one that is, or why it cannot be searched."""
+    """Copy a file that is not UTF-8; None if it is, or the reason it cannot be searched."""
     size = os.fstat(descriptor).st_size
     head = os.pread(descriptor, _HEAD, 0)
     if describe_binary(head):
@@ -132,20 +132,20 @@ def _make_unnamed_file(content: bytes) -> int:
 MAX_LINE_CHARACTERS = 2_000
 # A character has at most 4 bytes in UTF-8, and a line end at most 2.
 _MAX_ROW_BYTES = 4 * MAX_LINE_CHARACTERS + 2
-_MAX_CHARACTERS = 48_000  # of one call; the engine shortens results over 50,000
+_MAX_CHARACTERS = 48_000  # per call; the engine shortens results over 50,000
 _LINE_OVERHEAD = 8  # characters of a line's number, tab and end
-_MAX_COUNTED_BYTES = 64 << 20  # the lines of a larger file are not counted
-_MAX_SKIPPED_BYTES = 1 << 30  # bytes that are skipped to find the first line
-_SMALL_FILE = 40_000  # bytes of a file whose lines all fit into one call
+_MAX_COUNTED_BYTES = 64 << 20  # of a file; lines of larger files are not counted
+_MAX_SKIPPED_BYTES = 1 << 30  # to skip when looking for the first line
+_SMALL_FILE = 40_000  # bytes; all lines of a smaller file fit into one call
 
 
 class LineRange(Struct, frozen=True):
     """Some lines of a file.
 
     Arguments:
-        lines: without their ends. first: number of the first one, from 1.
-        total: lines of the file; None when not counted.
-        note: remark on the encoding for the model.
+        lines: without their ends. first: number of the first line, from 1.
+        total: lines of the file; None if not counted.
+        note: remark about the encoding for the model.
     """
 
     lines: tuple[str, ...]
@@ -186,7 +186,7 @@ def _read_small_file(data: bytes, first: int, count: int) -> LineRange | None:
 def _stream_lines(
     file: BinaryIO, first: int, count: int, size: int, encoding: Encoding
 ) -> LineRange:
-    """Read lines of a file of any size, in an encoding whose line end is the byte of "\\n"."""
+    """Read lines of a file of any size, in an encoding with the byte "\\n" as line end."""
     skipped = _skip_lines(file, first - 1)
     if skipped is None:
         return LineRange((), first, None, has_more=False)
@@ -203,7 +203,7 @@ def _stream_lines(
 
 
 def _skip_lines(file: BinaryIO, count: int) -> int | None:
-    """Skip lines, and count how many there were; None after too many bytes."""
+    """Skip lines; return how many there were, None after too many bytes."""
     skipped = 0
     budget = _MAX_SKIPPED_BYTES
     last = b"\n"
@@ -220,7 +220,7 @@ def _skip_lines(file: BinaryIO, count: int) -> int | None:
 
 
 def _read_line(file: BinaryIO) -> bytes:
-    """Read a line with its end; b"" at the end of the file, only the start of a very long one."""
+    """Read a line with its end; b"" at the end of the file, only the start of a very long line."""
     row = file.readline(_MAX_ROW_BYTES)
     piece = row
     budget = _MAX_SKIPPED_BYTES
@@ -231,7 +231,7 @@ def _read_line(file: BinaryIO) -> bytes:
 
 
 def _count_rest(file: BinaryIO, seen: int, size: int) -> tuple[int | None, bool]:
-    """Count the lines of the file, None if it is too large, and tell if any follow."""
+    """Count the file's lines, None if it is too large; also return whether any follow."""
     if size > _MAX_COUNTED_BYTES:
         return None, bool(file.read(1))
     total = seen
@@ -246,7 +246,7 @@ def _count_rest(file: BinaryIO, seen: int, size: int) -> tuple[int | None, bool]
 def _decode_lines(rows: list[bytes], encoding: Encoding) -> tuple[tuple[str, ...], str]:
     errors = encoding.errors if encoding.codec == "utf-8" else "replace"
     make_decoder = codecs.getincrementaldecoder(encoding.codec)
-    # A line that was cut may end within a character, which the decoder then leaves out.
+    # A cut line may end within a character, which the decoder then leaves out.
     texts = [make_decoder(errors).decode(row, len(row) < _MAX_ROW_BYTES) for row in rows]
     lines = tuple(map(_clean_line, texts))
     notes = [encoding.note] if encoding.note else []
@@ -267,7 +267,7 @@ def _clean_line(line: str) -> str:
 
 
 def _list_lines(file: FileText, first: int, count: int, *, is_cut: bool) -> LineRange:
-    """List lines where the line end is not the byte of "\\n"; `is_cut`: the file goes on."""
+    """List lines if the line end is not the byte "\\n"; `is_cut`: the file goes on."""
     all_lines = list_lines(file.text)
     lines: list[str] = []
     room = _MAX_CHARACTERS

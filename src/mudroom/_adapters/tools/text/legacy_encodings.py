@@ -1,9 +1,9 @@
-"""A guess at encodings older than Unicode that prefers no answer to a wrong one.
+"""Guesses encodings older than Unicode, preferring no answer to a wrong one.
 
-The bytes of a short text are valid in many encodings. What tells them apart is whether the text is
-ordinary: the most frequent characters of a language make up most of what people write in it. Only
-Windows-1252, GBK and Shift-JIS are ever the answer; the others are tried because a text that is as
-ordinary in one of them is ambiguous.
+The bytes of a short text are valid in many encodings. The right one makes the text ordinary: a
+language's most frequent characters make up most of what people write in it. Only Windows-1252, GBK
+and Shift-JIS are ever the answer; the others are tried because a text that is as ordinary in one of
+them is ambiguous.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _NEUTRAL = frozenset(
 _WESTERN = frozenset("àâäåæçèéêëíîïñóôöøùúûüßáãõœ")
 _WESTERN_CAPITALS = frozenset("ÀÂÄÅÆÇÈÉÊÎÑÖÓØÜÚÁÍ")
 _WESTERN_SIGNS = frozenset("“”‘’–—•…€™©®°§«»·±²³µ½¼¾£ª\xa0º")
-# Each of these is also a word of its own. Russian has such words at the same bytes, so they prove
+# Each of these is also a word by itself. Russian has such words at the same bytes, so they prove
 # nothing.
 _WESTERN_WORDS = frozenset("àéèóÀÈÉ")
 
 _RUSSIAN_WORDS = (
-    # Words of cp1251 and of koi8-r: small letters, perhaps after a capital; the vowels.
+    # Words in cp1251 and in koi8-r: small letters, perhaps after a capital; the vowels.
     (
         re.compile(rb"[\xc0-\xdf]?[\xe0-\xff]+"),
         re.compile(rb"[\xc0\xc5\xc8\xce\xd3\xdb\xdd-\xe0\xe5\xe8\xee\xf3\xfb\xfd-\xff]"),
@@ -69,7 +69,7 @@ _RUSSIAN_WORDS = (
 
 
 def guess_legacy_codec(data: bytes) -> str:
-    """Guess cp1252, gbk, gb18030 or cp932, if the text is ordinary in it alone; else ""."""
+    """Guess cp1252, gbk, gb18030 or cp932 if the text is ordinary only in it; else ""."""
     data = _take_sample(data)
     runs = set(_RUN.findall(data))
     if _is_western(data):
@@ -90,7 +90,7 @@ def guess_legacy_codec(data: bytes) -> str:
 
 
 def _take_sample(data: bytes) -> bytes:
-    """Take the first lines that are not ASCII: more would take seconds and tell no more."""
+    """Take the first lines that are not ASCII: more would take seconds and tell nothing new."""
     lines: list[bytes] = []
     room = _MAX_SAMPLE
     for match in _LINE.finditer(data):
@@ -102,7 +102,7 @@ def _take_sample(data: bytes) -> bytes:
 
 
 def _decode(data: bytes, codec: str) -> str:
-    """Decode the characters that are not ASCII; "" if some bytes are not valid."""
+    """Decode the characters that are not ASCII; "" if some bytes are invalid."""
     try:
         # An incremental decoder accepts a sample that ends within a character.
         text = codecs.getincrementaldecoder(codec)().decode(data)
@@ -112,7 +112,7 @@ def _decode(data: bytes, codec: str) -> str:
 
 
 def _rate(text: str, common: frozenset[str]) -> float:
-    """Rate how large a share of the characters is common. Punctuation does not count."""
+    """Rate the share of common characters. Punctuation does not count."""
     counted = [character for character in text if character not in _NEUTRAL]
     if not counted:
         return 0.0
@@ -132,7 +132,7 @@ def _rate_chinese(data: bytes) -> tuple[float, str]:
 
 
 def _is_level_1(character: str) -> bool:
-    """Tell if GB 2312 has a character among its 3,755 in everyday use."""
+    """Return whether a character is among GB 2312's 3,755 in everyday use."""
     try:
         encoded = character.encode("gb2312")
     except UnicodeEncodeError:
@@ -150,7 +150,7 @@ def _rate_japanese(data: bytes, codec: str) -> float:
 
 
 def _rate_russian(runs: set[bytes]) -> float:
-    """Rate the text as Russian by the share of the runs that can be words."""
+    """Rate the text as Russian by the share of runs that can be words."""
     if not runs:
         return 0.0
     rates = [
@@ -161,7 +161,7 @@ def _rate_russian(runs: set[bytes]) -> float:
 
 
 def _is_western(data: bytes) -> bool:
-    """Tell if all letters outside ASCII are within words of Western Europe.
+    """Return whether all letters outside ASCII are within Western European words.
 
     The encodings for Turkish, Polish or Czech have most of these letters at the same bytes, and
     others at bytes that are unusual here.
@@ -191,7 +191,7 @@ def _fits_western(before: str, run: str, after: str) -> bool | None:
         closes_before_word = run[-1] in "”»…" and after.isalpha()
         if len(run) > 3 or opens_within_word or closes_before_word:
             return False
-        # A sign from A0 on and an ASCII character may be one of two bytes, unless it is below "0".
+        # A sign from A0 on and an ASCII character from "0" on may form a two-byte character.
         return None if "\xa0" <= run[-1] <= "\xff" and after >= "0" else True
     left = before.isalpha() and run.startswith(letters)
     right = after.isalpha() and run.endswith(letters)

@@ -1,4 +1,4 @@
-"""Worker that executes child runs in other processes.
+"""A worker that executes child runs in other processes.
 
     session's process                         worker process (one of N)
     -----------------                         -------------------------
@@ -8,8 +8,8 @@
         journal, approver,                      RemoteJournal, RemoteApprover,
         meters, bridged models                  RemoteParentMeter, RemoteModel
 
-The process of the session stays the only writer of the journal and holds all meters. A connection
-carries the messages of messages.py in frames (_peers.py). `process.py` has the one to processes of
-this machine, `mudroom_fleet` those to a cluster and to processes that several sessions share.
-When a worker process dies, its runs continue in another one from their last recorded step.
+The session's process remains the only writer of the journal and holds all meters. A connection
+carries the messages of messages.py in frames (_peers.py). `process.py` connects to processes on
+this machine, `mudroom_fleet` to a cluster and to processes shared by several sessions. When a
+worker process dies, its runs continue in another from their last recorded step.
 """

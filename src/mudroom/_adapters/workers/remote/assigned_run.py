@@ -1,6 +1,6 @@
-"""Runs in a worker process, as the session's process keeps them: the state of each, and all.
+"""Runs in a worker process, as the session's process tracks them: each run, and all of them.
 
-A process that is silent for too long while it has runs is killed.
+A process with runs is killed if it is silent for too long.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .messages import Charge, ParentMeterState, RequestAdmission
 
 @dataclass(slots=True)
 class _Charged:
-    """What one process has charged for a run and those below it. `charges`: how many times."""
+    """Charges by one process for a run and those below it. `charges`: their number."""
 
     usage: Usage = NO_USAGE
     usd: float = 0.0
@@ -48,14 +48,14 @@ class _Charged:
 
 
 class AssignedRun:
-    """State of a run in a worker process, kept by the session's process.
+    """A run's state in a worker process, kept by the session's process.
 
-    `on_outcome` gets the report of the run, the exception that ended it, or WorkerLost. `now` is
-    the clock of the session, by which its events have their times.
+    `on_outcome` gets the run's report, the exception that ended it, or WorkerLost. `now` is the
+    session's clock, which times its events.
 
-    `recorded` has the stored events of the run and of the runs below it, `live` the ids of those
-    that have started and not ended. `on_begin` is called when the run has started, or continues in
-    another process. `sent_brief` is the brief as the process has it.
+    `recorded` has the stored events of the run and those below it, `live` the ids of those that
+    have started but not ended. `on_begin` is called when the run has started or continues in
+    another process. `sent_brief` is the brief as the process received it.
     """
 
     __slots__ = (
@@ -92,7 +92,7 @@ class AssignedRun:
         self.live: set[str] = set()
         self.on_begin: Callable[[], None] | None = None
         self._charged = _Charged()
-        # A task takes a kilobyte: after its end only its outcome is kept.
+        # A task takes a kilobyte, so only its outcome is kept once it ends.
         self._admissions: dict[int, asyncio.Task[Permit | LimitState] | Permit | LimitState] = {}
         self._waiting: dict[tuple[str, str], asyncio.Future[bool]] = {}
         self._has_ended = False
@@ -102,9 +102,9 @@ class AssignedRun:
 
     @property
     def is_overdue(self) -> bool:
-        """True if the time limit of the run, or that of a run above it, is over.
+        """True if the time limit of the run, or of a run above it, has passed.
 
-        The process of the run enforces the limit. It cannot while it hangs.
+        The run's process enforces the limit, but cannot while it hangs.
         """
         if self._paused_at:
             return False
@@ -115,7 +115,7 @@ class AssignedRun:
         return above is not None and above.seconds <= 0
 
     def set_paused(self, paused: bool) -> None:
-        """Stop or restart the clocks of the run and of its ancestors; calls nest."""
+        """Stop or restart the clocks of the run and its ancestors; calls nest."""
         if paused:
             self._paused_at.append(time.monotonic())
         else:
@@ -145,7 +145,7 @@ class AssignedRun:
                     future.set_result(True)
 
     def select_former_folders(self, folders: Mapping[str, str]) -> dict[str, str]:
-        """Return the former folders of its recorded runs, and of the run that it continues."""
+        """Select the former folders of its recorded runs and of the run it continues."""
         runs = (*self.recorded, self.brief.continues)
         return {run: folders[run] for run in runs if run in folders}
 
@@ -154,7 +154,7 @@ class AssignedRun:
         return sum(isinstance(event, TurnFinished) for event in events)
 
     async def wait_until_stored(self, run_id: str, message_id: str) -> bool:
-        """Wait until the journal has a message; return False if its run ends without it."""
+        """Wait until a message is in the journal; return False if its run ends without it."""
         events = self.recorded.get(run_id, [])
         if any(
             isinstance(event, MessageSent) and event.message.id == message_id for event in events
@@ -198,7 +198,7 @@ class AssignedRun:
         self.meter.add_usage(charge.usage, charge.usd, charge.children, charge.estimate)
 
     def add_child(self) -> str:
-        """Count a child that starts; return the reason why it may not, or ""."""
+        """Count a child that starts; return the reason if it may not, else ""."""
         try:
             self.meter.check_children()
         except BudgetExceeded as error:
@@ -208,15 +208,15 @@ class AssignedRun:
         return ""
 
     def refund(self) -> None:
-        """Take back all charges: another process continues the run and charges its past again."""
-        # The price may be None: then it is not known.
+        """Refund all charges: another process continues the run and charges its past again."""
+        # The price is None if unknown.
         usage = _negate(self._charged.usage)
         self.meter.add_usage(
             usage, -self._charged.usd, -self._charged.children, _negate(self._charged.estimate)
         )
         self._add_turns(-self._charged.turns)
         self._end_requests(are_unsent=True)
-        while self._paused_at:  # the process that asked for the pauses cannot end them
+        while self._paused_at:  # the process that asked for them cannot end them now
             self.set_paused(False)
         self._charged = _Charged()
 
@@ -225,9 +225,9 @@ class AssignedRun:
         self.meter.add_turns(count)
 
     def admit(self, gate: RequestGate, request: RequestAdmission) -> Coroutine[Any, Any, Admission]:
-        """Ask for a permit now, and return the wait for it.
+        """Ask for a permit now; return an awaitable for it.
 
-        `end_request` may follow before the wait begins: both messages can arrive together.
+        `end_request` may come before it is awaited: both messages can arrive together.
         """
         applying = gate.admit(self.meter, request.plan, is_own=request.is_own)
         task = asyncio.create_task(applying)
@@ -245,9 +245,9 @@ class AssignedRun:
         return Admission(max_tokens=outcome.max_tokens, cut_by=outcome.cut_by)
 
     def end_request(self, number: int, *, is_unsent: bool = False) -> None:
-        """End a request, or give up its admission.
+        """End a request, or abandon its admission.
 
-        One that the provider did not get costs no turn.
+        A request that the provider did not get costs no turn.
         """
         outcome = self._admissions.pop(number, None)
         if isinstance(outcome, asyncio.Task):
@@ -267,7 +267,7 @@ class AssignedRun:
             self.end_request(number, is_unsent=are_unsent)
 
     def learn_seconds(self, seconds: float) -> ParentMeterState:
-        """Note how long an answer took, and return the state that follows."""
+        """Record how long an answer took; return the resulting state."""
         if self.meter.parent is not None:
             self.meter.parent.learn_seconds(seconds)
         return self.make_parent_meter_state()
@@ -295,14 +295,14 @@ def _negate(usage: Usage) -> Usage:
 
 
 _LOOK_SECONDS = 0.25
-"""Longest time between two looks at what a process has sent."""
+"""Longest time between checks of what a process has sent."""
 
 
 class WorkerLost(Exception):
-    """The worker process ended while it executed a run, or could not execute it. It says why.
+    """A worker process ended while executing a run, or could not execute it. The text says why.
 
-    A run is no suspect if other runs of the process were more likely the cause. The process has
-    hung if it was killed because it did not answer.
+    A run is not a suspect if other runs of the process are more likely the cause. The process hung
+    if it was killed because it did not answer.
     """
 
     def __init__(self, reason: str, *, is_suspect: bool = True, has_hung: bool = False) -> None:
@@ -312,7 +312,7 @@ class WorkerLost(Exception):
 
 
 class ProcessRuns:
-    """The runs that the session gave to one worker process and that have not ended."""
+    """The open runs that the session gave to one worker process."""
 
     def __init__(self) -> None:
         self._has_hung = False
@@ -325,7 +325,7 @@ class ProcessRuns:
         return len(self._runs)
 
     def add(self, assigned: AssignedRun, connection: WorkerConnection) -> None:
-        """Add a run. While there is one, a process that does not answer is killed."""
+        """Add a run. While there are runs, a process that does not answer is killed."""
         self._runs[assigned.run_id] = assigned
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch(connection))
@@ -344,13 +344,13 @@ class ProcessRuns:
         return self._runs.get(run_id)
 
     def find(self, run_id: str) -> AssignedRun | None:
-        """Return the run that has the id, or that is above it."""
+        """Find the run with this id, or the one above it."""
         while run_id and run_id not in self._runs:
             run_id = find_parent_id(run_id)
         return self._runs.get(run_id)
 
     def list_ids(self) -> tuple[tuple[str, ...], int]:
-        """Return the ids of the runs that work, with those below them, and how many wait."""
+        """List the ids of working runs, with those below them; also return how many wait."""
         live = [run_id for assigned in self._runs.values() for run_id in assigned.live]
         waiting = sum(run_id not in assigned.live for run_id, assigned in self._runs.items())
         return tuple(sorted(live, key=make_sort_key)), waiting
@@ -361,13 +361,13 @@ class ProcessRuns:
             await self._becomes_idle
 
     def expect_end(self, run_id: str) -> None:
-        """Note that a run was told to stop: the process must answer sooner until it has ended."""
+        """Note that a run was told to stop: until it ends, the process must answer sooner."""
         self._stopping.add(run_id)
 
     def lose(self, reason: str) -> None:
-        """Tell the runs that their process was lost.
+        """Tell the runs that their process is lost.
 
-        A run with an open call is a suspect; the others are not, unless nothing else is known.
+        Runs with an open call are suspects; if there are none, all runs are.
         """
         runs = list(self._runs.values())
         suspects = [run for run in runs if any(map(run.find_current_call, run.live))] or runs
@@ -376,15 +376,15 @@ class ProcessRuns:
             run.on_outcome(lost)
 
     def close(self) -> None:
-        """Stop the watch of a process that is lost or closed."""
+        """Stop watching a process that is lost or closed."""
         if self._watching is not None:
             self._watching.cancel()
 
     async def _watch(self, connection: WorkerConnection) -> None:
-        """Kill the process if it is silent for too long.
+        """Kill the process if it stays silent for too long.
 
-        Looks are counted, not seconds: a process is not to blame while this one was stopped, or
-        the machine asleep.
+        Checks are counted, not seconds: the process is not to blame while this one is stopped or
+        the machine is asleep.
         """
         arrivals, silence, able = connection.arrivals, 0.0, 0.0
         activity = connection.read_activity()
@@ -413,10 +413,10 @@ class ProcessRuns:
 
 
 def _compute_able_seconds(look: float, before: Activity | None, after: Activity | None) -> float:
-    """Return for how much of a look the process could have answered.
+    """Compute for how much of a check interval the process could have answered.
 
-    One that wants a processor could do so only while it had one. One that sleeps, is stopped, or
-    waits for a disk had all the time.
+    A process that wants a processor could do so only while it had one. One that sleeps, is stopped,
+    or waits for a disk had the whole time.
     """
     if before is None or after is None or not after.is_runnable:
         return look

@@ -1,4 +1,4 @@
-"""How other processes ask a session about its worker processes, and drain them: by files."""
+"""Files by which other processes ask a session about its worker processes and drain them."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ T = TypeVar("T")
 
 
 class WorkerStatus(Struct, frozen=True, kw_only=True):
-    """One worker process at one moment.
+    """The state of a worker process at one moment.
 
-    `number` counts the worker processes of the session, from 1. `node` is the one of a Ray cluster,
-    else "". A draining process gets no further runs, and ends after those that it has. `running`
-    are its runs that have begun, with the runs below them. For `lease_seconds` it may work without
-    a call; None without a lease. `memory_bytes` is None if it does not answer.
+    `number` counts the session's worker processes, from 1. `node` is its node in a Ray cluster,
+    else "". A draining process gets no further runs, and ends after its last one. `running` are its
+    runs that have begun, with the runs below them. It may work for `lease_seconds` without a call;
+    None without a lease. `memory_bytes` is None if it does not answer.
     """
 
     number: int
@@ -56,9 +56,9 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
 
 
 class FleetStatus(Struct, frozen=True, kw_only=True):
-    """The worker processes of one session, whose process has `pid` and `host`.
+    """The worker processes of a session, whose own process has `pid` and `host`.
 
-    `waiting` children have no worker process yet, because enough others run.
+    `waiting` children have no worker process yet, because enough others are running.
     """
 
     session: str
@@ -70,28 +70,28 @@ class FleetStatus(Struct, frozen=True, kw_only=True):
 
 
 class FleetRequest(Struct, frozen=True):
-    """Request of another process to drain these worker processes, answered by a FleetStatus."""
+    """Another process's request to drain these worker processes; the reply is a FleetStatus."""
 
     drain: tuple[int, ...] = ()
 
 
 class FleetFolder:
-    """The files of one session in the state folder. They are no part of its record."""
+    """A session's files in the state folder. They are not part of its record."""
 
     def __init__(self, home: str, session: str) -> None:
         self.path = Path(home, "fleet", session)
         self._lock: int | None = None
 
     def open(self) -> bool:
-        """Make the folder, and mark it as one of a session that works. Raises OSError.
+        """Make the folder, and mark it as belonging to a working session. Raises OSError.
 
-        Return False if another process just looks at the folder: try again.
+        Returns False if another process is looking at the folder just now: try again.
         """
         path = self.path / _LOCK
         try:
             make_private_folder(self.path)
             descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError:  # a process that found no session has removed the folder
+        except FileNotFoundError:  # removed by a process that found no session
             return False
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,7 +108,7 @@ class FleetFolder:
             self._lock = None
 
     def has_session(self) -> bool:
-        """Return whether the session of the folder works. The folder of a killed one is removed."""
+        """Return whether the folder's session works. A killed session's folder is removed."""
         path = self.path / _LOCK
         while True:
             try:
@@ -116,7 +116,7 @@ class FleetFolder:
             except OSError:
                 return False
             try:
-                # A shared lock: two processes that look at the same time do not see each other.
+                # A shared lock, so that two processes looking at once do not see each other.
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 if is_open_file(path, descriptor):
                     self._remove(descriptor)
@@ -125,12 +125,12 @@ class FleetFolder:
                 return True
             finally:
                 os.close(descriptor)
-            # Another process has removed the file since; a session may have made a new one.
+            # Another process has since removed the file; a session may have made a new one.
 
     def _remove(self, descriptor: int) -> None:
-        """Remove the folder of a killed session, whose lock file this process has locked.
+        """Remove a killed session's folder; this process has locked its lock file.
 
-        One process does it at a time, because a second one could remove the next session's folder.
+        Only one process may do this at a time: a second could remove the next session's folder.
         """
         with suppress(OSError):
             parent = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)
@@ -147,7 +147,7 @@ class FleetFolder:
         return name
 
     def take_requests(self) -> dict[str, FleetRequest]:
-        """Return the open requests by name and remove their files."""
+        """Read the open requests, by name, and remove their files."""
         requests: dict[str, FleetRequest] = {}
         with suppress(OSError):
             for file in sorted(os.listdir(self.path)):
@@ -159,11 +159,11 @@ class FleetFolder:
         self._write(_ANSWER + name, status)
 
     def take_answer(self, name: str) -> FleetStatus | None:
-        """Return the answer to a request and remove its file; None if there is none yet."""
+        """Read the answer to a request and remove its file; None if there is none yet."""
         return self._take(_ANSWER + name, FleetStatus)
 
     def withdraw(self, name: str) -> None:
-        """Remove a request that was not answered, and the folder if nothing else is in it."""
+        """Remove an unanswered request, and the folder if it is then empty."""
         with suppress(OSError):
             os.remove(self.path / (_REQUEST + name))
             os.rmdir(self.path)
@@ -179,7 +179,7 @@ class FleetFolder:
             value = get_decoder(kind).decode(path.read_bytes())
         except OSError:
             return None
-        except msgspec.DecodeError:  # of another version
+        except msgspec.DecodeError:  # written by another version
             value = None
         with suppress(OSError):
             os.remove(path)
@@ -195,7 +195,7 @@ def list_fleets(home: str) -> list[str]:
 
 
 class FleetControl:
-    """Answers requests for the status of a session's worker processes, and drains them."""
+    """Reports the status of a session's worker processes on request, and drains them."""
 
     def __init__(
         self, home: str, session: str, kind: str, pool: WorkerPool, count_waiting: Callable[[], int]
@@ -209,7 +209,7 @@ class FleetControl:
         self._serving: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Answer requests from now on, if that has not begun and there is a state folder."""
+        """Start answering requests, unless that has begun or there is no state folder."""
         if self._serving is None and self._home:
             self._serving = asyncio.create_task(self._serve())
 
@@ -228,7 +228,7 @@ class FleetControl:
             return
         while True:
             for name, request in self._folder.take_requests().items():
-                with suppress(OSError):  # a full disk: the other process says that no answer came
+                with suppress(OSError):  # a full disk; the other process will report no answer
                     self._folder.write_answer(name, await self._answer(request))
             await asyncio.sleep(_POLL_SECONDS)
 

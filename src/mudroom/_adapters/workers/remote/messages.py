@@ -19,13 +19,13 @@ from ...._engine.meters.meter import SharedTime
 
 
 class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
-    """The session of a worker process, and the values from which it builds services.
+    """A worker process's session, and the values it builds services from.
 
-    `folder` is the absolute path of the workspace. `server_agents` have servers of their own.
-    Modules of the caller are found in `import_path`; its tools are imported as "module:name".
-    `setup` is what only the two programs understand that build services, encoded. `is_far` if the
-    process may be on another machine, `has_own_files` if it does not see `folder` and `home`: then
-    runs get files.
+    `folder` is the absolute path of the workspace. `server_agents` have their own servers. The
+    caller's modules are found in `import_path`; its tools are imported as "module:name". `setup` is
+    encoded, and understood only by the two programs that build services. `is_far` if the process
+    may be on another machine, `has_own_files` if it does not see `folder` and `home`: runs then get
+    files.
     """
 
     session: str
@@ -51,7 +51,7 @@ class ErrorInfo(Struct, frozen=True, tag=True):
 
     @classmethod
     def of(cls, error: BaseException) -> ErrorInfo:
-        """Describe an exception; any other class becomes a MudroomError that names the class."""
+        """Describe an exception; any other class becomes a MudroomError that names it."""
         if isinstance(error, errors.MudroomError):
             return cls(type(error).__name__, error.message, error.where, error.remedy)
         if isinstance(error, CancelledError):
@@ -67,10 +67,10 @@ class ErrorInfo(Struct, frozen=True, tag=True):
 
 
 class ParentMeterState(Struct, frozen=True, tag=True):
-    """Limits of all ancestors of a run, and what they have left.
+    """Limits of all of a run's ancestors, with the amounts left.
 
-    `left` is without amounts reserved for other runs. `charges` counts those of the worker process
-    that the amounts include. `time` is that of the run; None without a limit.
+    `left` excludes amounts reserved for other runs. `charges` is the number of the worker process's
+    charges included in the amounts. `time` is the run's; None without a limit.
     """
 
     run_id: str
@@ -84,10 +84,10 @@ class ParentMeterState(Struct, frozen=True, tag=True):
 
 
 class AskNode(Struct, frozen=True, tag=True):
-    """Ask a process that may be on another machine for missing files and tools; comes first.
+    """Asks a process that may be on another machine which files and tools it lacks; comes first.
 
-    `nonces` are texts of files that it sees if it sees the folders of the session, by path. It must
-    be able to import the tools of the caller: "module:name".
+    `nonces` are texts of files, by path, that it sees if it sees the session's folders. It must be
+    able to import the caller's tools: "module:name".
     """
 
     nonces: dict[str, str]
@@ -96,9 +96,9 @@ class AskNode(Struct, frozen=True, tag=True):
 
 
 class StartRun(Struct, frozen=True, tag=True):
-    """Start a run, or continue one from its events and those of the runs below it, by run id.
+    """Starts a run, or continues one from its events and those of runs below it, by run id.
 
-    For `former_folders`, of these runs and of the one that it continues, see `SessionServices`.
+    For `former_folders`, of these runs and of the one it continues, see `SessionServices`.
     """
 
     brief: Brief
@@ -124,7 +124,7 @@ class Cancel(Struct, frozen=True, tag=True):
 
 
 class Detach(Struct, frozen=True, tag=True):
-    """Have calls of a run return while their work continues in the background."""
+    """Makes a run's calls return while their work continues in the background."""
 
     run_id: str
     work_id: str = ""
@@ -136,7 +136,7 @@ class StopCommand(Struct, frozen=True, tag=True):
 
 
 class SetWatched(Struct, frozen=True, tag=True):
-    """Tell a worker process whether the session has watchers: without them it shows no event."""
+    """Tells a worker process whether the session has watchers; without them, it shows no events."""
 
     is_watched: bool
 
@@ -146,7 +146,7 @@ class AskMemory(Struct, frozen=True, tag=True):
 
 
 class CallReply(Struct, frozen=True, tag=True):
-    """Reply to a message with an id: the encoded result, or the exception."""
+    """Replies to a message with an id: the encoded result, or the exception."""
 
     id: int
     result: bytes = b""
@@ -154,7 +154,7 @@ class CallReply(Struct, frozen=True, tag=True):
 
 
 class ModelItem(Struct, frozen=True, tag=True):
-    """One item of a streamed answer of a bridged model, or its error."""
+    """An item of a bridged model's streamed answer, or its error."""
 
     id: int
     item: StreamChunk | RetryNotice | AssistantMessage | ErrorInfo
@@ -176,14 +176,14 @@ ToWorker = (
 
 
 ToProcess = AskNode | WorkerConfig | ToWorker
-"""What a worker process receives: the config comes before the first run."""
+"""Messages to a worker process; the config comes before the first run."""
 
 
 # From a worker process to the session's process.
 
 
 class NodeFacts(Struct, frozen=True, tag=True):
-    """Reply to AskNode: files that are not there or differ, and why tools cannot be imported."""
+    """Reply to AskNode: files that are missing or differ, and why tools cannot be imported."""
 
     unseen: tuple[str, ...] = ()
     unloaded: tuple[str, ...] = ()
@@ -192,15 +192,15 @@ class NodeFacts(Struct, frozen=True, tag=True):
 SENT_BRIEF = Brief(
     run_id="", agent=Agent(name="sent"), prompt="", tools=(), model="", budget=Budget()
 )
-"""Stands in a RunStarted event for the brief of the StartRun, which the session's process has."""
+"""Replaces the StartRun's brief in a RunStarted event: the session's process has that brief."""
 
 
 class AppendEvents(Struct, frozen=True, tag=True):
-    """Store events, then show them to the watchers of the session.
+    """Stores events, then shows them to the session's watchers.
 
-    The reply is a `CallReply` with the position of the last one. A RunStarted of a run that the
-    session sent may have SENT_BRIEF; it is the first event of its message. The first `shown` events
-    were shown before, by `ShowEvent`.
+    The reply is a `CallReply` with the position of the last one. The RunStarted of a run sent by
+    the session may have SENT_BRIEF; it is then the first event of its message. The first `shown`
+    events have already been shown, by `ShowEvent`.
     """
 
     id: int
@@ -209,7 +209,7 @@ class AppendEvents(Struct, frozen=True, tag=True):
 
 
 class CallSession(Struct, frozen=True, tag=True):
-    """Call a service of the session: its journal, its approver, a hook. `arguments`: encoded."""
+    """Calls a service of the session: its journal, approver, a hook. `arguments` are encoded."""
 
     id: int
     name: str
@@ -217,21 +217,21 @@ class CallSession(Struct, frozen=True, tag=True):
 
 
 class Withdraw(Struct, frozen=True, tag=True):
-    """Give up a CallSession or a ModelRequest: its reply is not awaited any more."""
+    """Withdraws a CallSession or a ModelRequest: nothing awaits its reply."""
 
     id: int
 
 
 class ShowEvent(Struct, frozen=True, tag=True):
-    """Show an event to the watchers of the session before it is stored, or streamed text."""
+    """Shows the session's watchers an event before it is stored, or streamed text."""
 
     event: AnyEvent
 
 
 class Charge(Struct, frozen=True, tag=True):
-    """Add what a run and its descendants spent.
+    """Charges what a run and its descendants spent.
 
-    A charge of turns, which are those of the run itself, has no other amounts.
+    A charge of turns, which count for the run alone, has no other amounts.
     """
 
     run_id: str
@@ -243,9 +243,9 @@ class Charge(Struct, frozen=True, tag=True):
 
 
 class RequestAdmission(Struct, frozen=True, tag=True):
-    """Ask for the admission of a model request; the reply is a `CallReply` with an `Admission`.
+    """Asks to admit a model request; the reply is a `CallReply` with an `Admission`.
 
-    The request is that of the run that the session sent, its own, or of one below it.
+    The request comes from the run sent by the session, or from one below it.
     """
 
     id: int
@@ -255,9 +255,9 @@ class RequestAdmission(Struct, frozen=True, tag=True):
 
 
 class EndAdmission(Struct, frozen=True, tag=True):
-    """End a model request, or give up its admission, by the id of the `RequestAdmission`.
+    """Ends a model request, or abandons its admission, by the id of the `RequestAdmission`.
 
-    The provider did not get an unsent one, although it may have a permit.
+    An unsent request did not reach the provider, although it may have a permit.
     """
 
     id: int
@@ -266,31 +266,31 @@ class EndAdmission(Struct, frozen=True, tag=True):
 
 
 class Pause(Struct, frozen=True, tag=True):
-    """Stop or restart the clocks of the ancestors of a run."""
+    """Stops or restarts the clocks of a run's ancestors."""
 
     run_id: str
     paused: bool
 
 
 class AnswerTime(Struct, frozen=True, tag=True):
-    """Tell how long an answer of a run took, of whose time there is a limit."""
+    """Tells how long an answer took, for a run with a time limit."""
 
     run_id: str
     seconds: float
 
 
 class AddChild(Struct, frozen=True, tag=True):
-    """Count a child that starts below a run; the reply has the text of a refusal, or ""."""
+    """Counts a child that starts below a run; the reply has the text of a refusal, or ""."""
 
     id: int
     run_id: str
 
 
-# About models that the session's process calls for the worker process.
+# About models called by the session's process for the worker process.
 
 
 class ToolSpec(Struct, frozen=True):
-    """The part of a tool that a model reads."""
+    """The part of a tool that a model sees."""
 
     name: str
     description: str
@@ -326,13 +326,13 @@ class ModelForget(Struct, frozen=True, tag=True):
     conversation: int
 
 
-# About the rate limiters, which the session's process has.
+# About the rate limiters, which live in the session's process.
 
 
 class AcquireSlot(Struct, frozen=True, tag=True):
-    """Ask for a slot of a provider's rate limiter.
+    """Asks for a slot of a provider's rate limiter.
 
-    The reply is a `CallReply`: 0.0, or the seconds for which the limiter stays closed.
+    The reply is a `CallReply`: 0.0, or the seconds that the limiter stays closed.
     """
 
     id: int
@@ -340,9 +340,9 @@ class AcquireSlot(Struct, frozen=True, tag=True):
 
 
 class RecordAccepted(Struct, frozen=True, tag=True):
-    """The provider accepted a request; a refusal may follow.
+    """Reports that the provider accepted a request; a refusal may follow.
 
-    The id is that of the `AcquireSlot`. For `room`, see `RateLimiter.record_accepted`.
+    The id is the `AcquireSlot`'s. For `room`, see `RateLimiter.record_accepted`.
     """
 
     id: int
@@ -350,14 +350,14 @@ class RecordAccepted(Struct, frozen=True, tag=True):
 
 
 class RecordRefused(Struct, frozen=True, tag=True):
-    """The provider refused a request and wants none for `retry_after` seconds."""
+    """Reports that the provider refused a request and wants none for `retry_after` seconds."""
 
     id: int
     retry_after: float
 
 
 class ReleaseSlot(Struct, frozen=True, tag=True):
-    """End a request, or give up the wait for its slot."""
+    """Ends a request, or the wait for its slot."""
 
     id: int
 
@@ -375,13 +375,13 @@ class RunReply(Struct, frozen=True, tag=True):
 
 
 class StartFailed(Struct, frozen=True, tag=True):
-    """The worker process cannot build its services, and ends."""
+    """Reports that the worker process cannot build its services, and ends."""
 
     reason: str
 
 
 class MemoryReport(Struct, frozen=True, tag=True):
-    """Memory of a worker process, in bytes; 0 if it is not known."""
+    """Memory of a worker process, in bytes; 0 if unknown."""
 
     id: int
     size: int

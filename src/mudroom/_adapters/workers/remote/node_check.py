@@ -1,6 +1,6 @@
-"""Check of a worker process that may be on another machine: the files and tools that it has.
+"""Checks which files and tools a worker process has that may be on another machine.
 
-The process lists those it lacks, the session's process decides.
+The process lists those it lacks; the session's process decides.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def check_node(host: str, facts: NodeFacts, *, can_send_files: bool) -> None:
 
 async def describe_node(question: AskNode) -> NodeFacts:
     unseen = list_unseen(question.nonces)
-    # In a thread: a slow import must not look like a process that hangs.
+    # In a thread: a slow import must not look like a hung process.
     unloaded = await asyncio.to_thread(list_unloaded, question.import_path, question.tools)
     return NodeFacts(unseen, unloaded)
 
 
 @asynccontextmanager
 async def show_folders(folders: Sequence[str]) -> AsyncGenerator[dict[str, str]]:
-    """Have a file with a random text in each folder meanwhile; yield the texts by path.
+    """Keep a file with random text in each folder for the block; yield the texts by path.
 
     Raises UsageError.
     """
@@ -63,7 +63,7 @@ async def _remove_written(writing: asyncio.Task[dict[str, str]]) -> None:
 
 
 def write_nonces(folders: Sequence[str]) -> dict[str, str]:
-    """Write a file into each folder and return their texts by path. Raises UsageError."""
+    """Write a file into each folder; return the texts by path. Raises UsageError."""
     nonces: dict[str, str] = {}
     try:
         for folder in folders:
@@ -93,7 +93,7 @@ def list_unseen(nonces: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def list_unloaded(import_path: Sequence[str], tools: Sequence[str]) -> tuple[str, ...]:
-    """Return the tools that cannot be imported here, each with the reason; see AskNode."""
+    """List the tools that cannot be imported here, with reasons; see AskNode."""
     extend_import_path(import_path)
     unloaded: list[str] = []
     for reference in tools:

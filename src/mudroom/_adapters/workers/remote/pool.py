@@ -1,4 +1,4 @@
-"""WorkerPool: the worker processes of a session, and which of them gets the next run."""
+"""WorkerPool: a session's worker processes, and the choice of one for the next run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = logging.getLogger("mudroom")
 
 
 class WorkerPool:
-    """The worker processes of a session. `make` returns one with a number, not started."""
+    """A session's worker processes. `make` takes a number and makes one, not started."""
 
     def __init__(self, make: Callable[[int], WorkerHandle], size: int) -> None:
         self._make = make
@@ -24,13 +24,13 @@ class WorkerPool:
 
     @property
     def has_own_files(self) -> bool:
-        """True if a process that has started does not see the folder of the session."""
+        """True if a started process does not see the session's folder."""
         return any(process.sees_folder is False for process in self.processes)
 
     async def choose(self, *, needs_folder: bool = False, machine: str = "") -> WorkerHandle | None:
-        """Return the process with the fewest runs; None if no process sees a needed folder.
+        """Choose the process with the fewest runs; None if no process sees a needed folder.
 
-        Those on `machine` come first; "" if it does not matter.
+        Processes on `machine` come first; "" if it does not matter.
         """
         if machine and not any(process.host == machine for process in self._list_ready()):
             await self._start_on(machine)
@@ -41,7 +41,7 @@ class WorkerPool:
         return min(on_machine or ready, key=lambda process: process.total_load, default=None)
 
     async def _start_on(self, machine: str) -> None:
-        """Start a process on a machine, if that is possible. Runs that wait share the start."""
+        """Start a process on a machine, if possible. Waiting runs share the start."""
         if machine not in self._starts:
             start = asyncio.create_task(self._start_there(machine))
             self._starts[machine] = start
@@ -49,14 +49,14 @@ class WorkerPool:
         await asyncio.shield(self._starts[machine])
 
     async def _start_there(self, machine: str) -> None:
-        # The new process takes the place of one that has not started, or is one more.
+        # The new process replaces one that has not started, or is added.
         unused = [each for each in self._list_ready() if each.is_unused][:1]
         self.processes = [each for each in self.processes if each not in unused]
         process = self._add()
         process.place_on(machine)
         try:
             await process.open()
-        except Exception as error:  # noqa: BLE001  the runs that wait for it say what they lack
+        except Exception as error:  # noqa: BLE001  the waiting runs will say what they lack
             log.warning("no worker process can start on %s: %s", machine, error)
             self.processes += unused
             return
@@ -68,9 +68,9 @@ class WorkerPool:
         await process.close()
 
     def _list_ready(self) -> list[WorkerHandle]:
-        """Return the processes that get further runs.
+        """List the processes that get further runs.
 
-        A lost process is replaced first. A draining one is replaced only if no other one is left.
+        Lost processes are replaced first. Draining ones are replaced only if no other is left.
         """
         self.processes = [
             self._replace(process) if process.is_lost and not process.is_draining else process
@@ -83,7 +83,7 @@ class WorkerPool:
         return ready
 
     def drain(self, numbers: Collection[int]) -> None:
-        """Give these processes no further runs, and end each one after its last run."""
+        """Give these processes no further runs, and end each after its last one."""
         for process in self.processes:
             if process.number in numbers and process.drain():
                 task = asyncio.create_task(self._end_when_idle(process))
@@ -102,11 +102,11 @@ class WorkerPool:
                 raise outcome
 
     async def close(self) -> None:
-        """End all processes, which have no runs."""
+        """End all processes; they have no runs."""
         for start in self._starts.values():
             start.cancel()
         await asyncio.gather(*self._starts.values(), return_exceptions=True)
-        # A process that was lost may work until its lease is over.
+        # A lost process may work until its lease ends.
         processes = self.processes + self._replaced
         await asyncio.gather(*(process.close() for process in processes))
         await asyncio.gather(*self._endings)

@@ -1,4 +1,4 @@
-"""Rate limits of providers for all worker processes: the session's process has the limiters."""
+"""Providers' rate limits for all worker processes: the session's process has the limiters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RemoteRateLimiter:
         return None
 
     async def acquire(self) -> RequestSlot:
-        # A slot that is on its way when the caller is cancelled must be released, too.
+        # If the caller is cancelled while a slot is on its way, that must also be released.
         reply = await self._link.ask(
             lambda number: AcquireSlot(number, self._provider), ReleaseSlot
         )
@@ -54,9 +54,9 @@ class RemoteRateLimiter:
 
 
 class LimitedRequests:
-    """Requests of one worker process that wait for a slot of a rate limiter, or have one.
+    """A worker process's requests that have a slot of a rate limiter or wait for one.
 
-    Those that wait are among the requests of `peer`.
+    The waiting ones are among the requests of `peer`.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class LimitedRequests:
             self._peer.cancel(message.id)
 
     def close(self) -> None:
-        """Release all slots: the worker process has ended, and none of its requests waits."""
+        """Release all slots: the worker process has ended, and none of its requests wait."""
         for limiter, slot in self._slots.values():
             limiter.release(slot)
         self._slots.clear()

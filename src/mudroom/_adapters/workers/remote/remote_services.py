@@ -1,4 +1,4 @@
-"""Ports for runs in a worker process; each sends its calls to the session's process."""
+"""Ports for runs in a worker process, which send their calls to the session's process."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ _decode = msgspec.msgpack.decode
 
 
 class SessionLink:
-    """The worker process's end of the connection: sends messages, passes replies to callers.
+    """The worker process's end of the connection: sends messages, and passes on replies.
 
-    `sent_briefs` are those of runs that the session sent and that have not begun, by run id.
+    `sent_briefs`: briefs of runs the session sent that have not begun, by run id.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class SessionLink:
         self.make_id = self._peer.make_number
 
     async def call(self, name: str, *arguments: object) -> bytes:
-        """Call a service of the session and return its encoded result; see `session_calls`."""
+        """Call a service of the session; return its encoded result. See `session_calls`."""
         encoded = encode(arguments)
         reply = await self.ask(lambda number: CallSession(number, name, encoded), Withdraw)
         return reply.result
@@ -108,19 +108,19 @@ class RemoteJournal:
         return await self._append(events, shown=len(events))
 
     async def append_and_show(self, events: Sequence[StoredEvent], shown: int) -> None:
-        """Append events in order, and show them, except the first ones, which were shown before."""
+        """Append events in order, and show them, except the first `shown`, shown before."""
         await self._append(tuple(events), shown)
 
     async def _append(self, events: tuple[StoredEvent, ...], shown: int) -> int:
         sent = self._leave_brief_out(events)
-        # Events on their way are stored whether or not somebody waits: there is no withdrawal.
+        # Events on their way are stored even if nobody waits, so there is nothing to withdraw.
         reply = await self._link.ask(lambda number: AppendEvents(number, sent, shown))
-        # What follows may be an effect, and this process may have been stopped for a while.
+        # An effect may follow, and this process may have been stopped for a while.
         self._link.check_lease()
         return _decode(reply.result, type=int)
 
     def _leave_brief_out(self, events: tuple[StoredEvent, ...]) -> tuple[StoredEvent, ...]:
-        """Return the events without a brief that the session sent; it is in the first of a run."""
+        """Leave out a brief that the session sent; it is in a run's first event."""
         first = events[0] if events else None
         if not isinstance(first, RunStarted):
             return events
@@ -150,9 +150,9 @@ class RemoteApprover:
 
 
 class RemoteParentMeter:
-    """Parent meter of a run whose ancestors live in the session's process.
+    """The parent meter of a run whose ancestors live in the session's process.
 
-    Its amounts are those of the last received state plus the charges that this state lacks.
+    Its amounts are those of the last received state, plus charges which that state lacks.
     """
 
     def __init__(self, link: SessionLink, state: ParentMeterState) -> None:
@@ -216,7 +216,7 @@ class RemoteParentMeter:
         self._link.send(Pause(self._state.run_id, paused))
 
     def find_time_below(self) -> SharedTime | None:
-        """Return the time that the runs below have; approvals of other runs do not stop it here."""
+        """Find the time for runs below; other runs' approvals do not stop it here."""
         time_below = self._state.time
         if time_below is None:
             return None
@@ -243,7 +243,7 @@ class RemoteParentMeter:
 
 
 class RemoteModel:
-    """The port Model for a model object that only exists in the session's process."""
+    """The port Model for a model object that exists only in the session's process."""
 
     def __init__(self, link: SessionLink, name: str) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Main loop of a worker process: starts runs and passes messages to them."""
+"""The main loop of a worker process: starts runs and passes messages to them."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from .remote_services import RemoteParentMeter, SessionLink
 
 
 class RunServer:
-    """Runs of one worker process.
+    """A worker process's runs.
 
-    `services.past_events` is `past_events`; it gets the events of each run that continues here.
+    `past_events` is also `services.past_events`; it gets the events of runs that continue here.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class RunServer:
         handle.outcome.add_done_callback(partial(self._start_report, handle, message))
 
     def _start_report(self, handle: RunHandle, message: StartRun, _: object) -> None:
-        """Start a task for the report of a run that has ended, or was cancelled at its start."""
+        """Start a task to report a run that has ended or was cancelled at its start."""
         task = asyncio.create_task(self._report(handle, message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -110,7 +110,7 @@ class RunServer:
         finally:
             self._services.meters.close(message.grant)
             del self._parent_meters[handle.run_id]
-            self._link.sent_briefs.pop(handle.run_id, None)  # it was cancelled at its start
+            self._link.sent_briefs.pop(handle.run_id, None)  # cancelled at its start
             for past_run in message.past:
                 self._past_events.pop(past_run, None)
         self._link.send(ended)

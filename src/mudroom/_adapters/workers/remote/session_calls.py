@@ -1,4 +1,4 @@
-"""Calls of a worker process to the session: journal, approver, hooks, output checks, tools.
+"""Calls from a worker process to the session: journal, approver, hooks, output checks, tools.
 
 Tools of MCP servers, and tools given as objects, exist only in the session's process.
 """
@@ -50,7 +50,7 @@ class ServerToolSpec(Struct, frozen=True):
 
 
 class ServersState(Struct, frozen=True):
-    """The servers of a session and their tools that are known now; see `ToolServers`."""
+    """A session's servers and their tools known so far; see `ToolServers`."""
 
     patterns: tuple[str, ...] = ()
     full_patterns: tuple[str, ...] = ()
@@ -76,9 +76,9 @@ def describe_servers(servers: ToolServers) -> ServersState:
 
 
 class CallPlace(Struct, frozen=True):
-    """The call that a worker process makes, and its run.
+    """A call made by a worker process, and its run.
 
-    `key` is `ToolContext.call_key`, `name` that of the run.
+    `key` is `ToolContext.call_key`; `name` is the run's.
     """
 
     key: str
@@ -91,7 +91,7 @@ class CallPlace(Struct, frozen=True):
 
 
 class _CallContext:
-    """The parts of a ToolContext that tools of servers use, in the session's process."""
+    """The parts of a ToolContext used by servers' tools, in the session's process."""
 
     def __init__(self, services: SessionServices, place: CallPlace, tool: str) -> None:
         self._services = services
@@ -128,7 +128,7 @@ class _CallContext:
 
 
 class ServerCalls:
-    """Calls of one worker process to the servers of the session."""
+    """A worker process's calls to the session's servers."""
 
     def __init__(self, services: SessionServices) -> None:
         self._services = services
@@ -155,7 +155,7 @@ class ServerCalls:
 def make_remote_run(
     name: str, link: SessionLink
 ) -> Callable[[ToolContext, dict[str, Any]], Awaitable[ToolResult]]:
-    """Return a function for `Tool.run` that has the session's process call a tool of this name."""
+    """Make a function for `Tool.run` that has the session's process call the named tool."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
         call = cast("CallContext", context).call
@@ -175,7 +175,7 @@ def make_remote_run(
 
 
 class RemoteServers:
-    """The port ToolServers for a worker process. Servers that only one agent has run here."""
+    """The port ToolServers for a worker process. Servers of a single agent run here."""
 
     def __init__(
         self,
@@ -239,8 +239,8 @@ class SessionToolSpec(Struct, frozen=True, kw_only=True):
 def is_sendable(tool: Tool) -> bool:
     """Return whether the session's process can execute a tool for runs in other processes.
 
-    It cannot if the tool uses the files or the memory of its run, or decides something by a
-    function before the call.
+    It cannot if the tool uses its run's files or memory, or has a function that decides something
+    before the call.
     """
     has_functions = tool.adapt or tool.forward or tool.make_reminder or tool.propose
     return not (tool.uses_context or has_functions or tool.get_key is not find_no_key)
@@ -269,7 +269,7 @@ _HOOKS = {
     for name in vars(Hooks)
     if not name.startswith(("_", "on_session_"))
 }
-"""Functions of hooks that runs call: the types of their arguments and, last, of their result."""
+"""Hook functions that runs call: the types of their arguments and, last, of their result."""
 
 _FIND_REFUSAL = "find_refusal"
 _SEND_TO_TEAM = "send_to_team"
@@ -284,14 +284,14 @@ _ARGUMENTS: dict[str, Any] = {
     **TREE_ARGUMENTS,
 }
 STORING_CALLS = frozenset({_SEND_TO_TEAM, *TREE_ARGUMENTS})
-"""Calls that store or send what the process has finished: they end even if the process is lost."""
+"""Calls that store or send finished work: they complete even if the process is lost."""
 _DECODERS = {name: make_binary_decoder(types) for name, types in _ARGUMENTS.items()}
 
 
 class SessionCalls:
-    """Calls of one worker process to services of the session.
+    """A worker process's calls to services of the session.
 
-    `owns` tells whether the process executes a run, or one above it.
+    `owns` tells whether the process executes a run or one above it.
     """
 
     def __init__(
@@ -322,7 +322,7 @@ async def _read(journal: Journal, after: int, names: tuple[str, ...]) -> list[St
 
 
 class RemoteHooks(Hooks):
-    """Hooks for a worker process: each function has the session's process call its own."""
+    """Hooks for a worker process: each function makes the session's process call its own."""
 
     def __init__(self, link: SessionLink) -> None:
         for name, kinds in _HOOKS.items():
@@ -348,14 +348,14 @@ class RemoteOutputChecks(OutputChecks):
 
 
 class RemoteTeams(Teams):
-    """Teams for a worker process: those of runs in the session's process are there."""
+    """Teams for a worker process; the teams of runs in the session's process stay there."""
 
     def __init__(self, link: SessionLink) -> None:
         super().__init__()
         self._link = link
 
     async def send(self, request: TeamRequest) -> TeamReply:
-        """Send a message by the team of the parent, in its process."""
+        """Send a message through the parent's team, in its process."""
         if self.get(request.parent):
             return await super().send(request)
         return _decode(await self._link.call(_SEND_TO_TEAM, request), type=TeamReply)

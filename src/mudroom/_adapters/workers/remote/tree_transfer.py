@@ -1,8 +1,8 @@
-"""Trees of files between the session and worker processes that do not see its folder.
+"""Transfers trees of files between the session and worker processes that cannot see its folder.
 
-The worker process asks for each piece, and sends the next one when the last one has been received:
-no process on the way holds more than a few pieces. `TravellingFiles` decides which runs can go to
-such a process.
+The worker process asks for each piece, and sends a piece only once the last was received, so no
+process on the way holds more than a few. `TravellingFiles` decides which runs can go to such a
+process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ....errors import MudroomError, WorkspaceError
 from .remote_services import SessionLink
 
 _MAX_SENDERS = 2
-"""Runs of a worker process that send their work at once."""
+"""Runs of a worker process that may send their work at once."""
 
 DESCRIBE_SOURCE = "describe_source"
 READ_TREE = "read_tree"
@@ -51,7 +51,7 @@ TREE_ARGUMENTS: dict[str, Any] = {
 
 
 class TreeTransfers:
-    """The session's end: packs of trees that machines ask for, and the work that they send.
+    """The session's end: packs of trees that machines ask for, and the work they send.
 
     `max_bytes` limits one pack of work.
     """
@@ -64,12 +64,12 @@ class TreeTransfers:
         self._allowed: set[str] = set()
 
     def allow(self, *trees: str) -> None:
-        """Let machines read trees. They can read no others: those may have hidden files."""
+        """Let machines read these trees, and no others, which may have hidden files."""
         self._allowed.update(trees)
 
     @property
     def trees(self) -> FileTrees:
-        """The files of the session as trees. Raises WorkspaceError if it has none."""
+        """The session's files as trees. Raises WorkspaceError if it has none."""
         trees = self._services.environments.shared.trees
         if trees is None:
             raise WorkspaceError("this session cannot send files to other machines")
@@ -81,9 +81,9 @@ class TreeTransfers:
     async def read_tree(
         self, reader: object, tree: str, known: tuple[str, ...], offset: int
     ) -> TreePiece:
-        """Return a piece of the pack of a tree, without the trees that the machine has.
+        """Read a piece of a tree's pack, which leaves out trees the machine already has.
 
-        `reader` stands for the worker process, which reads one tree at a time. Raises
+        `reader` identifies the worker process, which reads one tree at a time. Raises
         WorkspaceError, also if no run begins with the tree.
         """
         if tree not in self._allowed:
@@ -125,7 +125,7 @@ class TreeTransfers:
 
 
 def _add_piece(path: Path, offset: int, data: bytes, max_bytes: int) -> None:
-    """Append a piece to a file. Raises WorkspaceError if it is not the next one, or too much."""
+    """Append a piece to a file. Raises WorkspaceError if it is not the next, or too much."""
     with path.open("ab" if offset else "wb") as file:
         if file.tell() != offset:
             raise WorkspaceError(f"a piece of work is missing before byte {offset:,}")
@@ -182,9 +182,9 @@ class TreeLink:
 def list_targets(
     transfers: TreeTransfers, owns: Callable[[str], bool], reader: object
 ) -> dict[str, Any]:
-    """Return the calls of one worker process, by name.
+    """List a worker process's calls, by name.
 
-    `reader` stands for the process; `owns` tells whether it executes a run, or one above it.
+    `reader` identifies the process; `owns` tells whether it executes a run or one above it.
     """
 
     def check(call: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
@@ -205,13 +205,13 @@ def list_targets(
 
 
 PIECE_BYTES = 256 << 10
-"""Maximum bytes of one piece."""
+"""Maximum bytes of a piece."""
 
 _MAX_PACKS = 4
-"""Packs that stay for further machines that ask for the same tree."""
+"""Packs to keep for other machines that ask for the same tree."""
 
 PackKey = tuple[str, tuple[str, ...]]
-"""A tree, and the trees that the machine has."""
+"""A tree, and the trees the machine already has."""
 
 
 class TreePiece(Struct, frozen=True):
@@ -234,7 +234,7 @@ class TreePacks:
         self._count = 0
 
     async def read(self, reader: object, key: PackKey, offset: int) -> TreePiece:
-        """Return a piece of a pack, which stays until the reader has all of it, or calls `end`.
+        """Read a piece of a pack, which stays until the reader has all of it or calls `end`.
 
         Raises WorkspaceError if the pack cannot be written or read.
         """
@@ -261,7 +261,7 @@ class TreePacks:
         self._remove_old()
 
     async def close(self) -> None:
-        """Stop all packs that are written. The owner of the folder removes it."""
+        """Stop writing packs. The folder's owner removes it."""
         tasks = list(self._packs.values())
         self._packs.clear()
         for task in tasks:
@@ -283,7 +283,7 @@ class TreePacks:
         return str(path)
 
     def _remove_old(self) -> None:
-        """Remove the oldest packs without readers, if there are more than may stay."""
+        """Remove the oldest packs without readers, if there are too many."""
         read = set(self._readers.values())
         idle = [key for key, task in self._packs.items() if task.done() and key not in read]
         for key in idle[: max(0, len(self._packs) - _MAX_PACKS)]:
@@ -313,11 +313,11 @@ UNSEEN_FOLDER = (
 log = logging.getLogger("mudroom")
 
 _KEPT_TREES = 8
-"""Trees of which the session remembers what may be sent."""
+"""Trees for which the session remembers which files may be sent."""
 
 
 class FilesNotReadyError(Exception):
-    """A run cannot have its files, and ends with `reason`. The text says why."""
+    """A run cannot have its files and ends with `reason`. The text explains why."""
 
     def __init__(self, error: str, reason: Reason = Reason.ERROR) -> None:
         super().__init__(error)
@@ -325,10 +325,10 @@ class FilesNotReadyError(Exception):
 
 
 class TravellingFiles:
-    """Files of the session's folder for runs on machines that do not see it.
+    """Files of the session's folder, for runs on machines that cannot see it.
 
-    Agents with MCP servers of their own work in the folder. `is_hidden` tells, by absolute path,
-    which files are not sent; None: all are.
+    Agents with their own MCP servers work in the folder. `is_hidden` tells, by absolute path, which
+    files are not sent; None if all are.
     """
 
     def __init__(
@@ -347,17 +347,17 @@ class TravellingFiles:
         self._is_hidden = is_hidden
         self._lock = asyncio.Lock()
         self._next: asyncio.Task[str] | None = None
-        self._visible: dict[str, str] = {}  # a tree, and what of it may be sent
+        self._visible: dict[str, str] = {}  # a tree -> the part that may be sent
         self._announced: set[str] = set()
 
     def announce(self, host: str) -> None:
-        """Tell the user once that a machine does not see the folder."""
+        """Tell the user once that a machine cannot see the folder."""
         if host not in self._announced:
             self._announced.add(host)
             log.warning(UNSEEN_FOLDER, host)
 
     def explain_need(self, brief: Brief, past: Sequence[StoredEvent]) -> str:
-        """Return why a run with these events needs the session's own folder, "" if it does not."""
+        """Explain why a run with these events needs the session's own folder; "" if it does not."""
         if brief.board_task or self._has_category(brief, ToolCategory.BOARD):
             return "it uses the task board, which is a file"
         if brief.agent.name in self._server_agents:
@@ -372,17 +372,17 @@ class TravellingFiles:
         return "" if self._only_reads(brief) else "it may change files, and shares them"
 
     def find_machine(self, brief: Brief, past: Sequence[StoredEvent]) -> str:
-        """Return the machine with files that a run may have changed, "" if there is none."""
+        """Find the machine with files that a run may have changed; "" if there is none."""
         spec = _find_spec(brief, past)
         if spec.kind is not WorkspaceKind.ISOLATED:
             return ""
         return spec.machine if has_effects(past, self._services.toolbox) else ""
 
     async def prepare(self, brief: Brief, past: Sequence[StoredEvent], host: str) -> Brief:
-        """Return the brief of a run on a machine with the tree of files with which it begins.
+        """Give the brief of a run on a machine the tree of files to begin with.
 
-        A run that has begun keeps its tree. One that has changed files needs their machine, too:
-        another one may have files of an earlier attempt.
+        A run that has begun keeps its tree. If it has changed files, it also needs their machine:
+        another may have files of an earlier attempt.
 
         Raises FilesNotReadyError.
         """
@@ -403,21 +403,21 @@ class TravellingFiles:
         if not spec.tree:
             tree = await self._store_files()
             return tree, tree
-        # A tree of a merge with conflicts has all files of the session's folder.
+        # The tree of a merge with conflicts has all files of the session's folder.
         return (
             await asyncio.to_thread(self._leave_hidden_out, spec.base or spec.tree),
             await asyncio.to_thread(self._leave_hidden_out, spec.tree),
         )
 
     async def _store_files(self) -> str:
-        """Store the present files; return their tree. Runs that wait for it share one pass."""
+        """Store the present files; return their tree. Waiting runs share one pass."""
         if self._next is None:
             self._next = asyncio.create_task(self._store_next())
         return await asyncio.shield(self._next)
 
     async def _store_next(self) -> str:
         async with self._lock:
-            self._next = None  # a run that comes from now on may follow a change
+            self._next = None  # a run arriving from now on may follow a change
             return await asyncio.to_thread(self._store_visible)
 
     def _store_visible(self) -> str:
@@ -446,7 +446,7 @@ class TravellingFiles:
     def _only_reads(self, brief: Brief) -> bool:
         toolbox = self._services.toolbox
         tools = [toolbox[name] for name in brief.tools if name in toolbox]
-        # A tool that is imported there may use the workspace as it likes.
+        # A tool imported there may do anything with the workspace.
         if any(tool.reference and tool.effect is not Effect.PURE for tool in tools):
             return False
         writes = any(tool.category in (ToolCategory.WRITE, ToolCategory.RUN) for tool in tools)
@@ -458,5 +458,5 @@ class TravellingFiles:
 
 
 def _find_spec(brief: Brief, past: Sequence[StoredEvent]) -> WorkspaceSpec:
-    """Return the workspace that a run has in the record, else that of its brief."""
+    """Find a run's recorded workspace, else its brief's."""
     return find_workspace(past) or brief.workspace

@@ -1,4 +1,4 @@
-"""RemoteWorker: executes child runs in worker processes, root runs in this process."""
+"""RemoteWorker: executes child runs in worker processes, and root runs in this process."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from .tree_transfer import NEEDS_FOLDER, FilesNotReadyError, TravellingFiles, Tr
 from .worker_handle import WorkerHandle
 
 MAX_STARTS = 3
-"""Attempts to execute a run, each in another process; when the last one dies, the run is LOST."""
+"""Attempts to execute a run, each in another process; if the last one dies, the run is LOST."""
 
 
 class RemoteWorker:
     """The port Worker for several worker processes.
 
-    Children of root runs, and tasks of the session, run in worker processes; the runs below them
-    stay in the process of their parent. Root runs stay in this process. `is_hidden` tells, by
-    absolute path, which files are not sent to other machines.
+    Children of root runs and the session's tasks run in worker processes; runs below them stay in
+    their parent's process. Root runs stay in this process. `is_hidden` tells, by absolute path,
+    which files are not sent to other machines.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RemoteWorker:
         )
         self._pool = WorkerPool(self._make_process, processes)
         self._handles: dict[str, RemoteRunHandle] = {}
-        self._on_outcome = self._handle_outcome  # one object for thousands of runs
+        self._on_outcome = self._handle_outcome  # one bound method for thousands of runs
         services.watchers.on_change = self._pool.tell_watched
         self._control = FleetControl(
             config.home, config.session, transport.kind, self._pool, self._count_waiting
@@ -96,7 +96,7 @@ class RemoteWorker:
         return handle
 
     async def open(self) -> None:
-        """Start all worker processes now, not with their first runs. Raises UsageError."""
+        """Start all worker processes now rather than with their first runs. Raises UsageError."""
         try:
             await self._pool.open()
             self._control.start()
@@ -105,7 +105,7 @@ class RemoteWorker:
             raise
 
     async def close(self) -> None:
-        """Cancel the runs that still work, wait for their end, and end all worker processes."""
+        """Cancel the remaining runs, wait for them, and end all worker processes."""
         handles = list(self._handles.values())
         for handle in handles:
             handle.cancel()
@@ -119,9 +119,9 @@ class RemoteWorker:
     def _place(
         self, handle: RemoteRunHandle, work: Coroutine[Any, Any, Report[Any] | None]
     ) -> None:
-        """Start a task that gives a run to a process.
+        """Start a task to give a run to a process.
 
-        Sessions have thousands of runs at once. So the task ends when a process has the run.
+        The task ends once a process has the run: a session may have thousands of runs at once.
         """
         handle.placing = asyncio.create_task(work)
         handle.placing.add_done_callback(partial(self._handle_placed, handle))
@@ -129,7 +129,7 @@ class RemoteWorker:
     def _handle_placed(
         self, handle: RemoteRunHandle, placing: asyncio.Task[Report[Any] | None]
     ) -> None:
-        if handle.placing is placing:  # else the process was lost meanwhile
+        if handle.placing is placing:  # otherwise the process was lost meanwhile
             handle.placing = None
         if placing.cancelled():
             self._end_run(handle, asyncio.CancelledError())
@@ -151,7 +151,7 @@ class RemoteWorker:
         return await self._give(handle, handle.assigned)
 
     async def _give(self, handle: RemoteRunHandle, assigned: AssignedRun) -> Report[Any] | None:
-        """Give a run to a process. Return its report if none gets it."""
+        """Give a run to a process. Return its report if no process gets it."""
         while handle.starts < MAX_STARTS:
             handle.starts += 1
             handle.turns_before = assigned.count_turns()
@@ -167,7 +167,7 @@ class RemoteWorker:
                     return report
             except asyncio.CancelledError:
                 if handle.loss is None or not handle.is_cancelled:
-                    raise  # it has not begun or continued: the handle makes the report
+                    raise  # not begun or continued: the handle makes the report
                 return await self._record_end(handle, assigned, handle.stop_reason)
         error = f"could not be executed in {MAX_STARTS} worker processes"
         error = f"{error}; the last one: {handle.loss}" if handle.loss else error
@@ -195,7 +195,7 @@ class RemoteWorker:
             handle.end(outcome)
 
     async def _choose_process(self, assigned: AssignedRun) -> WorkerHandle:
-        """Return the process for a run. One on the machine that has files of the run comes first.
+        """Choose a process for a run, preferably on the machine that has its files.
 
         Raises FilesNotReadyError.
         """
@@ -211,7 +211,7 @@ class RemoteWorker:
     async def _handle_loss(
         self, handle: RemoteRunHandle, assigned: AssignedRun, lost: WorkerLost
     ) -> Report[Any] | None:
-        """Take a run back from a lost process. Return its report if it ends there."""
+        """Take back a run from a lost process. Return its report if it ends there."""
         handle.loss = str(lost)
         handle.process = None
         assigned.live.clear()
@@ -229,7 +229,7 @@ class RemoteWorker:
         if not lost.is_suspect:
             handle.starts -= 1
         elif self._transport.is_shared and assigned.count_turns() > handle.turns_before:
-            handle.starts = 0  # runs of other sessions may have been the cause
+            handle.starts = 0  # other sessions' runs may have been the cause
         return None
 
     def _select_past_events(self, run_id: str) -> dict[str, list[StoredEvent]]:
@@ -259,8 +259,8 @@ class RemoteWorker:
         reason: Reason,
         error: str = "",
     ) -> Report[Any]:
-        """Record the end of a run that has no process, and return its report."""
-        handle.is_ending = True  # a cancel would stop the record of the end
+        """Record the end of a run without a process, and return its report."""
+        handle.is_ending = True  # a cancel would interrupt recording the end
         brief = assigned.brief
         past = PastEvents(assigned.recorded)
         has_begun = bool(assigned.recorded.get(brief.run_id))
@@ -272,7 +272,7 @@ class RemoteWorker:
             error=error,
             unknown_changes=report.unknown_changes or (WORKERS_ENDED if has_begun else ""),
         )
-        # The charges of the lost processes were taken back; what the record has was spent.
+        # The lost processes' charges were refunded; the record holds what was really spent.
         charge_past_run(assigned.meter, past, report)
         assigned.meter.add_turns(report.turns)
         if has_begun:
@@ -289,10 +289,10 @@ class RemoteRunHandle(TaskHandle):
     """The port RunHandle for a run in a worker process.
 
     `assigned` and `slots` are None while the run waits for a slot of its depth. `process` is None
-    before one has the run; a lost one stays here until `placing` begins, the task that gives the
-    run to a process or ends it. `starts` counts the processes that it was to be given to,
-    `turns_before` the turns that it had finished before the last one. Once it `is_ending`, its end
-    is recorded here, and a request to stop it comes too late.
+    until a process has the run; a lost process stays here until `placing` begins, the task that
+    gives the run to a process or ends it. `starts` counts attempts to give it to a process,
+    `turns_before` the turns finished before the last attempt. Once it `is_ending`, its end is being
+    recorded here, and a request to stop it comes too late.
     """
 
     __slots__ = (
@@ -336,9 +336,9 @@ class RemoteRunHandle(TaskHandle):
             process.stop(request)
 
     def leave_process(self, outcome: Report[Any] | BaseException) -> None:
-        """Handle the report of the run, its exception, or the loss of its process.
+        """Handle the run's report, its exception, or the loss of its process.
 
-        The process does not have it any more. If it was not sent yet, `send_run` notices the loss.
+        The process has given it up. If the run was not sent yet, `send_run` notices the loss.
         """
         if self.process is not None and self.assigned is not None:
             self.process.forget(self.assigned)
@@ -371,7 +371,7 @@ class RemoteRunHandle(TaskHandle):
         return await self.assigned.wait_until_stored(self.run_id, message_id)
 
     def _repeat_messages(self) -> None:
-        """Send the messages again that a lost process had not stored."""
+        """Resend messages that a lost process had not stored."""
         assert self.process is not None and self.assigned is not None
         events = self.assigned.recorded.get(self.run_id, [])
         stored = {event.message.id for event in events if isinstance(event, MessageSent)}
@@ -384,7 +384,7 @@ class RemoteRunHandle(TaskHandle):
             return False
         self.stop_reason = reason
         if self.placing is not None and not self.starts:
-            self.placing.cancel()  # it waits for a slot, and has nothing to summarise
+            self.placing.cancel()  # still waiting for a slot, with nothing to summarise
         return True
 
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
@@ -414,7 +414,7 @@ class RemoteRunHandle(TaskHandle):
         return self.is_ending or self.outcome.done()
 
     def _request_stop(self, request: WrapUp | Cancel) -> bool:
-        """Send a request to stop; nothing may follow a Cancel, and no request is sent twice."""
+        """Send a request to stop, never twice; nothing may follow a Cancel."""
         if self._has_ended() or any(
             isinstance(earlier, Cancel | type(request)) for earlier in self._stop_requests
         ):
@@ -426,7 +426,7 @@ class RemoteRunHandle(TaskHandle):
 
 
 class DescendantHandle:
-    """Handle of a run whose parent is in a worker process. Only the parent gets the report."""
+    """Handle of a run with its parent in a worker process. Only the parent gets the report."""
 
     def __init__(self, run_id: str, process: WorkerHandle) -> None:
         self.run_id = run_id
@@ -449,7 +449,7 @@ class DescendantHandle:
         return False
 
     def interrupt(self) -> bool:
-        # Only the run of a prompt can be interrupted.
+        # Only a prompt's run can be interrupted.
         return False
 
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:

@@ -1,4 +1,4 @@
-"""One worker process, seen from the session's process."""
+"""A worker process, seen from the session's process."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ ConversationMessage = ModelStart | ModelAppend | ModelForget
 
 
 class ModelBridge:
-    """Conversations with models, held for one worker process.
+    """Conversations with models, held on behalf of a worker process.
 
-    A model that refuses a conversation or a message answers the next request with its error.
+    If a model refuses a conversation or a message, the next request gets its error.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ModelBridge:
 
 
 def _offer_tool(spec: ToolSpec) -> Tool:
-    """Return a tool for the model's request; its calls run in the worker process."""
+    """Make a tool for the model's request; its calls run in the worker process."""
 
     async def refuse(_: object, __: object) -> ToolResult:
         return ToolResult(f"{spec.name} runs in the worker process", error=True)
@@ -136,11 +136,11 @@ def _offer_tool(spec: ToolSpec) -> Tool:
 
 
 _MEMORY_SECONDS = 1.0
-"""Longest wait for the memory of a worker process; one that is busy for longer has none."""
+"""Longest wait for a worker process to report its memory; if busy for longer, it has no figure."""
 
 
 class WorkerHandle:
-    """Handle of one worker process: starts it, gives it runs, and serves its requests."""
+    """Handle of a worker process: starts it, gives it runs, and serves its requests."""
 
     def __init__(
         self,
@@ -178,11 +178,11 @@ class WorkerHandle:
 
     @property
     def is_draining(self) -> bool:
-        """True if the process gets no further runs, and ends after those that it has."""
+        """True if the process gets no further runs, and ends after its last one."""
         return self._is_draining or self._connection.is_draining
 
     def drain(self) -> bool:
-        """Give the process no further runs. Return False if the session has done so before."""
+        """Give the process no further runs. Return False if it was draining already."""
         was_draining, self._is_draining = self._is_draining, True
         self._connection.drain()
         return not was_draining
@@ -193,7 +193,7 @@ class WorkerHandle:
 
     @property
     def host(self) -> str:
-        """Name of the machine of the process, "" while it is not known."""
+        """Name of the process's machine, "" while unknown."""
         return self._connection.host
 
     @property
@@ -202,17 +202,17 @@ class WorkerHandle:
 
     @property
     def sees_folder(self) -> bool | None:
-        """True if the process sees the folder of the session; None before its start."""
+        """True if the process sees the session's folder; None before its start."""
         return None if self._bridge is None else not self._config.has_own_files
 
     @property
     def is_unused(self) -> bool:
-        """True if the process has not started, and no run waits for its start."""
+        """True if the process has not started and no run waits for it to start."""
         return self._bridge is None and not self._runs and not self._starting.locked()
 
     @property
     def has_stopped(self) -> bool:
-        """True if the process was lost, does nothing more, and nothing is done for it."""
+        """True if the process was lost, and all work by it or for it has stopped."""
         return self.is_lost and not self._tasks
 
     def place_on(self, machine: str) -> None:
@@ -222,11 +222,11 @@ class WorkerHandle:
         return self._runs.list_ids()
 
     async def read_lease(self) -> float | None:
-        """Return the seconds for which the process may work without a call; None for no lease."""
+        """Read how many seconds the process may work without a call; None without a lease."""
         return None if self.pid is None or self.is_lost else await self._connection.read_lease()
 
     async def read_memory(self) -> int | None:
-        """Return the bytes of memory of the process; None if it does not answer."""
+        """Read the process's memory in bytes; None if it does not answer."""
         if self._bridge is None or self.is_lost:
             return None
         try:
@@ -239,7 +239,7 @@ class WorkerHandle:
         await self._runs.wait_until_idle()
 
     async def send_run(self, assigned: AssignedRun, grant: Grant) -> None:
-        """Send a run to the process; `assigned.on_outcome` is called when it has ended.
+        """Send a run to the process; `assigned.on_outcome` is called when it ends.
 
         Call `forget` afterwards, but not after an error.
 
@@ -260,7 +260,7 @@ class WorkerHandle:
         self.send(StartRun(assigned.sent_brief, grant, state, assigned.recorded, former))
 
     async def _prepare(self, assigned: AssignedRun) -> None:
-        """Start the process, and make ready the files of a run if it does not see the folder."""
+        """Start the process, and prepare a run's files if it does not see the folder."""
         assigned.sent_brief = assigned.brief  # another process may have had other files
         try:
             await self.wait_until_open()
@@ -284,7 +284,7 @@ class WorkerHandle:
         self._stream.send(message)
 
     def stop(self, request: Cancel | WrapUp) -> None:
-        """Send a request to stop a run. The process is killed if it does not answer soon."""
+        """Ask to stop a run. The process is killed if it does not answer soon."""
         self._runs.expect_end(request.run_id)
         self.send(request)
 
@@ -299,7 +299,7 @@ class WorkerHandle:
         await self._peer.stop()
 
     async def open(self) -> None:
-        """Start the process, if that is not done. Raises UsageError if it cannot execute runs."""
+        """Start the process if needed. Raises UsageError if it cannot execute runs."""
         async with self._starting:
             if self._bridge is not None or self.is_lost:
                 return
@@ -322,7 +322,7 @@ class WorkerHandle:
             self._start_task(self._serve(self._bridge))
 
     async def _adapt_config(self) -> WorkerConfig:
-        """Find out what the process sees; return the config that fits. Raises UsageError."""
+        """Find out what the process sees; return a matching config. Raises UsageError."""
         config = self._config
         async with show_folders((config.folder, config.home)) as nonces:
             self.send(AskNode(nonces, config.import_path, config.tool_references))
@@ -341,7 +341,7 @@ class WorkerHandle:
             self.send(SetWatched(bool(self._services.watchers)))
 
     async def wait_until_open(self) -> None:
-        """Start the process, if that is not done. A cancel ends the wait, not the start.
+        """Start the process if needed. A cancel ends the wait, not the start.
 
         Raises UsageError if it cannot execute runs.
         """
@@ -366,21 +366,21 @@ class WorkerHandle:
                         handlers[type(message)](message)
                 if appends:
                     self._serve_call(self._storing, appends[0].id, self._append(appends))
-                del messages, appends  # they may be large, and the next ones may come late
+                del messages, appends  # may be large, and the next ones may come late
         except msgspec.DecodeError as error:
             self._failure = f"it sent bytes that are not a message: {error}"
-        except Exception as error:  # noqa: BLE001  its runs would wait without end
+        except Exception as error:  # noqa: BLE001  its runs would wait forever
             text = f"{type(error).__name__}: {error}"
             self._failure = f"a message of it could not be handled: {text}"
         self.is_lost = True
         self._peer.end()
-        # The runs continue in another process, or end: no call of theirs may have an effect then,
-        # and no question of theirs stays on the user's screen.
+        # The runs continue in another process or end. From then on, none of their calls may have an
+        # effect, and none of their questions may stay on the user's screen.
         await self._peer.stop()
         self._limited.close()
         bridge.close()
         self._calls.files.transfers.end_reads(self._calls)
-        # First store all events that the process has sent: a run continues from them.
+        # First store all events the process has sent: a run continues from them.
         await self._storing.finish()
         await self._connection.wait_until_stopped()
         self._runs.close()
@@ -389,7 +389,7 @@ class WorkerHandle:
     def _make_handlers(self, bridge: ModelBridge) -> dict[type, Callable[[Any], object]]:
         def for_run(handle: Callable[[AssignedRun, Any], object]) -> Callable[[Any], object]:
             def handle_message(message: Any) -> None:  # noqa: ANN401
-                if run := self._runs.get(message.run_id):  # else it has ended here
+                if run := self._runs.get(message.run_id):  # otherwise it has ended here
                     handle(run, message)
 
             return handle_message
@@ -449,7 +449,7 @@ class WorkerHandle:
         self.send(CallReply(number, encode(await admitting)))
 
     async def _append(self, messages: Sequence[AppendEvents]) -> None:
-        """Store the events of several messages together, and reply to each message."""
+        """Store the events of several messages together, and reply to each."""
         try:
             messages = [self._add_brief(message) for message in messages]
             events = [event for message in messages for event in message.events]
@@ -457,7 +457,7 @@ class WorkerHandle:
         except Exception as error:  # noqa: BLE001  the run in the worker process must end
             if len(messages) == 1:
                 self.send(CallReply(messages[0].id, error=ErrorInfo.of(error)))
-            else:  # the events of one run may be the cause: the others are stored without them
+            else:  # one run's events may be the cause: the others are stored separately
                 for message in messages:
                     await self._append([message])
             return
@@ -465,13 +465,13 @@ class WorkerHandle:
         for message in messages:
             position += len(message.events)
             self._note_stored(message, position)
-        # A watcher may raise: all messages have their reply then.
+        # A watcher may raise, but by now all messages have their reply.
         for message in messages:
             for event in message.events[message.shown :]:
                 self._services.watchers.show(event)
 
     def _add_brief(self, message: AppendEvents) -> AppendEvents:
-        """Return the message with the brief that was sent, if its first event starts that run."""
+        """Restore the brief that was sent, if the message's first event starts that run."""
         first = message.events[0] if message.events else None
         if not isinstance(first, RunStarted) or first.brief != SENT_BRIEF:
             return message

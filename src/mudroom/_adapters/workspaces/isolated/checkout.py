@@ -1,7 +1,7 @@
-"""A folder with the files of a tree, and a git repository of its own.
+"""A folder with the files of a tree, and its own git repository.
 
-Its `.git` has the history and the branches of the user's. Of the files that git ignores, it shows
-the user's dependencies read-only, and has copies of those that `.worktreeinclude` names.
+Its `.git` has the history and branches of the user's. Of the files that git ignores, it shows the
+user's dependencies read-only, and has copies of those named in `.worktreeinclude`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .git_store import GitStore
 from .repository import Repository, copy_inside, read_inside
 from .store import MAX_FILE_BYTES, WorkingFiles
 
-INCLUDE_FILE = ".worktreeinclude"  # has patterns of ignored files to copy, as in `.gitignore`
+INCLUDE_FILE = ".worktreeinclude"  # patterns of ignored files to copy, as in `.gitignore`
 
 _FOLDER_NAMES = frozenset(
     ("node_modules", ".venv", "venv", "vendor", "bower_components", ".bundle", "Pods", ".yarn")
 )
 _ENVIRONMENT_FILE = "pyvenv.cfg"
 
-_BORROWED = "borrowed"  # folder in `.git` below which a sandbox shows the object folders of others
+_BORROWED = "borrowed"  # folder in `.git` where a sandbox shows others' object folders
 
 
 class Checkout(Struct, frozen=True):
@@ -37,7 +37,7 @@ class Checkout(Struct, frozen=True):
 
     Arguments:
         read_only: folders of others that commands need: path in the workspace -> absolute path.
-        missing: what the files lack of the source, with reasons.
+        missing: files of the source that it lacks, with reasons.
     """
 
     files: WorkingFiles
@@ -48,18 +48,18 @@ class Checkout(Struct, frozen=True):
 def check_out(
     store: GitStore, tree: str, place: str, index_name: str, *, same_path: bool
 ) -> Checkout:
-    """Write a tree into a new folder, which is a git repository if the source is the top of one.
+    """Write a tree into a new folder, with a git repository if the source is the top of one.
 
     Arguments:
-        place: absolute path of a folder; the files get a folder in it.
-        same_path: true if the sandbox shows the files at the path of the source, and the folders of
-            others in them. If false, the workspace refers to these folders at their own paths.
+        place: absolute path of the folder in which to make the new one.
+        same_path: true if the sandbox shows the files at the source's path, with the folders of
+            others inside. If false, the workspace refers to those folders at their own paths.
     """
     top = os.path.join(place, os.path.basename(store.source_files.top) or "files")
     files = WorkingFiles(top, store.prefix)
     os.makedirs(files.folder)
     for path in store.list_ignore_files_above():
-        with suppress(OSError):  # git follows no link there either
+        with suppress(OSError):  # git also follows no link there
             copy_inside(store.source_files.top, path, os.path.join(files.top, path))
     store.write_files(tree, files, index_name)
     copy_included(store, files)
@@ -76,7 +76,7 @@ def check_out(
 
 
 def _explain_unknown(store: GitStore) -> str:
-    """Return why an entry `.git` of the source is no repository, "" without one."""
+    """Explain why the source's `.git` is not a repository; "" if there is no such entry."""
     if not os.path.lexists(os.path.join(store.source_files.folder, ".git")):
         return ""
     return (
@@ -90,7 +90,7 @@ def _show_dependencies(store: GitStore, files: WorkingFiles, *, same_path: bool)
     with hold_open(os.open(files.folder, FOLDER_FLAGS | os.O_CLOEXEC)) as top:
         for path in _find_dependencies(store):
             folder = os.path.join(store.source, path)
-            # The tree may have a link in place of a folder above: nothing is made through it.
+            # The tree may have a link in place of a parent folder: make nothing through it.
             with suppress(OSError):
                 _make_entry(top, path, "" if same_path else folder)
                 read_only[path] = folder
@@ -111,9 +111,9 @@ def _make_entry(top: int, path: str, target: str) -> None:
 def _make_repository(
     store: GitStore, source: Repository, top: str, index: str, *, same_path: bool
 ) -> dict[str, str]:
-    """Make the git folder of a checkout in `top`. Returns the folders of others that it needs.
+    """Make a checkout's git folder in `top`. Returns the folders of others that it needs.
 
-    `index` has the files of the tree, so changes of the parent look like staged ones.
+    `index` has the tree's files, so the parent's changes look staged.
     """
     directory = Path(top, ".git")
     make_git_folder(str(directory), store.algorithm)
@@ -128,7 +128,7 @@ def _make_repository(
 
 
 def _copy_refs(store: GitStore, source: Repository, directory: Path) -> None:
-    """Give a git folder the branches and the HEAD of the source, and where its history is cut."""
+    """Copy the source's branches, HEAD, and the points where its history is cut."""
     refs = source.read_refs()
     present = set(select_present(store.git, list({*refs.values()})))
     lines = [f"{refs[name]} {name}\n" for name in sorted(refs) if refs[name] in present]
@@ -144,7 +144,7 @@ def _copy_refs(store: GitStore, source: Repository, directory: Path) -> None:
 def _borrow_objects(
     directory: Path, borrowed: tuple[str, ...], *, same_path: bool
 ) -> dict[str, str]:
-    """Let a git folder use object folders of others; return them by path in the workspace."""
+    """Let a git folder use others' object folders; return them by path in the workspace."""
     alternates = directory / "objects/info/alternates"
     names = [f"{_BORROWED}/{number}" for number in range(len(borrowed))]
     if same_path:
@@ -167,7 +167,7 @@ def _find_dependencies(store: GitStore) -> list[str]:
 
 
 def copy_included(store: GitStore, target: WorkingFiles) -> None:
-    """Copy the ignored files that `.worktreeinclude` of the source names."""
+    """Copy the ignored files that the source's `.worktreeinclude` names."""
     folder = store.source_files.folder
     patterns = read_inside(folder, INCLUDE_FILE)
     if patterns is None:
@@ -182,15 +182,15 @@ def copy_included(store: GitStore, target: WorkingFiles) -> None:
         hold_open(os.open(target.folder, flags)) as copies,
     ):
         for path in paths:
-            # What was listed may be a link by now, and the tree may have one in its place.
+            # A listed file may be a link by now, and the tree may have a link in its place.
             with suppress(OSError):
                 _copy_file(source, copies, path)
 
 
 def _copy_file(source: int, target: int, path: str) -> None:
-    """Copy a file between two open folders, unless there is one, or it is too large.
+    """Copy a file between two open folders, unless it exists there or is too large.
 
-    Raises OSError, also for a path that goes through a link in one of them.
+    Raises OSError, also if the path goes through a link in either.
     """
     with open(open_step_by_step(source, path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         facts = os.fstat(file.fileno())

@@ -1,7 +1,7 @@
-"""The program git, run without settings of repositories, users or the system.
+"""Runs the program git without settings of repositories, users or the system.
 
-It opens what it finds: a pipe with the name `.gitignore` would stop it for ever. So its progress
-is watched. Trees travel to another store as packs: files with their objects.
+git opens whatever it finds, and a pipe named `.gitignore` would block it forever, so its progress
+is watched. Trees travel to other stores as packs: files with their objects.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .repository import OBJECT_ID
 MIN_VERSION = (2, 38)  # the first version with `git merge-tree --write-tree`
 
 INSTALL_GIT = f"Install git {'.'.join(map(str, MIN_VERSION))} or later"
-"""How a remedy begins, without a full stop."""
+"""The start of a remedy, without a full stop."""
 
-VIEW_MARK = "pack"  # name that every folder of objects has
-_LOCK_SECONDS = 3.0  # seconds for which a lock that no process of this session holds may be in use
+VIEW_MARK = "pack"  # an entry of every folder of objects
+_LOCK_SECONDS = 3.0  # after which a lock that no process of this session holds counts as stale
 
 _POLL_SECONDS = 0.02
 
-_MAX_WRITERS = 8  # most processes that write files at the same time; a disk gains nothing from more
+_MAX_WRITERS = 8  # processes that write files at once; a disk gains nothing from more
 
 _SETTINGS = {
     "advice.detachedHead": "false",
@@ -54,7 +54,7 @@ _SETTINGS = {
     "user.name": "mudroom",
 }
 
-_COMMIT_DATE = "2000-01-01T00:00:00Z"  # date of all commits: equal trees and parents give equal ids
+_COMMIT_DATE = "2000-01-01T00:00:00Z"  # for all commits, so equal trees and parents give equal ids
 
 _ENVIRONMENT = {
     "GIT_AUTHOR_DATE": _COMMIT_DATE,
@@ -76,26 +76,26 @@ _ENVIRONMENT = {
     **{f"GIT_CONFIG_KEY_{place}": key for place, key in enumerate(_SETTINGS)},
     **{f"GIT_CONFIG_VALUE_{place}": value for place, value in enumerate(_SETTINGS.values())},
 }
-"""All variables of every git: none of the caller's reaches it."""
+"""The whole environment of every git; none of the caller's variables reach it."""
 
 OwnGitFolder = NewType("OwnGitFolder", str)
-"""Path of a git folder that mudroom made.
+"""Path of a git folder made by mudroom.
 
-git obeys the configuration of its git folder, which can name programs in dozens of settings. So a
-repository of the user never becomes one: what is needed of it is copied, or read as data.
+git obeys the configuration of its git folder, where dozens of settings can name programs. So a
+user's repository never becomes one: what is needed from it is copied, or read as data.
 """
 
 
 class Git(Struct, frozen=True):
-    """Commands of git on one repository of mudroom's own. The methods block.
+    """Runs git commands on one of mudroom's own repositories. The methods block.
 
     Arguments:
-        index: path of the index file; "" for that of the repository.
+        index: path of the index file; "" for the repository's.
         files: folder with the working files; "" if a command needs none.
-        prefix: the folder below it in which the command starts, "" or with "/" at the end.
+        prefix: folder below `files` where the command starts: "" or with a final "/".
         source: the user's folder. A program git in it is not used: a command may have put it there.
-        objects: folder for objects; "" for that of the repository.
-        views: folder with folders of objects that the repository borrows; "" for none.
+        objects: folder for objects; "" for the repository's.
+        views: folder holding the folders of objects that the repository borrows; "" for none.
     """
 
     directory: OwnGitFolder
@@ -117,12 +117,11 @@ class Git(Struct, frozen=True):
         """Run a command and return its output.
 
         Arguments:
-            codes: exit codes that are no error.
+            codes: exit codes that are not errors.
             read_from: file for the standard input, in place of `data`.
-            write_to: file for the output; then b"" is returned.
+            write_to: file for the output; the result is then b"".
 
-        Raises WorkspaceError if git is missing or fails, and KilledGitError if it waits for
-        something that does not come.
+        Raises WorkspaceError if git is missing or fails, and KilledGitError if it hangs.
         """
         program = _find_git(self.source)
         if not program:
@@ -198,9 +197,9 @@ def make_git_folder(directory: str, algorithm: str) -> OwnGitFolder:
 
 
 def remove_stale_lock(index: str) -> None:
-    """Remove the lock of an index that a killed git left; wait for one that may still work."""
+    """Remove an index lock left by a killed git; wait for a git that may still be working."""
     lock = f"{index}.lock"
-    deadline = time.monotonic() + _LOCK_SECONDS  # the time of the file may be in the future
+    deadline = time.monotonic() + _LOCK_SECONDS  # the file's time may be in the future
     with suppress(FileNotFoundError):
         while time.time() - os.stat(lock).st_mtime < _LOCK_SECONDS and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
@@ -212,7 +211,7 @@ def split_at_nul(output: bytes) -> list[str]:
 
 
 def explain_unusable_git(source: str = "") -> str | None:
-    """Say why the installed git cannot be used, None if it can."""
+    """Explain why the installed git cannot be used; None if it can."""
     version = _read_version(source)
     if not version:
         return "git is not installed"
@@ -234,7 +233,7 @@ def _join(version: tuple[int, ...]) -> str:
 
 
 def _find_git(source: str) -> str:
-    """Find git, "" if there is none outside the user's folder."""
+    """Find git outside the user's folder; "" if there is none."""
     return find_program("git", os.environ.get("PATH", os.defpath), source)
 
 
@@ -256,17 +255,17 @@ def _read_version_of(program: str, changed: int) -> tuple[int, ...]:
     return tuple(int(number) for number in numbers[:3])
 
 
-LOOK_AFTER = 1.5  # seconds without progress before a search for pipes where git opens every file
+LOOK_AFTER = 1.5  # seconds without progress before looking for pipes at names git always opens
 
-_LOOK_EVERYWHERE_AFTER = 10.0  # for any pipe: one that replaced a file just before git opened it
-MAX_QUIET = 60.0  # seconds without progress after which a git is killed
+_LOOK_EVERYWHERE_AFTER = 10.0  # for any pipe: one may have replaced a file as git opened it
+MAX_QUIET = 60.0  # seconds without progress before git is killed
 
-TIMEOUT = 600.0  # seconds after which it is killed where progress cannot be seen, as on macOS
+TIMEOUT = 600.0  # seconds before git is killed where progress cannot be seen, as on macOS
 
 _SEARCH_SECONDS = 10.0
 
 _OPENED = frozenset((".git", ".gitignore", ".gitattributes", ".gitmodules", ".mailmap"))
-"""Names that git opens wherever they are."""
+"""Names that git opens in any folder."""
 
 _NULL = os.makedev(1, 3)
 
@@ -274,13 +273,13 @@ _REMEDY = "Remove it, or let the run share the folder."
 
 
 class KilledGitError(WorkspaceError):
-    """A git that was killed: it made no progress, or nothing waits for it. It is not run again."""
+    """git was killed: it made no progress, or nothing waits for it. It is not run again."""
 
 
 class ProgressCheck:
-    """Looks at one git while it runs.
+    """Watches one git while it runs.
 
-    `places` are the folders with files that it may open: working files first, then its objects.
+    `places` are the folders whose files it may open: working files first, then objects.
     """
 
     def __init__(self, name: str, folder: str, places: Sequence[str]) -> None:
@@ -320,7 +319,7 @@ class ProgressCheck:
 
 
 def _read_progress(pid: int) -> tuple[int, ...] | None:
-    """Read figures that grow while a process and its children work; None without procfs."""
+    """Read counters that grow while a process and its children work; None without procfs."""
     try:
         figures = _read_figures(pid)
     except OSError:
@@ -343,9 +342,9 @@ def _read_figures(pid: int) -> tuple[int, ...]:
 
 
 def find_blocking_file(top: str, *, everywhere: bool = False) -> str:
-    """Return the path of a pipe or a device that git would open below a folder, "" without one.
+    """Find a pipe or device that git would open below a folder; "" if there is none.
 
-    `everywhere` counts every pipe, not only those at names that git always opens.
+    `everywhere` includes every pipe, not only those at names git always opens.
     """
     deadline = time.monotonic() + _SEARCH_SECONDS
     is_control = any(part in _OPENED for part in top.split("/"))
@@ -375,7 +374,7 @@ def _blocks(entry: os.DirEntry[str], *, follow: bool) -> bool:
 
 
 def write_pack(git: Git, trees: Sequence[str], known: Sequence[str], path: str) -> None:
-    """Write a pack with what trees have and known ones lack; known ones not here are no help."""
+    """Write a pack of what trees have and known ones lack; known trees not here are ignored."""
     check_ids(*trees, *known)
     revisions = [*trees, *(f"^{each}" for each in select_present(git, known))]
     with open(path, "wb") as file:
@@ -384,7 +383,7 @@ def write_pack(git: Git, trees: Sequence[str], known: Sequence[str], path: str) 
             "--revs",
             "--stdout",
             "--quiet",
-            # Differences between objects and a strong compression take longer than they save.
+            # Deltas and strong compression take longer than they save.
             "--window=0",
             "--compression=1",
             data="".join(f"{each}\n" for each in revisions).encode(),
@@ -393,7 +392,7 @@ def write_pack(git: Git, trees: Sequence[str], known: Sequence[str], path: str) 
 
 
 def check_ids(*ids: str) -> None:
-    """Raise WorkspaceError if a text that another process sent is no id of an object."""
+    """Raise WorkspaceError if text from another process is not an object id."""
     for each in ids:
         if not OBJECT_ID.fullmatch(each):
             raise WorkspaceError(f"{each!r} is no id of a tree")

@@ -1,9 +1,9 @@
 """Trees of files as git objects.
 
-The store borrows the objects of the user's repository, and never writes them. git opens each file
-by its path: a command that exchanges a folder for a link at that moment would have it store files
-from outside the folder. So contents are read here, beneath a descriptor of the folder and without
-following links; git gets them as a stream and opens no file.
+The store borrows the objects of the user's repository and never writes to it. git opens each file
+by its path, so a command that swaps a folder for a link at that moment could make it store files
+from outside the folder. Contents are therefore read here, beneath a descriptor of the folder and
+without following links; git gets them as a stream and opens no file.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ from .store import (
     is_link,
 )
 
-# git compares times in seconds. It reads a file again if the file and the index were written in the
-# same second; in a new folder these are all files. So the index gets a later time, and the files
-# that have changed since, by their times in nanoseconds, leave the index before it is used.
+# git compares times in seconds. It rereads a file if the file and the index were written in the
+# same second, which in a new folder means all files. So the index gets a later time, and files that
+# have changed since, by their times in nanoseconds, leave the index before it is used.
 _TRUST_NS = 2_000_000_000
 
 _NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !diff\n"
-"""Attributes with precedence over all files `.gitattributes`."""
+"""Attributes that take precedence over every `.gitattributes`."""
 
 _STATUS = {"A": "added", "M": "modified", "D": "deleted", "T": "type"}
 
 _PACK_HEADER_BYTES = 12
-_MAX_LOOSE = 200  # objects of a pack that are stored one by one: many small packs make git slow
+_MAX_LOOSE = 200  # objects; packs with no more are unpacked: many small packs make git slow
 
 _COMMIT = "mudroom <mudroom@localhost> 946684800 +0000"
-"""Author of all commits: equal trees and parents give equal ids."""
+"""Author of all commits, so equal trees and parents give equal ids."""
 
 
 class GitStore(TreeStore):
@@ -81,7 +81,7 @@ class GitStore(TreeStore):
         self.git = Git(OwnGitFolder(directory), source=source, views=self._views)
         repository = self._find_repository(source)
         super().__init__(directory, source, excluded, repository)
-        # Earlier versions borrowed with this file; git follows it on and on.
+        # Earlier versions borrowed through this file; git follows it transitively.
         Path(directory, "objects/info/alternates").unlink(missing_ok=True)
         if repository:
             self._borrow_objects(repository)
@@ -151,8 +151,8 @@ class GitStore(TreeStore):
         return replace(self.git, index=index, files=files.top, prefix=files.prefix)
 
     def find_forced(self, repository: Repository, files: WorkingFiles) -> ForcedFiles:
-        """Return the files that the user's repository tracks although it ignores them."""
-        # Only a new index can have further ones: the index of the store has the others already.
+        """Find the files that the user's repository tracks although it ignores them."""
+        # Only a new index can have more: the store's index already has the others.
         facts = _stat(os.path.join(repository.directory, "index"))
         known = self._forced.get(files.folder)
         if known is None or known.index != facts:
@@ -162,7 +162,7 @@ class GitStore(TreeStore):
     def _list_forced(
         self, repository: Repository, files: WorkingFiles, facts: tuple[int, ...]
     ) -> ForcedFiles:
-        """List them. git must not see the user's configuration, so it gets a copy of the index."""
+        """List them from a copy of the index: git must not see the user's configuration."""
         if not facts:
             return ForcedFiles()
         place = Path(self.directory)
@@ -191,10 +191,10 @@ class GitStore(TreeStore):
         return split_at_nul(output)
 
     def _borrow_objects(self, repository: Repository) -> None:
-        """Use the objects of a repository: the source, or one inside it such as a submodule.
+        """Use the objects of a repository: the source's, or one inside it such as a submodule.
 
         git reads them through links: in the folder itself it would follow `info/alternates`, which
-        may name any other folder.
+        may name any folder.
         """
         name = hashlib.sha256(os.fsencode(repository.objects)).hexdigest()
         view = os.path.join(self._views, name)
@@ -251,12 +251,12 @@ class GitStore(TreeStore):
         ]
 
     def read(self, object_id: str) -> bytes:
-        """Read the content of a file, b"" for the id ""."""
+        """Read a file's content; b"" for the id ""."""
         if not object_id:
             return b""
         try:
             data = zlib.decompress(Path(self._find_loose(object_id)).read_bytes())
-        except FileNotFoundError:  # it is borrowed
+        except FileNotFoundError:  # borrowed
             return self.git.run("cat-file", "blob", object_id)
         return data[data.index(b"\0") + 1 :]
 
@@ -266,13 +266,13 @@ class GitStore(TreeStore):
         return output.decode("utf-8", "backslashreplace")
 
     def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
-        """Write a pack of trees for another store, which knows others; see `write_pack`."""
+        """Write a pack of trees for a store that has the known ones; see `write_pack`."""
         write_pack(self.git, trees, known, path)
 
     def unpack_trees(self, trees: Sequence[str], path: str) -> None:
-        """Add the objects of trees from a file of `pack_trees`; git computes their ids.
+        """Add the objects of trees from a pack of `pack_trees`; git computes their ids.
 
-        Raises WorkspaceError if the file is damaged, or if an object of a tree is missing then.
+        Raises WorkspaceError if the pack is damaged, or if an object is still missing afterwards.
         """
         check_ids(*trees)
         name = " and ".join(trees)
@@ -299,25 +299,25 @@ class GitStore(TreeStore):
             return False
         try:
             self._check_trees([tree])
-        except WorkspaceError:  # such as after a pack that was damaged
+        except WorkspaceError:  # such as after a damaged pack
             return False
         return True
 
     def list_ignored_folders(self) -> list[str]:
-        """List the folders of the source that git ignores, without those inside them."""
+        """List the source's folders that git ignores, without those inside them."""
         git = self.open_git(self.source_files, SOURCE_INDEX)
         paths = list_ignored(git, "--directory", "--exclude-standard")
         return [path.rstrip("/") for path in paths if path.endswith("/")]
 
     def list_included(self, patterns: str) -> list[str]:
-        """List the files of the source that git ignores and a file with patterns names."""
+        """List the source's ignored files that match the patterns in a file."""
         git = self.open_git(self.source_files, SOURCE_INDEX)
         named = list_ignored(git, f"--exclude-from={patterns}")
         ignored = set(list_ignored(git, "--exclude-standard"))
         return [path for path in named if path in ignored]
 
     def make_commit(self, tree: str, *parents: str) -> str:
-        """Store a commit with a tree; equal arguments give an equal id."""
+        """Store a commit of a tree; equal arguments give equal ids."""
         lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
         lines += [f"author {_COMMIT}", f"committer {_COMMIT}", "", ""]
         return self._write_object("commit", "\n".join(lines).encode())
@@ -359,8 +359,8 @@ class ForcedFiles(Struct, frozen=True):
     """Files that a repository tracks although it ignores them.
 
     Arguments:
-        index: facts about the index that has them; see `_stat`.
-        note: why they are not known, "" if they are.
+        index: facts about the index they come from; see `_stat`.
+        note: why they are unknown, "" if they are known.
     """
 
     index: tuple[int, ...] = ()
@@ -372,7 +372,7 @@ class ForcedFiles(Struct, frozen=True):
 
 
 def _stat(path: str) -> tuple[int, ...]:
-    """Return facts about a file that differ after it was written, () if there is none."""
+    """Read facts about a file that change when it is written; () if there is none."""
     try:
         facts = os.stat(path)
     except OSError:
@@ -381,9 +381,9 @@ def _stat(path: str) -> tuple[int, ...]:
 
 
 def _leave_out_deep(paths: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the paths in order, and the folders that lie too deep for a store.
+    """Sort the paths, and separate the folders that are too deep for a store.
 
-    Each level costs git and mudroom time for all levels above it, and a path ends at 4,096 bytes.
+    Each level costs git and mudroom time for every level above it, and paths end at 4,096 bytes.
     """
     stored: list[str] = []
     too_deep: dict[str, None] = {}
@@ -396,7 +396,7 @@ def _leave_out_deep(paths: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def _inspect(folder: str, paths: Iterable[str]) -> tuple[list[int], dict[str, str]]:
-    """Return the sizes of the files that can be stored, and the others with the reason."""
+    """Return the sizes of the files that can be stored, and the others with reasons."""
     sizes: list[int] = []
     missing: dict[str, str] = {}
     for path in paths:
@@ -404,7 +404,7 @@ def _inspect(folder: str, paths: Iterable[str]) -> tuple[list[int], dict[str, st
         try:
             facts = os.lstat(absolute)
         except OSError:
-            continue  # it was removed
+            continue  # removed
         if stat.S_ISLNK(facts.st_mode) or stat.S_ISDIR(facts.st_mode):
             continue
         if not stat.S_ISREG(facts.st_mode):
@@ -439,15 +439,15 @@ def _read_entry(facts: str) -> TreeEntry:
 
 
 def _trust_index(index: str) -> None:
-    """Have git trust the facts in an index that was written just now."""
+    """Make git trust the facts in an index that has just been written."""
     written = os.stat(index).st_mtime_ns
     os.utime(index, ns=(written, written + _TRUST_NS))
 
 
 def forget_recent_files(git: Git, folder: str) -> None:
-    """Have git read the files again that changed after `_trust_index`.
+    """Make git reread the files that changed after `_trust_index`.
 
-    Their contents stay in the index: a file that cannot be stored is no file that was removed.
+    Their contents stay in the index: a file that cannot be stored has not been removed.
     Does nothing after git has written the index again.
     """
     try:
@@ -460,14 +460,14 @@ def forget_recent_files(git: Git, folder: str) -> None:
     recent = {f"{git.prefix}{path}" for path in _list_changed_since(folder, written)}
     if recent:
         entries = split_at_nul(git.run("ls-files", "-z", "--stage", "--full-name", "--", "."))
-        # An entry that is written again has no times.
+        # A rewritten entry has no times.
         data = [f"{entry}\0" for entry in entries if entry.partition("\t")[2] in recent]
         git.run("update-index", "-z", "--index-info", data=os.fsencode("".join(data)))
     os.utime(git.index)
 
 
 def _list_changed_since(folder: str, moment: int) -> list[str]:
-    """List the files that changed at a moment or later, in nanoseconds since 1970."""
+    """List the files changed at or after a moment, in nanoseconds since 1970."""
     changed: list[str] = []
     left = [""]
     while left:
@@ -478,19 +478,19 @@ def _list_changed_since(folder: str, moment: int) -> list[str]:
                     if entry.stat(follow_symlinks=False).st_ctime_ns >= moment:
                         changed.append(path + entry.name)
                 elif entry.name != ".git" and path.count("/") < MAX_DEPTH:
-                    left.append(f"{path}{entry.name}/")  # no index has files that lie deeper
+                    left.append(f"{path}{entry.name}/")  # no index has deeper files
     return changed
 
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.EXDEV)
-"""Errors for a path with no file or link: it was removed, or something else is in its place."""
+"""Errors for a path without a file or link: it was removed, or replaced by something else."""
 
 
 def store_contents(
     git: Git, folder: str, paths: Sequence[str], find_id: Callable[[bytes], str]
 ) -> None:
-    """Store files and links, and enter them into the index; remove what is there no longer."""
+    """Store files and links and enter them into the index; remove entries that are gone."""
     if not paths:
         return
     try:
@@ -502,7 +502,7 @@ def store_contents(
             remedy="Look at the rights of its files, and at the room on the disk.",
         ) from error
     git.run("update-index", "-z", "--index-info", data=b"".join(entries))
-    # Facts about the files, so that the next look need not read them; it compares, and stores none.
+    # Record facts about the files, so that next time they need not be read. This stores no content.
     git.run("update-index", "-q", "--refresh", codes=(0, 1))
 
 
@@ -527,7 +527,7 @@ def _import_contents(
 def _add_content(
     stream: BinaryIO, top: int, path: str, find_id: Callable[[bytes], str]
 ) -> tuple[int, str] | None:
-    """Write a content to the stream; return its mode and id, None if there is none."""
+    """Write a file's content to the stream; return its mode and id, None if it is gone."""
     try:
         mode, data = read_content(top, path)
     except OSError as error:
@@ -541,7 +541,7 @@ def _add_content(
 
 
 def read_content(top: int, path: str) -> tuple[int, bytes]:
-    """Return git's mode and the content of a file or link below an open folder."""
+    """Read a file or link below an open folder; return git's mode and the content."""
     folder, _, name = path.rpartition("/")
     flags = os.O_PATH | os.O_DIRECTORY
     with hold_open(open_step_by_step(top, folder or ".", flags)) as parent:

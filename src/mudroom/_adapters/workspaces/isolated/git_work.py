@@ -1,12 +1,12 @@
-"""What a run left only in git: commits, stashes and staged contents that its files do not have.
+"""Work a run left only in git: commits, stashes and staged contents that its files lack.
 
-A git folder of a run is removed with its workspace. Whatever its objects hold beyond the stored
-files is kept before that: commits as a bundle, from which any repository can fetch them, staged
-contents and the state of an unfinished merge or rebase as plain files. All of it is one tree beside
-the work, so it travels to other machines and is dropped as the work is.
+A run's git folder is removed with its workspace. Before that, whatever its objects hold beyond the
+stored files is kept: commits as a bundle that any repository can fetch from, staged contents and
+the state of an unfinished merge or rebase as plain files. All of it is one tree beside the work, so
+it travels to other machines and is dropped along with the work.
 
-The run has written these git folders, so they are data: objects are copied without following a
-link, and git reads the copies with a configuration of mudroom's own.
+The run has written these git folders, so they are data: objects are copied without following
+links, and git reads the copies with mudroom's own configuration.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from .repository import (
 )
 from .store import MAX_FILES, REGULAR, UNFINISHED, TreeEntry, WorkingFiles
 
-MAX_GIT_BYTES = 100 << 20  # kept new objects of one git folder; beyond, the workspace itself stays
-MAX_NAMES = 20  # commits, staged files and git folders that are named; the rest is counted
-BUNDLE = "commits.bundle"  # name of the file with the commits of a git folder
-_MAX_SUBJECT = 60  # characters of the first line of a commit message in a name
+MAX_GIT_BYTES = 100 << 20  # of new objects per git folder; if it has more, the workspace stays
+MAX_NAMES = 20  # commits, staged files and git folders to name; the rest is counted
+BUNDLE = "commits.bundle"  # file with the commits of a git folder
+_MAX_SUBJECT = 60  # characters of a commit's subject in a name
 _SHOWN_ID = 10  # digits of an id in a name
 
 _MAX_STATE_FILES = 100
@@ -59,7 +59,7 @@ _STATES = {
     "sequencer": "sequence of commits",
     "BISECT_LOG": "bisect",
 }
-"""Files and folders in a git folder that exist while something is not finished."""
+"""Files and folders in a git folder that exist while an operation is unfinished."""
 
 _MESSAGES = ("MERGE_MSG", "SQUASH_MSG")
 
@@ -75,7 +75,7 @@ class _Tip(Struct, frozen=True):
     """The end of a history.
 
     Arguments:
-        name: of what leads to it, "stash" or "branch topic". ref: its name in a bundle.
+        name: what leads to it, such as "stash" or "branch topic". ref: its name in a bundle.
     """
 
     id: str
@@ -84,20 +84,20 @@ class _Tip(Struct, frozen=True):
 
 
 class _Commit(Struct, frozen=True):
-    """A commit or a tag: the objects that it names, and the first line of its message."""
+    """A commit or a tag: the objects it names, and the first line of its message."""
 
     parents: tuple[str, ...]
     subject: str
 
 
 class _Copy(Struct, frozen=True):
-    """A git folder of a run, with a copy of its objects.
+    """A run's git folder, with a copy of its objects.
 
     Arguments:
-        path: of the git folder, below the files of the run.
-        source: its refs, as data. git: of the copy, with the objects of the store.
+        path: of the git folder, below the run's files.
+        source: its refs, as data. git: runs on the copy, with the store's objects.
         place: folder for further files.
-        new: kinds of the objects that the run made, by id: all contents, and what else the store
+        new: kinds of the objects that the run made, by id: all contents, and any others the store
             lacks.
     """
 
@@ -109,7 +109,7 @@ class _Copy(Struct, frozen=True):
 
     @property
     def folder(self) -> str:
-        """Path of its working files below those of the run, "" for these themselves."""
+        """Path of its working files below the run's files; "" if they are the same."""
         return os.path.dirname(self.path)
 
 
@@ -122,7 +122,7 @@ class _Found:
 
 
 def keep_git_work(store: GitStore, files: WorkingFiles, tree: str) -> GitWork | None:
-    """Keep what is only in the git folders of a run, and not in its stored files."""
+    """Keep work that is in a run's git folders but not in its stored files."""
     found = _Found()
     for number, path in enumerate(_find_git_folders(files.folder, found.unread)):
         try:
@@ -143,7 +143,7 @@ def keep_git_work(store: GitStore, files: WorkingFiles, tree: str) -> GitWork | 
 
 
 def join_git_work(store: GitStore, earlier: GitWork | None, now: GitWork | None) -> GitWork | None:
-    """Return the git work of a run and of an earlier part of it, whose folder was removed."""
+    """Join a run's git work with that of an earlier part of it, whose folder was removed."""
     if earlier is None or now is None:
         return earlier or now
     entries = {
@@ -167,7 +167,7 @@ def _shorten(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _find_git_folders(top: str, unread: list[str]) -> Iterator[str]:
-    """Yield the paths of the git folders below a folder, those of submodules too."""
+    """Yield the paths of the git folders below a folder, including those of submodules."""
     left = [""]
     while left:
         path = left.pop()
@@ -193,7 +193,7 @@ def _find_git_folders(top: str, unread: list[str]) -> Iterator[str]:
 def _keep_folder(
     store: GitStore, top: str, path: str, tree: str, found: _Found, number: int
 ) -> None:
-    """Add what is only in one git folder. Raises OSError and WorkspaceError if it is unreadable."""
+    """Add work that only one git folder has. Raises OSError, WorkspaceError if unreadable."""
     place = os.path.dirname(path)
     label = f"{path_to_text(place)}: " if place else ""
     begun = (name for name in _STATES if os.path.lexists(os.path.join(top, path, name)))
@@ -208,7 +208,7 @@ def _keep_folder(
     if states:
         only += [f"a {state} that is not finished" for state in states]
         _keep_state(store, top, path, entries)
-    # No path of a repository can have the name of one of the files of another.
+    # Files of different repositories must not get the same path.
     prefix = f"{number}-{os.path.basename(place)}/" if place else ""
     found.entries.update({f"{prefix}{name}": entry for name, entry in entries.items()})
     found.only += [label + name for name in only]
@@ -223,7 +223,7 @@ def _has_objects(top: str, path: str) -> bool:
 
 
 def _list(top: str, path: str) -> list[str]:
-    """List a folder below another; no link is followed."""
+    """List a folder below another, following no link."""
     try:
         descriptor = open_inside(top, path)
     except FileNotFoundError:
@@ -234,7 +234,7 @@ def _list(top: str, path: str) -> list[str]:
 
 @contextmanager
 def _copy_objects(store: GitStore, top: str, path: str) -> Generator[_Copy]:
-    """Give a copy of the objects of a git folder, beside the store. It is removed afterwards."""
+    """Yield a copy of a git folder's objects beside the store, removed afterwards."""
     base = Path(store.directory)
     with tempfile.TemporaryDirectory(UNFINISHED, f"{base.name}.", base.parent) as place:
         own = make_git_folder(os.path.join(place, "git"), store.algorithm)
@@ -244,7 +244,7 @@ def _copy_objects(store: GitStore, top: str, path: str) -> Generator[_Copy]:
         facts = [line.split(" ") for line in listed]
         if any(len(each) != 3 for each in facts):
             raise WorkspaceError("an object is damaged")
-        # From here on git sees the objects of the store and of the user's repository, too.
+        # From here on git also sees the objects of the store and of the user's repository.
         objects = os.path.join(os.path.realpath(store.directory), "objects")
         Path(own, "objects/info/alternates").write_bytes(os.fsencode(f"{objects}\n"))
         if store.repository and (shallow := store.repository.read_shallow()):
@@ -264,7 +264,7 @@ class _TooLargeError(WorkspaceError):
 
 
 def _copy_files(git: Git, top: str, path: str) -> None:
-    """Copy loose objects, and have git read packs again: an index of the run's proves nothing."""
+    """Copy loose objects and have git reindex packs: the run's own pack index proves nothing."""
     left = MAX_GIT_BYTES
     count = 0
     folder = f"{path}/objects"
@@ -294,9 +294,9 @@ def _copy_files(git: Git, top: str, path: str) -> None:
 def _keep_objects(
     store: GitStore, copy: _Copy, tree: str, entries: dict[str, TreeEntry]
 ) -> tuple[list[str], list[str]]:
-    """Keep the commits and the staged contents of a git folder.
+    """Keep a git folder's commits and staged contents.
 
-    Returns the names of what the files of the run lack, and of the commits that they have.
+    Returns the names of those that the run's files lack, and of commits that they contain.
     """
     only: list[str] = []
     same: list[str] = []
@@ -349,9 +349,9 @@ def _parse_commit(data: bytes) -> _Commit:
 
 
 def _list_tips(copy: _Copy, commits: dict[str, _Commit]) -> list[_Tip]:
-    """List new objects from which all new commits are reached, those with a name first.
+    """List new objects that reach all new commits, named ones first.
 
-    Raises WorkspaceError if a ref leads to an object that is nowhere.
+    Raises WorkspaceError if a ref leads to a missing object.
     """
     named = list(_list_named(copy.source))
     ids = [tip.id for tip in named]
@@ -391,7 +391,7 @@ def _list_named(source: Repository) -> Iterator[_Tip]:
 
 
 def _make_bundle(copy: _Copy, tips: Sequence[_Tip], known: Sequence[str]) -> bytes:
-    """Make a bundle for whoever has the known commits."""
+    """Make a bundle for repositories that have the known commits."""
     path = os.path.join(copy.place, "pack")
     write_pack(copy.git, list(dict.fromkeys(tip.id for tip in tips)), known, path)
     version = "# v2 git bundle\n"
@@ -403,7 +403,7 @@ def _make_bundle(copy: _Copy, tips: Sequence[_Tip], known: Sequence[str]) -> byt
 
 
 def _find_folder(copy: _Copy, tree: str) -> str:
-    """Find the stored tree of a working folder, "" without one."""
+    """Find a working folder's stored tree; "" if there is none."""
     if not copy.folder:
         return tree
     line = copy.git.run(
@@ -413,7 +413,7 @@ def _find_folder(copy: _Copy, tree: str) -> str:
 
 
 def _has_files_of(copy: _Copy, tip: str, tree: str) -> bool:
-    """Return whether a tree has all files of a commit as they are there."""
+    """Return whether a tree has all files of a commit, unchanged."""
     if copy.new[tip] not in ("commit", "tag"):
         return False
     options = ("-r", "--no-renames", "--name-only", "--diff-filter=a")
@@ -421,7 +421,7 @@ def _has_files_of(copy: _Copy, tip: str, tree: str) -> bool:
         return not copy.git.run("diff-tree", *options, tip, tree, "--")
     except KilledGitError:
         raise
-    except WorkspaceError:  # a tag of something that has no files
+    except WorkspaceError:  # a tag of something without files
         return False
 
 
@@ -432,7 +432,7 @@ def _keep_staged(
     revisions: Sequence[str],
     entries: dict[str, TreeEntry],
 ) -> list[str]:
-    """Keep the contents that only an index has, and no kept revision; return their paths."""
+    """Keep contents that an index has and no kept revision does; return their paths."""
     staged = {
         path: entry
         for path, entry in _list_staged(copy).items()
@@ -455,7 +455,7 @@ def _keep_staged(
 
 
 def _list_staged(copy: _Copy) -> dict[str, TreeEntry]:
-    """List the entries of the index of a git folder, and of those of its worktrees."""
+    """List the index entries of a git folder and its worktrees."""
     staged: dict[str, TreeEntry] = {}
     directory = copy.source.directory
     worktrees = _list(directory, "worktrees")
@@ -478,12 +478,12 @@ def _list_staged(copy: _Copy) -> dict[str, TreeEntry]:
 
 
 def _is_plain(path: str) -> bool:
-    """Return whether a path can be one of a tree: an index of the run's may have any text."""
+    """Return whether a path can be in a tree: the run's own index may hold any text."""
     return not {"", ".", ".."}.intersection(path.split("/"))
 
 
 def _keep_state(store: GitStore, top: str, path: str, entries: dict[str, TreeEntry]) -> None:
-    """Keep the small files that say what an unfinished merge or rebase has done and will do."""
+    """Keep the small files recording what an unfinished merge or rebase has done and will do."""
     names = [*_STATES, *_MESSAGES]
     paths = [
         inner

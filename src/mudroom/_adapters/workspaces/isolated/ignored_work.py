@@ -1,7 +1,7 @@
-"""Files of a run that git ignores: which of them are work, and what becomes of the others.
+"""A run's files that git ignores: which of them are work, and what becomes of the others.
 
-A file that a tool for files wrote, or that the run added to its own index, is work like any other.
-The rest is named and counted; small files are kept beside the work, so that the user can have them.
+A file written by a file tool, or added to the run's own index, is work like any other. The rest is
+named and counted; small files are kept beside the work for the user.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from .git_store import GitStore, forget_recent_files, list_ignored, read_content
 from .repository import find_repository
 from .store import MAX_FILE_BYTES, TreeEntry, WorkingFiles, list_parents
 
-MAX_COUNTED = 1_000  # ignored files that are looked at; the rest is not counted
-MAX_NAMES = 20  # ignored files that are named
+MAX_COUNTED = 1_000  # ignored files to look at; the rest is not counted
+MAX_NAMES = 20  # ignored files to name
 
-# Ignored files that are kept: how many, the size of each, and of all.
+# Limits of kept ignored files: their number, the size of each, and the total size.
 MAX_KEPT = 200
 MAX_KEPT_FILE_BYTES = 1 << 20
 MAX_KEPT_BYTES = 16 << 20
-_MAX_NAMED = 1_000  # files written by tools among which ignored ones are looked for
+_MAX_NAMED = 1_000  # files written by tools to check for ignored ones
 
 
 def add_named(store: GitStore, files: WorkingFiles, index_name: str, named: Sequence[str]) -> None:
-    """Enter ignored files that are work into the index of a run, so that the store has them.
+    """Enter ignored files that are work into a run's index, so that the store has them.
 
-    `named` are the paths that tools for files wrote, as text.
+    `named` are the paths written by file tools, as text.
     """
     git = store.open_git(files, index_name)
     paths: list[str] = []
@@ -45,7 +45,7 @@ def add_named(store: GitStore, files: WorkingFiles, index_name: str, named: Sequ
         paths += store.find_forced(repository, files).list_present(files.folder)
     present = [path for path in dict.fromkeys(paths) if _is_storable(files.folder, path)]
     if present:
-        # Once the index is written again, git trusts its facts about files that just changed.
+        # Once the index is rewritten, git trusts its facts about files that have just changed.
         forget_recent_files(git, files.folder)
     store_contents(git, files.folder, present, store.find_id)
 
@@ -53,9 +53,9 @@ def add_named(store: GitStore, files: WorkingFiles, index_name: str, named: Sequ
 def keep_others(
     store: GitStore, files: WorkingFiles, index_name: str, hidden: Collection[str]
 ) -> IgnoredFiles | None:
-    """Keep the small ignored files of a run that are no work; None if it made none.
+    """Keep a run's small ignored files that are not work; None if it made none.
 
-    `hidden` are folders that the run only reads, such as those with dependencies.
+    `hidden` are folders that the run only reads, such as dependencies.
     """
     git = store.open_git(files, index_name)
     listed = list_ignored(git, "--directory", "--exclude-standard")
@@ -102,7 +102,7 @@ def _is_storable(folder: str, path: str) -> bool:
 
 
 def _is_copy(store: GitStore, files: WorkingFiles, path: str) -> bool:
-    """Return whether a file is the untouched copy of one of the user's, with its size and time."""
+    """Return whether a file is an untouched copy of the user's, with the same size and time."""
     with suppress(OSError):
         own = os.lstat(os.path.join(files.folder, path))
         users = os.lstat(os.path.join(store.source_files.folder, path))
@@ -110,7 +110,7 @@ def _is_copy(store: GitStore, files: WorkingFiles, path: str) -> bool:
     return False
 
 
-_MAX_NAMED_UNSEEN = 3  # entries of each kind that are named; the others are counted
+_MAX_NAMED_UNSEEN = 3  # entries of each kind to name; the rest is counted
 
 _FLAGS = FOLDER_FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -123,12 +123,12 @@ def describe_unseen(
     hidden: Collection[str],
     named: Sequence[str],
 ) -> Iterator[str]:
-    """Yield what of a run's folder is in no tree, although git does not ignore it.
+    """Describe entries of a run's folder that are in no tree although git does not ignore them.
 
     Arguments:
-        base: id of the tree that it began with: a folder of it that is empty by now is not new.
+        base: id of the tree it began with: a folder of it that is empty by now is not new.
         hidden: folders of others that it only reads.
-        named: files that the store has named already, with reasons.
+        named: files that the store has already named, with reasons.
     """
     with hold_open(os.open(files.folder, FOLDER_FLAGS | os.O_CLOEXEC)) as top:
         found = list(_walk_unseen(top, "", hidden))
@@ -152,7 +152,7 @@ def _walk_unseen(folder: int, prefix: str, hidden: Collection[str]) -> Iterator[
     for entry in entries:
         path = prefix + entry.name
         if entry.is_dir(follow_symlinks=False):
-            # Of git's own folder nothing is merged; what lies deeper is named by the store.
+            # Nothing in `.git` is merged; the store names anything deeper.
             if entry.name != ".git" and path not in hidden and prefix.count("/") < MAX_DEPTH:
                 try:
                     inner = os.open(entry.name, _FLAGS, dir_fd=folder)
@@ -168,7 +168,7 @@ def _walk_unseen(folder: int, prefix: str, hidden: Collection[str]) -> Iterator[
 
 
 def _leave_out(git: Git, found: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Leave out what git ignores, and the mount points of a sandbox, which hide protected files."""
+    """Leave out what git ignores, and a sandbox's mount points, which hide protected files."""
     data = b"".join(
         os.fsencode(f"{path}/\0" if kind == "folder" else f"{path}\0") for path, kind in found
     )

@@ -1,4 +1,4 @@
-"""Work of the isolated workspaces of all sessions: its overlaps, and the clean-up after kills."""
+"""Work of all sessions' isolated workspaces: its overlaps, and the clean-up after kills."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class KeptWork(Struct, frozen=True):
     """Work of one run.
 
     Arguments:
-        source: the folder that the workspace began as.
+        source: the folder the workspace began as a copy of.
         state: "merged", "not merged" or "working" (a process uses the workspace now).
         files: paths of the files that differ from the start.
-        only_in_git: names of the commits, stashes and staged files that no file of the work has.
+        only_in_git: names of commits, stashes and staged files that the work's files lack.
     """
 
     session: str
@@ -69,7 +69,7 @@ def open_kept(home: str, session: str) -> IsolatedWorkspaces:
 
 
 def list_kept(home: str, source: str = "") -> list[KeptWork]:
-    """List kept work, of the folder `source` if it is given. Raises WorkspaceError without git."""
+    """List kept work, of the folder `source` if given. Raises WorkspaceError without git."""
     kept: list[KeptWork] = []
     for folder in _list_sessions(home):
         try:
@@ -78,7 +78,7 @@ def list_kept(home: str, source: str = "") -> list[KeptWork]:
             continue
         if source in ("", workspaces.source) and workspaces.has_store:
             workspaces.require_git()
-            with suppress(WorkspaceError):  # a damaged store does not hide the others
+            with suppress(WorkspaceError):  # a damaged store must not hide the others
                 kept += _list_session(folder.name, workspaces)
     return kept
 
@@ -98,7 +98,7 @@ def _list_session(session: str, workspaces: IsolatedWorkspaces) -> Iterator[Kept
 
 
 class KeptSize(Struct, frozen=True):
-    """What the isolated workspaces of all sessions take on the disk; `size` in bytes."""
+    """Disk use of all sessions' isolated workspaces; `size` in bytes."""
 
     folder: str
     sessions: int
@@ -112,7 +112,7 @@ def measure_kept(home: str) -> KeptSize:
 
 
 def find_kept(home: str, name: str) -> KeptWork:
-    """Find the work that an id names; the session may be shortened. Raises UnknownName."""
+    """Find work by its id; the session may be shortened. Raises UnknownName."""
     session, _, run_id = name.partition("/")
     kept = list_kept(home)
     matching = [each for each in kept if each.session.startswith(session) and each.run_id == run_id]
@@ -122,7 +122,7 @@ def find_kept(home: str, name: str) -> KeptWork:
 
 
 def list_overlaps(home: str, source: str) -> list[Overlap]:
-    """List the files that several runs of the last session with work of a folder changed."""
+    """List files changed by several runs in the last session with work of a folder."""
     kept = list_kept(home, source)
     if not kept:
         return []
@@ -166,7 +166,7 @@ def _describe_git_work(git: GitWork, name: str) -> Iterator[str]:
 
 
 def write_git_work(home: str, kept: KeptWork, folder: str) -> list[str]:
-    """Write what a run left only in git into a new folder; return the paths of the files in it."""
+    """Write work a run left only in git into a new folder; return the paths of its files."""
     workspaces = open_kept(home, kept.session)
     work = _require_work(workspaces, kept)
     if work.git is None or not work.git.tree:
@@ -193,7 +193,7 @@ def write_git_work(home: str, kept: KeptWork, folder: str) -> list[str]:
 
 
 def add_ignored(workspaces: IsolatedWorkspaces, work: Work) -> Work:
-    """Return work that has its kept ignored files, too. Raises WorkspaceError without any."""
+    """Add kept ignored files to the work. Raises WorkspaceError if there are none."""
     if work.ignored is None or not work.ignored.tree:
         raise WorkspaceError(
             "no ignored files are kept with this work", remedy="Leave out --ignored."
@@ -216,9 +216,9 @@ def _require_work(workspaces: IsolatedWorkspaces, kept: KeptWork) -> Work:
 
 
 def remove_abandoned(home: str) -> int:
-    """Clean up after killed processes: end their landings, store the work in their folders.
+    """Clean up after killed processes: end their landings and store the work in their folders.
 
-    Returns the number of folders, which are removed. What cannot be stored stays.
+    Returns the number of folders removed. Those that cannot be stored stay.
     """
     return sum(_remove_of_session(home, folder) for folder in _list_sessions(home))
 
@@ -232,7 +232,7 @@ def _remove_of_session(home: str, folder: Path) -> int:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return _store_and_remove(home, folder)
         except (OSError, WorkspaceError):
-            return 0  # a process uses it, or its files cannot be stored now: they stay
+            return 0  # in use by a process, or its files cannot be stored now: they stay
 
 
 def _store_and_remove(home: str, folder: Path) -> int:
@@ -247,7 +247,7 @@ def _store_and_remove(home: str, folder: Path) -> int:
         workspaces.remove(run_id)
         count += 1
     workspaces.store.remove_unfinished()
-    for rest in folder.glob("runs/*"):  # those that were not made completely
+    for rest in folder.glob("runs/*"):  # incomplete ones
         remove_tree(rest)
     return count
 
@@ -280,7 +280,7 @@ class Match(NamedTuple):
 def find_overlaps(
     store: GitStore, works: Mapping[str, Work], conflicts: Mapping[str, str] | None = None
 ) -> list[Overlap]:
-    """List the files that several runs changed. Without `conflicts`, each two works are merged."""
+    """List the files several runs changed. Without `conflicts`, merges each pair of works."""
     changes: dict[str, dict[str, FileChange]] = {}
     for run, work in works.items():
         for change in store.list_changes(work.base, work.tree):

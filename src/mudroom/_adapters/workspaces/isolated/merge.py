@@ -1,7 +1,7 @@
-"""The three-way merge of two trees, what of it may not be written, and what stays in conflict.
+"""Three-way merges of trees: the result, the files that may not be written, and the conflicts.
 
-Whether a run resolved a conflict is read from trees, not from what the run says: it did if its
-folder differs from what it began with at one of the paths, and no conflict mark is left there.
+Trees, not the run's words, show whether it resolved a conflict: its folder differs from the start
+at one of the conflict's paths, and no conflict mark is left there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KINDS = {
     "CONFLICT (distinct modes)": "type",
     "CONFLICT (distinct types)": "type",
 }
-"""What git says of a conflict -> its kind. All kinds of renames are "renamed"."""
+"""git's name of a conflict -> its kind. All kinds of renames are "renamed"."""
 
 
 class MergedTree(Struct, frozen=True):
@@ -44,7 +44,7 @@ def merge_trees(store: GitStore, base: str, ours: str, theirs: str) -> MergedTre
     """Merge the changes from `base` to `theirs` into `ours`. Only objects are written."""
     if base in (ours, theirs) or ours == theirs:
         return MergedTree(theirs if ours == base else ours)
-    # Made-up commits give merge-tree the base: its option `--merge-base` needs git 2.40.
+    # Synthetic commits give merge-tree the base: its option `--merge-base` needs git 2.40.
     root = store.make_commit(base)
     sides = (store.make_commit(ours, root), store.make_commit(theirs, root))
     output = store.git.run("merge-tree", "--write-tree", "-z", "--messages", *sides, codes=(0, 1))
@@ -88,7 +88,7 @@ def choose_side(
 
 
 def _read_stages(entries: list[str]) -> dict[str, tuple[str, str, str]]:
-    """Read the ids of base, ours and theirs by path: "100644 <id> <stage>\t<path>"."""
+    """Parse the ids of base, ours and theirs by path: "100644 <id> <stage>\t<path>"."""
     stages: dict[str, list[str]] = {}
     for entry in entries:
         facts, _, path = entry.partition("\t")
@@ -98,7 +98,7 @@ def _read_stages(entries: list[str]) -> dict[str, tuple[str, str, str]]:
 
 
 def _read_conflicts(parts: list[str]) -> dict[tuple[str, ...], str]:
-    """Read git's name of each conflict by its paths: "<count>", the paths, the name, a text."""
+    """Parse git's name of each conflict by its paths: "<count>", the paths, the name, a text."""
     conflicts: dict[tuple[str, ...], str] = {}
     place = 0
     while place < len(parts) and parts[place].isdigit():
@@ -112,7 +112,7 @@ def _read_conflicts(parts: list[str]) -> dict[tuple[str, ...], str]:
 
 
 def _join_paths(groups: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return all paths of the conflict that a path belongs to: groups that share one are one."""
+    """Map each path to all paths of its conflict, joining groups that share a path."""
     joined: dict[str, list[str]] = {}
     for group in groups:
         paths = list(group)
@@ -151,12 +151,12 @@ def _find_kind(store: GitStore, change: FileChange, *, may_have_marks: bool) -> 
 
 
 def _leads_out(path: str, target: bytes) -> bool:
-    """Return whether a link may lead out of the folder, or to a protected file."""
+    """Return whether a link may lead outside the folder, or to a protected file."""
     parts = os.fsdecode(target).split("/")
     names = [name for name in parts if name not in ("", ".")]
     ups = next((place for place, name in enumerate(names) if name != ".."), len(names))
     if (not parts[0] and len(parts) > 1) or ".." in names[ups:]:
-        return True  # an absolute path, or one that another link could lead out
+        return True  # an absolute path, or one that another link could redirect outside
     depth = path.count("/")
     above = path.split("/")[: depth - ups] if ups <= depth else None
     return above is None or bool(find_protected_component("/".join([*above, *names[ups:]])))
@@ -168,7 +168,7 @@ Entries = dict[str, TreeEntry]
 def find_open(
     store: GitStore, conflicts: Sequence[FileConflict], start: str, tree: str
 ) -> tuple[FileConflict, ...]:
-    """Return the conflicts, of those a run began with, that it has not resolved."""
+    """Find the conflicts that a run began with and has not resolved."""
     if not conflicts:
         return ()
     before, after = store.list_entries(start), store.list_entries(tree)
@@ -188,7 +188,7 @@ def decode_paths(paths: Iterable[str]) -> list[str]:
 
 
 def select_entries(entries: Entries, paths: Iterable[str]) -> Entries:
-    """Return the files at some paths, and those below them."""
+    """Select the files at or below some paths."""
     chosen = set(paths)
     folders = tuple(f"{path}/" for path in chosen)
     return {
@@ -197,14 +197,14 @@ def select_entries(entries: Entries, paths: Iterable[str]) -> Entries:
 
 
 def take_side(entries: Entries, side: Entries, paths: Sequence[str]) -> None:
-    """Give the paths of a conflict the version of one side, in place."""
+    """Replace a conflict's paths with one side's version, in place."""
     for path in select_entries(entries, paths):
         del entries[path]
     entries.update(select_entries(side, paths))
 
 
 def resolve(store: GitStore, work: Work, sides: Mapping[str, str]) -> Work:
-    """Resolve the open conflicts of work that `sides` names. See `FileTrees.resolve`."""
+    """Resolve the open conflicts named in `sides`. See `FileTrees.resolve`."""
     named = [(each, _find_side(each, sides)) for each in work.conflicts]
     if not any(side for _, side in named):
         return work
@@ -232,7 +232,7 @@ def _find_side(conflict: FileConflict, sides: Mapping[str, str]) -> str:
 
 
 def make_own_tree(store: GitStore, work: Work) -> str:
-    """Write the tree in which open conflicts have the child's own version."""
+    """Write a tree with the child's own version of open conflicts."""
     mine = {each.path: "mine" for each in work.conflicts}
     return resolve(store, work, mine).tree
 
@@ -240,10 +240,10 @@ def make_own_tree(store: GitStore, work: Work) -> str:
 def add_open(
     store: GitStore, work: Work, ours: str, tree: str, conflicts: Iterable[MergeConflict]
 ) -> list[MergeConflict]:
-    """Return the conflicts of a merge with those that the work brings.
+    """Combine the conflicts of a merge with those the work brings.
 
-    A conflict that the work brings replaces that of the merge, which knows a half resolved file as
-    the version of the child. Conflicts of the merge have their paths as text.
+    The work's conflict replaces the merge's, which takes a half-resolved file for the child's
+    version. Conflicts of the merge have their paths as text.
     """
     found = {each.path: each for each in conflicts}
     if work.conflicts:
@@ -275,13 +275,13 @@ THEIRS = "the child's version"
 _NAMED_BY_COMMIT = re.compile(rb"^(<{7}|\|{7}|>{7}) ([0-9a-f]{7,64})(.*)$", re.MULTILINE)
 _MARK = re.compile(f"^(<<<<<<< {OURS}|>>>>>>> {THEIRS})".encode(), re.MULTILINE)
 
-_MOVED = re.compile(r"~[0-9a-f]{40,64}(_\d+)?$")  # ends a path that git moved for a folder
+_MOVED = re.compile(r"~[0-9a-f]{40,64}(_\d+)?$")  # suffix of a path that git moved for a folder
 
 
 def name_sides(
     store: GitStore, tree: str, paths: Iterable[str], commits: tuple[str, str, str]
 ) -> tuple[str, dict[str, str]]:
-    """Name the sides in conflict marks in which git names commits: base, ours and theirs.
+    """Name the sides in conflict marks, where git names commits: base, ours and theirs.
 
     Returns the id of the tree, and those of its files with conflicts.
     """
@@ -308,7 +308,7 @@ def _name_side(match: re.Match[bytes], names: Mapping[str, str]) -> bytes:
 
 
 def is_marked(store: GitStore, path: str, entry: TreeEntry) -> bool:
-    """Return whether a file has conflict marks of a merge, in its text or path."""
+    """Return whether a file has a merge's conflict marks, in its text or path."""
     if _MOVED.search(path):
         return True
     return entry.mode & FILE_TYPE == REGULAR and bool(_MARK.search(store.read(entry.id)))

@@ -1,4 +1,4 @@
-"""Isolated workspaces and snapshots of a session on a machine that does not see its folder."""
+"""A session's isolated workspaces and snapshots on a machine that does not see its folder."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ from .repository import Repository, read_inside
 from .store import DEFAULT_BYTES, StoredFiles, WorkingFiles
 from .workspaces import REMOVED, IsolatedFolder, IsolatedWorkspaces, wait_for_lock
 
-KEPT_SNAPSHOTS = 4  # snapshots of a session that stay on a machine although no run uses them
+KEPT_SNAPSHOTS = 4  # unused snapshots of a session to keep on a machine
 
-KEPT_SECONDS = 7 * 86_400.0  # then the files of a session that no process uses are removed
-_KNOWN_TREES = 8  # trees that a machine names when it asks for a further one
+KEPT_SECONDS = 7 * 86_400.0  # files of a session unused for this long are removed
+_KNOWN_TREES = 8  # trees a machine names as known when it asks for another
 
 _FACTS = "source.json"
 
 
 class TreeCarrier(Protocol):
-    """The way of trees between this machine and that of the session. The methods block."""
+    """Carries trees between this machine and the session's. The methods block."""
 
     def describe_source(self) -> SourceFacts: ...
 
     def fetch(self, tree: str, known: list[str], path: str, stop: threading.Event) -> None:
-        """Write a file with the objects of a tree of the session; see `GitStore.pack_trees`."""
+        """Write a pack of one of the session's trees; see `GitStore.pack_trees`."""
         ...
 
     def send(self, run_id: str, work: Work, path: str) -> None:
-        """Have the session store the work of a run. Raises MudroomError if it cannot."""
+        """Have the session store a run's work. Raises MudroomError if it cannot."""
         ...
 
     def mark_merged(self, run_id: str) -> None: ...
 
 
 class NodeWorkspaces(IsolatedWorkspaces):
-    """The workspaces of a session on a machine that does not see its folder.
+    """A session's workspaces on a machine that does not see its folder.
 
-    The worker processes of the machine share them: each tree is fetched once. `source` is a folder
-    on the machine of the session, `home` mudroom's state folder on this one.
+    The machine's worker processes share them, so each tree is fetched once. `source` is a folder on
+    the session's machine, `home` mudroom's state folder on this one.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class NodeWorkspaces(IsolatedWorkspaces):
         self._snapshots = os.path.join(directory, "snapshots")
 
     def fetch(self, tree: str, stop: threading.Event) -> None:
-        """Bring a tree of the session into the store, if it is not there.
+        """Bring one of the session's trees into the store, if it is not there.
 
-        A tree may be of a merge on this machine. The session has none of those.
+        The tree may come from a merge on this machine; the session has none of those.
         """
         check_ids(tree)
         mark = self._marks / tree
@@ -92,7 +92,7 @@ class NodeWorkspaces(IsolatedWorkspaces):
 
     @property
     def _marks(self) -> Path:
-        """Folder with an empty file for each tree that the session and this machine have."""
+        """Folder with an empty file for each tree that both the session and this machine have."""
         return Path(self.store.directory, "shared")
 
     def _list_known(self) -> list[str]:
@@ -104,7 +104,7 @@ class NodeWorkspaces(IsolatedWorkspaces):
     def open_snapshot(
         self, tree: str, stop: threading.Event, *, same_path: bool
     ) -> Generator[IsolatedFolder]:
-        """Give a folder with the files of a tree to runs that only read; it stays for others."""
+        """Yield a folder with a tree's files, for runs that only read; it stays for others."""
         self.fetch(tree, stop)
         make_private_folder(Path(self._snapshots))
         place = os.path.join(self._snapshots, tree)
@@ -115,7 +115,7 @@ class NodeWorkspaces(IsolatedWorkspaces):
     def _use_snapshot(
         self, place: str, tree: str, stop: threading.Event, *, same_path: bool
     ) -> int:
-        """Return a descriptor that keeps a snapshot from being removed; make it if it is new."""
+        """Make a snapshot if needed; return a descriptor that keeps it from being removed."""
         with self._wait_for_lock("snapshots.lock", stop):
             record = Path(place, "snapshot.json")
             if not record.exists():
@@ -139,13 +139,13 @@ class NodeWorkspaces(IsolatedWorkspaces):
             remove_if_unused(path)
 
     def store_present(self, run_id: str) -> StoredFiles:
-        """Store the present files of a run. Those of the user's folder are not here."""
+        """Store a run's present files. Those of the user's folder are not here."""
         if not run_id:
             raise WorkspaceError(f"the folder {self.source} is not on this machine")
         return super().store_present(run_id)
 
     def store_work(self, run_id: str, written: Sequence[str] = ()) -> Work:
-        """Store the files of a run, here and in the session (or raise FilesLostError)."""
+        """Store a run's files here and in the session, or raise FilesLostError."""
         work = super().store_work(run_id, written)
         try:
             with tempfile.TemporaryDirectory(dir=self.directory) as folder:
@@ -174,7 +174,7 @@ class NodeWorkspaces(IsolatedWorkspaces):
             )
 
     def _make_store(self) -> GitStore:
-        """Make the store, or open the one that another process of this machine made."""
+        """Make the store, or open one made by another process of this machine."""
         with self._wait_for_lock("store.lock", threading.Event()):
             record = Path(self.directory, _FACTS)
             if not record.exists():
@@ -186,7 +186,7 @@ class NodeWorkspaces(IsolatedWorkspaces):
 
     @contextmanager
     def _wait_for_lock(self, name: str, stop: threading.Event) -> Generator[None]:
-        """Let one thread of one process of this machine work at a time."""
+        """Admit one thread on this machine at a time."""
         path = os.path.join(self.directory, name)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         with hold_open(os.open(path, flags, 0o600)) as descriptor:
@@ -202,7 +202,7 @@ def remove_if_unused(path: str) -> bool:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # A kill in between must not leave a folder that lacks files.
+        # A kill in between must not leave an incomplete folder.
         removed = f"{path}.{os.urandom(4).hex()}{REMOVED}"
         os.rename(path, removed)
     except OSError:
@@ -214,7 +214,7 @@ def remove_if_unused(path: str) -> bool:
 
 
 def remove_old_sessions(folder: str, session: str) -> None:
-    """Remove the files of long unused other sessions; the process of each session has its work."""
+    """Remove files of long-unused other sessions; each session's own process has its work."""
     oldest = time.time() - KEPT_SECONDS
     for path in _list_folders(folder):
         name = os.path.basename(path)
@@ -234,7 +234,7 @@ _EXCLUDE_FILE = "info/exclude"
 
 
 class ReceivedStore(GitStore):
-    """A store without the user's folder: `source` stands for it, and gets its ignore files."""
+    """A store without the user's folder: `source` replaces it, and gets its ignore files."""
 
     def __init__(self, directory: str, source: str, facts: SourceFacts) -> None:
         self._facts = facts
@@ -244,13 +244,13 @@ class ReceivedStore(GitStore):
         for path, content in facts.ignore_files.items():
             if os.path.basename(path) != ".gitignore" or ".." in path.split("/"):
                 raise WorkspaceError(f"{path!r} is no path of an ignore file")
-            if read_inside(self._top, path) != content:  # git of another process may read it now
+            if read_inside(self._top, path) != content:  # another process's git may be reading it
                 replace_private_file(Path(self._top, path), content)
         super().__init__(directory, folder)
 
     @property
     def source_files(self) -> WorkingFiles:
-        """The folder that stands for the source. It has no files but ignore files."""
+        """The folder that replaces the source. It only has ignore files."""
         return WorkingFiles(self._top, self._facts.prefix)
 
     @property
@@ -269,7 +269,7 @@ class ReceivedStore(GitStore):
 
 
 def describe_source(store: GitStore) -> SourceFacts:
-    """Return what a ReceivedStore must know to store files as this store does."""
+    """Describe the source for a ReceivedStore, so that it stores files as this store does."""
     files = store.source_files
     ignore_files: dict[str, bytes] = {}
     for path in store.list_ignore_files_above():

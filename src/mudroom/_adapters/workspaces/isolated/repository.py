@@ -1,4 +1,4 @@
-"""The git repository that a folder belongs to. Its files are only read, and only as data."""
+"""The git repository a folder belongs to. Its files are only read, and only as data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...._platform.regular_files import copy_open_file, read_open_file
 from .._listing import hold_open
 
 MAX_INDEX_BYTES = 1 << 30
-_MAX_REFS_BYTES = 64 << 20  # of the largest file with refs that is read
+_MAX_REFS_BYTES = 64 << 20  # of a file with refs; larger ones are not read
 
 _MAX_REFS = 500_000
 _MAX_STEPS = 5  # steps from one symbolic ref to the next, as in git
@@ -29,11 +29,11 @@ REFTABLE = "its branches are in a reftable, which mudroom does not read"
 
 
 class Repository(Struct, frozen=True):
-    """A git repository of the user.
+    """The user's git repository.
 
     Arguments:
         top: folder with its working files.
-        directory: its git folder. common: the git folder that linked worktrees share.
+        directory: its git folder. common: the git folder shared by linked worktrees.
         no_history: why an isolated workspace cannot have its history, "" if it can.
     """
 
@@ -47,7 +47,7 @@ class Repository(Struct, frozen=True):
         return read_inside(self.common, "info/exclude") or b""
 
     def read_shallow(self) -> str:
-        """Return the ids of the commits where the history is cut, one on each line."""
+        """Read the ids of the commits where the history is cut, one per line."""
         lines = os.fsdecode(read_inside(self.common, "shallow") or b"").splitlines()
         return "".join(f"{line}\n" for line in lines if OBJECT_ID.fullmatch(line))
 
@@ -56,18 +56,18 @@ class Repository(Struct, frozen=True):
         return "sha256" if settings.get("extensions.objectformat") == "sha256" else "sha1"
 
     def copy_index(self, folder: str) -> None:
-        """Copy the index, and the one that a split index shares, into a folder. Raises OSError."""
+        """Copy the index, and a split index's shared part, into a folder. Raises OSError."""
         index = os.path.join(folder, "index")
         copy_inside(self.directory, "index", index)
         with open(index, "rb") as file:
             data = file.read()
         for name in os.listdir(self.directory):
-            # An index names the one that it shares by its hash.
+            # A split index names its shared part by hash.
             if (match := _SHARED_INDEX.fullmatch(name)) and bytes.fromhex(match[1]) in data:
                 copy_inside(self.directory, name, os.path.join(folder, name))
 
     def read_refs(self) -> dict[str, str]:
-        """Return the ids of the refs by name, for symbolic refs the id that they lead to."""
+        """Read the ids of refs by name; a symbolic ref has the id it leads to."""
         packed = read_inside(self.common, "packed-refs", _MAX_REFS_BYTES) or b""
         refs = dict(_parse_packed_refs(packed))
         for name in islice(_list_files(self.common, "refs"), _MAX_REFS):
@@ -77,9 +77,9 @@ class Repository(Struct, frozen=True):
         return {name: each for name in refs if (each := _resolve(refs, name))}
 
     def read_head(self) -> str:
-        """Return the name of the branch that is checked out, else the id of a commit, or ""."""
+        """Read the name of the checked-out branch, else a commit's id, or ""."""
         try:
-            value = os.readlink(os.path.join(self.directory, "HEAD"))  # as old versions make it
+            value = os.readlink(os.path.join(self.directory, "HEAD"))  # a link in old versions
         except OSError:
             value = os.fsdecode(read_inside(self.directory, "HEAD") or b"").strip()
             if OBJECT_ID.fullmatch(value):
@@ -91,7 +91,7 @@ class Repository(Struct, frozen=True):
 
 
 def find_repository(folder: str) -> Repository | None:
-    """Find the repository that a folder, or one above it, is the top of; see `find_git_folders`."""
+    """Find the repository whose top is this folder or one above; see `find_git_folders`."""
     top = os.path.realpath(folder)
     while True:
         if folders := find_git_folders(top):
@@ -104,10 +104,10 @@ def find_repository(folder: str) -> Repository | None:
 
 
 def _explain_no_history(common: str, objects: str) -> str:
-    """Return why the history of a repository cannot be shown to a command in a sandbox.
+    """Explain why a repository's history cannot be shown to a command in a sandbox.
 
-    A repository may name any folder as one with further objects. To show it would let whoever
-    writes the repository see folders that the sandbox hides.
+    A repository may name any folder as a source of more objects. Showing it would let whoever
+    writes to the repository see folders that the sandbox hides.
     """
     if os.path.realpath(objects) != objects:
         return f"{objects} is a symbolic link"
@@ -123,13 +123,13 @@ def _explain_no_history(common: str, objects: str) -> str:
 
 
 def open_inside(folder: str, path: str) -> int:
-    """Open a file below a folder for reading, and follow no link."""
+    """Open a file below a folder for reading, following no link."""
     with hold_open(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as opened:
         return open_step_by_step(opened, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def read_inside(folder: str, path: str, max_bytes: int = 1 << 20) -> bytes | None:
-    """Read a regular file below a folder, None if it cannot be read. No link is followed."""
+    """Read a regular file below a folder, following no link; None if it cannot be read."""
     try:
         return read_open_file(open_inside(folder, path), path, max_bytes=max_bytes)
     except OSError:
@@ -137,7 +137,7 @@ def read_inside(folder: str, path: str, max_bytes: int = 1 << 20) -> bytes | Non
 
 
 def copy_inside(folder: str, path: str, target: str, *, max_bytes: int = MAX_INDEX_BYTES) -> None:
-    """Copy a regular file below a folder. No link is followed."""
+    """Copy a regular file below a folder, following no link."""
     copy_open_file(open_inside(folder, path), path, target, max_bytes=max_bytes)
 
 
@@ -158,7 +158,7 @@ def _list_files(top: str, path: str) -> Iterator[str]:
 
 
 def _parse_packed_refs(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield names and ids: "<id> <name>"; other lines say what tags lead to."""
+    """Yield names and ids from lines "<id> <name>"; other lines give the targets of tags."""
     for line in os.fsdecode(data).splitlines():
         object_id, _, name = line.partition(" ")
         if OBJECT_ID.fullmatch(object_id) and _is_ref(name):

@@ -1,7 +1,7 @@
-"""Stores of trees: files as they are at one moment, the kept work of runs, and its disk space.
+"""Stores of trees: files at one moment, the kept work of runs, and its disk space.
 
-The user's folder is only read. Files are stored as their bytes are: no line ends, filters or
-encodings are converted. Trees and contents have the ids of git.
+The user's folder is only read. Files are stored byte for byte: no line ends, filters or
+encodings are converted. Trees and contents have git's ids.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from .repository import Repository
 
 DEFAULT_BYTES = 4096 << 20
 
-_REST = 20  # seconds between measurements, for each second that one takes: they cost 5 % at most
-_BLOCK = 512  # bytes of one unit in the facts about a file
+_REST = 20  # seconds between measurements per second of measuring, so they cost at most 5 %
+_BLOCK = 512  # bytes per unit of `st_blocks`
 
 
 class Quota:
-    """Limit of the disk space of a folder. Nothing is deleted to keep it."""
+    """A limit on a folder's disk space. Nothing is deleted to meet it."""
 
     def __init__(self, folder: str, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -47,7 +47,7 @@ class Quota:
         self._next = 0.0
 
     def check(self, needed: int) -> None:
-        """Count a new workspace of so many bytes. Raises WorkspaceError if it does not fit."""
+        """Count a new workspace of `needed` bytes. Raises WorkspaceError if it does not fit."""
         with self._lock:
             if self._used + needed > self.max_bytes or time.monotonic() >= self._next:
                 self._measure()
@@ -72,7 +72,7 @@ def measure_folder(folder: str) -> int:
     total = 0
     left = [folder]
     while left:
-        # A folder may have been removed meanwhile, be unreadable, or lie too deep for a path.
+        # A folder may have been removed meanwhile, be unreadable, or be too deep for a path.
         with suppress(OSError), os.scandir(left.pop()) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
@@ -86,13 +86,13 @@ def _to_mb(size: int) -> str:
     return f"{-(-size // (1 << 20)):,}"
 
 
-MAX_FILE_BYTES = 50 << 20  # maximum size of a file that is stored
-MAX_FILES = 200_000  # maximum number of files of a folder that is stored
-_MARKS = "has-marks"  # name of an empty file: the files of a run began with conflict marks
-_ATTEMPTS = 3  # times that files are read while another program changes them
-SOURCE_INDEX = "source"  # name of the index for the user's folder
-UNFINISHED = ".new"  # end of the name of a file or a folder that is being written
-_MERGED = ".merged"  # end of the name of an empty file: the work is merged
+MAX_FILE_BYTES = 50 << 20  # largest file to store
+MAX_FILES = 200_000  # most files of a folder to store
+_MARKS = "has-marks"  # empty file: a run's files began with conflict marks
+_ATTEMPTS = 3  # at reading files while another program changes them
+SOURCE_INDEX = "source"  # index for the user's folder
+UNFINISHED = ".new"  # suffix of a file or folder being written
+_MERGED = ".merged"  # suffix of an empty file: the work is merged
 
 
 class KeptRecord(Struct, frozen=True):
@@ -101,16 +101,16 @@ class KeptRecord(Struct, frozen=True):
 
 
 class TreeStore(ABC):
-    """A folder with the trees of a session: what of it needs no program git. The methods block.
+    """A session's trees in a folder: the part that needs no program git. The methods block.
 
     Arguments:
-        directory: absolute path of the folder of the store; it is made if it is missing.
+        directory: absolute path of the store's folder; made if missing.
         source: the folder whose files runs get.
-        excluded: absolute paths that no tree has, such as mudroom's state folder.
-        repository: git repository that the source belongs to, if the store can read it.
+        excluded: absolute paths to leave out of trees, such as mudroom's state folder.
+        repository: the source's git repository, if the store can read it.
 
     Attributes:
-        max_bytes: bytes of new files that are stored at once.
+        max_bytes: most bytes of new files to store at once.
     """
 
     algorithm = "sha1"
@@ -128,7 +128,7 @@ class TreeStore(ABC):
         self.repository = repository
         self._kept = Path(directory, "kept")
         if not os.path.isfile(os.path.join(directory, "HEAD")):
-            # Files that are being written have their names a moment later.
+            # Files being written get their names a moment later.
             self._create([f"{UNFINISHED_PREFIX}*", *self._list_excluded(excluded)])
 
     @property
@@ -139,13 +139,13 @@ class TreeStore(ABC):
 
     @property
     def prefix(self) -> str:
-        """Path of the source below the top of its repository, "" or with "/" at the end."""
+        """Path of the source below the top of its repository: "" or with a final "/"."""
         if self.repository is None or self.repository.top == self.source:
             return ""
         return os.path.relpath(self.source, self.repository.top) + "/"
 
     def list_ignore_files_above(self) -> list[str]:
-        """List where, below the top, folders above the source may have ignore files."""
+        """List paths, below the top, of possible ignore files in folders above the source."""
         names = self.prefix.split("/")[:-1]
         return [os.path.join(*names[:depth], ".gitignore") for depth in range(len(names))]
 
@@ -161,13 +161,13 @@ class TreeStore(ABC):
         return hashlib.new(self.algorithm, header + data).hexdigest()
 
     def ignore_paths(self, patterns: Iterable[str]) -> None:
-        """Leave paths out of all trees. `patterns`: as in `.gitignore`."""
+        """Exclude paths from all trees. `patterns`: as in `.gitignore`."""
         path = Path(self.directory, "info/exclude")
         with hold_open(os.open(path.parent, FOLDER_FLAGS | os.O_CLOEXEC)) as folder:
-            fcntl.flock(folder, fcntl.LOCK_EX)  # siblings add patterns, too
+            fcntl.flock(folder, fcntl.LOCK_EX)  # siblings also add patterns
             known = path.read_bytes() if path.exists() else b""
             added = add_patterns(known, patterns)
-            if added != known:  # programs of siblings read it at any time
+            if added != known:  # siblings' programs may read it at any time
                 replace_private_file(path, added)
 
     def _list_excluded(self, excluded: Iterable[str]) -> Iterator[str]:
@@ -187,9 +187,9 @@ class TreeStore(ABC):
         return self.store_files(self.source_files, SOURCE_INDEX)
 
     def store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles:
-        """Store the files of a folder as they are, without those that git ignores.
+        """Store a folder's files as they are, without those that git ignores.
 
-        The index of that name has the facts about files that were stored before.
+        The index of that name has facts about files stored before.
         """
         for attempt in range(_ATTEMPTS):
             try:
@@ -208,14 +208,14 @@ class TreeStore(ABC):
         for path, entry in entries.items():
             parent, _, name = path.rpartition("/")
             folders[parent][name] = entry
-        # The deepest folders first: their ids are in the trees above them.
+        # Deepest folders first: the trees above contain their ids.
         for path in sorted(filter(None, folders), key=lambda path: -path.count("/")):
             parent, _, name = path.rpartition("/")
             folders[parent][name] = TreeEntry(FOLDER, self._write_folder(folders[path]))
         return self._write_folder(folders[""])
 
     def _write_folder(self, entries: Mapping[str, TreeEntry]) -> str:
-        # git sorts the name of a folder as if "/" were its end.
+        # git sorts a folder's name as if it ended with "/".
         parts = sorted(
             (os.fsencode(name) + b"/" * (entry.mode == FOLDER), os.fsencode(name), entry)
             for name, entry in entries.items()
@@ -232,7 +232,7 @@ class TreeStore(ABC):
         return self._write_object("blob", data)
 
     def keep(self, name: str, work: Work) -> None:
-        """Keep the work of a run under a name, as not merged if it is new."""
+        """Keep a run's work under a name, as not merged if it is new."""
         record = self.find_kept(name)
         if record and record.work == work:
             return
@@ -262,7 +262,7 @@ class TreeStore(ABC):
         (self._kept / f"{name}{_MERGED}").unlink(missing_ok=True)
 
     def remove_unfinished(self) -> None:
-        """Remove files that killed processes left. No process may use the store now."""
+        """Remove files left by killed processes. No process may be using the store."""
         for index in Path(self.directory, "indexes").iterdir():
             if index.name != SOURCE_INDEX:
                 index.unlink()
@@ -271,7 +271,7 @@ class TreeStore(ABC):
 
     @abstractmethod
     def _create(self, patterns: Sequence[str]) -> None:
-        """Make the folder of the store. `patterns`: of paths that no tree has."""
+        """Make the store's folder. `patterns`: paths to leave out of all trees."""
 
     @abstractmethod
     def _store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles: ...
@@ -282,7 +282,7 @@ class TreeStore(ABC):
 
 
 class TooManyFilesError(WorkspaceError):
-    """A folder with more files or bytes than a store takes."""
+    """A folder has more files or bytes than a store takes."""
 
 
 def check_size(folder: str, count: int, size: int, max_bytes: int) -> None:
@@ -300,14 +300,14 @@ def check_size(folder: str, count: int, size: int, max_bytes: int) -> None:
 
 
 def add_patterns(known: bytes, patterns: Iterable[str]) -> bytes:
-    """Add ignore patterns, one on each line, that are not known yet."""
+    """Add unknown ignore patterns, one per line."""
     lines = known.splitlines()
     new = [os.fsencode(pattern) for pattern in patterns]
     new = [pattern for pattern in dict.fromkeys(new) if pattern not in lines]
     return known + b"".join(b"\n" + pattern for pattern in new) + b"\n" if new else known
 
 
-# git's modes of files: the types, and the bits that hold the type.
+# git's file modes: the types, and the bits that hold the type.
 LINK = 0o120000
 REGULAR = 0o100000
 FOLDER = 0o040000
@@ -318,8 +318,8 @@ class WorkingFiles(Struct, frozen=True):
     """Files in a folder.
 
     Arguments:
-        top: absolute path of the folder with the first ignore rules.
-        prefix: path of the files below it, "" or with "/" at the end.
+        top: absolute path of the topmost folder with ignore rules.
+        prefix: path of the files below it: "" or with a final "/".
     """
 
     top: str
@@ -331,26 +331,26 @@ class WorkingFiles(Struct, frozen=True):
 
 
 class StoredFiles(Struct, frozen=True):
-    """Files of a folder at one moment; `missing`: paths that the tree lacks, with reasons."""
+    """A folder's files at one moment; `missing`: paths the tree lacks, with reasons."""
 
     tree: str
     missing: tuple[str, ...] = ()
 
 
 class TreeEntry(Struct, frozen=True):
-    """One file of a tree: git's mode, and the id of its content."""
+    """A file of a tree: git's mode, and the id of its content."""
 
     mode: int
     id: str
 
 
 class FileChange(Struct, frozen=True):
-    """One difference between two trees.
+    """A difference between two trees.
 
     Arguments:
         status: "added", "modified", "deleted" or "type" (a file became a link, or a link a file).
         before, after: object ids; "" for no file.
-        mode: git's mode of the file after the change, of a deleted file before.
+        mode: git's mode of the file after the change; for a deleted file, before it.
         was_link: true if the file was a link before.
     """
 

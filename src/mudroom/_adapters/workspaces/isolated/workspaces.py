@@ -1,4 +1,4 @@
-"""The isolated workspaces of one session: each run that has one, by its run id."""
+"""A session's isolated workspaces, by run id."""
 
 from __future__ import annotations
 
@@ -53,28 +53,28 @@ from .store import (
     is_link,
 )
 
-SOURCE_FILE = "source"  # name of the file with the path of the user's folder
-REMOVED = ".removed"  # end of the name of a folder that is being removed
+SOURCE_FILE = "source"  # file with the path of the user's folder
+REMOVED = ".removed"  # suffix of a folder being removed
 
 _RECORD = "workspace.json"
 _STORE = "store.git"
 
-_LEFT = "left"  # folder for workspaces that stay, as a git folder in them could not be stored
-LOCK_SECONDS = 60.0  # seconds that a merge waits for another one that writes the same files
+_LEFT = "left"  # folder for workspaces that stay because a git folder could not be stored
+LOCK_SECONDS = 60.0  # longest wait for another merge that writes the same files
 _POLL_SECONDS = 0.02
 
-_SIDES = {"parent": "theirs", "child": "mine"}  # the sides of a choice, as a child names them
+_SIDES = {"parent": "theirs", "child": "mine"}  # sides of a choice, in the child's words
 
 
 class IsolatedFolder(Struct, frozen=True):
-    """The folder of one isolated workspace, as its record on the disk tells it.
+    """The folder of an isolated workspace, as recorded on disk.
 
     Arguments:
-        base: id of the tree that it began with.
+        base: id of the tree it began with.
         missing: files of the parent that it lacks, with reasons.
-        start: id of the tree of files that it began with, if that is not the base.
+        start: id of the tree of files it began with, if not the base.
         own, conflicts: see `WorkspaceSpec`.
-        git: what an earlier folder of the run had only in its git.
+        git: work that an earlier folder of the run had only in its git.
     """
 
     run_id: str
@@ -94,14 +94,14 @@ class IsolatedFolder(Struct, frozen=True):
 
 
 class IsolatedWorkspaces:
-    """The isolated workspaces of a session. The methods block; any thread may call them.
+    """A session's isolated workspaces. The methods block; any thread may call them.
 
     Arguments:
-        directory: folder for the objects and the workspaces of the session.
+        directory: folder for the session's objects and workspaces.
         source: the user's folder. home: mudroom's state folder.
 
     Attributes:
-        is_locked_by_caller: true if the caller has locked `directory` for itself.
+        is_locked_by_caller: true if the caller has locked `directory`.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class IsolatedWorkspaces:
 
     @property
     def store(self) -> GitStore:
-        """The trees of the session. Raises WorkspaceError without git, or if it cannot be read."""
+        """The session's trees. Raises WorkspaceError without git, or if it cannot be read."""
         with self._lock:
             if self._store is None:
                 self._store = self._open_store()
@@ -139,7 +139,7 @@ class IsolatedWorkspaces:
             self._lock_folder()
         record = folder / SOURCE_FILE
         source = os.fsencode(self.source)
-        # The project of a resumed session may have moved; kept work is merged where it is now.
+        # A resumed session's project may have moved; kept work is merged at its new place.
         if not record.exists() or record.read_bytes() != source:
             replace_private_file(record, source)
         store = self._make_store()
@@ -168,18 +168,18 @@ class IsolatedWorkspaces:
         start: WorkspaceSpec | None = None,
         same_path: bool,
     ) -> IsolatedFolder:
-        """Return the workspace of a run; make it, with the parent's present files, if it is new.
+        """Return a run's workspace; make a new one with the parent's present files.
 
         Arguments:
-            parent: run id of the isolated workspace that it copies; "" for the user's folder.
-            start: has the base and the tree that it begins with, in place of the parent's present
-                files, and the conflicts in them.
+            parent: run id of the isolated workspace to copy; "" for the user's folder.
+            start: the base and tree to begin with, in place of the parent's present files, and the
+                conflicts in them.
         """
-        store = self.store  # it waits for a clean-up, which may remove the folder
+        store = self.store  # waits for a clean-up, which may remove the folder
         if folder := self.find(run_id):
             return folder
         place = self._find_place(run_id)
-        remove_tree(place)  # a rest of one that was not made completely
+        remove_tree(place)  # remains of an incomplete one
         stored = self.find_stored(run_id)
         if stored:
             base, files = stored.base, StoredFiles(stored.tree)
@@ -208,7 +208,7 @@ class IsolatedWorkspaces:
         return folder
 
     def check_out(self, tree: str, *, same_path: bool) -> IsolatedFolder:
-        """Return a new folder with the files of a tree. `remove` or a clean-up removes it."""
+        """Make a new folder with a tree's files. `remove` or a clean-up removes it."""
         name = f"tree-{os.urandom(6).hex()}"
         place = self._find_place(name)
         checkout = check_out(self.store, tree, place, name, same_path=same_path)
@@ -217,7 +217,7 @@ class IsolatedWorkspaces:
         return IsolatedFolder(name, tree, files.top, files.prefix, checkout.read_only, missing)
 
     def find(self, run_id: str) -> IsolatedFolder | None:
-        """Return the workspace of a run, None if it has no folder."""
+        """Find a run's workspace; None if it has no folder."""
         try:
             record = Path(self._find_place(run_id), _RECORD).read_bytes()
         except FileNotFoundError:
@@ -225,7 +225,7 @@ class IsolatedWorkspaces:
         return get_decoder(IsolatedFolder).decode(record)
 
     def store_work(self, run_id: str, written: Sequence[str] = ()) -> Work:
-        """Store the files of a run as they are; see `FileTrees.store_work`."""
+        """Store a run's files as they are; see `FileTrees.store_work`."""
         folder = self.find(run_id)
         if folder is None:
             raise WorkspaceError(f"run {run_id} has no isolated workspace")
@@ -259,13 +259,13 @@ class IsolatedWorkspaces:
         return work
 
     def _find_private(self, run_id: str, folder: str, paths: Iterable[str]) -> dict[str, int]:
-        """Return the permissions of the private files among some of a folder, by path as text."""
+        """Find the permissions of private files among the paths, by path as text."""
         usual = os.stat(self._find_place(run_id)).st_mode
         private = find_private(folder, paths, usual)
         return {path_to_text(path): mode for path, mode in private.items()}
 
     def _make_private(self, folder: IsolatedFolder, parent: str, tree: str) -> None:
-        """Keep files private that are private where they come from, or were in an earlier run."""
+        """Keep files private that are private at their origin, or were in an earlier run."""
         run_id = folder.run_id
         private: dict[str, int] = {}
         if os.path.isdir(above := self._find_files(parent)):
@@ -278,7 +278,7 @@ class IsolatedWorkspaces:
             make_private(folder.files.folder, paths)
 
     def _keep_git_work(self, folder: IsolatedFolder, tree: str) -> GitWork | None:
-        """Keep what is only in the git of a run. Where that fails, its folder will stay."""
+        """Keep work that is only in a run's git. If that fails, its folder will stay."""
         git = keep_git_work(self.store, folder.files, tree)
         if git is None or not git.unread:
             return git
@@ -290,7 +290,7 @@ class IsolatedWorkspaces:
         return replace(git, folder=place)
 
     def store_present(self, run_id: str) -> StoredFiles:
-        """Store the present files of a run, or of the user's folder, and no half of a landing."""
+        """Store the present files of a run or the user's folder, but never half a landing."""
         self.settle(run_id)
         folder = self.find(run_id) if run_id else None
         if run_id and folder is None:
@@ -303,7 +303,7 @@ class IsolatedWorkspaces:
             return self.store.store_files(folder.files, run_id)
 
     def has_files(self, run_id: str) -> bool:
-        """Return whether the files of a run are here, in its folder or stored."""
+        """Return whether a run's files are here, in its folder or stored."""
         return self.find(run_id) is not None or self.find_stored(run_id) is not None
 
     def leave_out(self, tree: str, is_hidden: Callable[[str], bool]) -> str:
@@ -312,9 +312,9 @@ class IsolatedWorkspaces:
         return tree if len(kept) == len(entries) else self.store.write_tree(kept)
 
     def add_work(self, run_id: str, work: Work, path: str) -> None:
-        """Store work from a file that another machine sent; see `GitStore.unpack_trees`."""
+        """Store work from another machine's pack; see `GitStore.unpack_trees`."""
         self.store.unpack_trees(work.trees, path)
-        self.store.expect_marks()  # it may have begun with them there
+        self.store.expect_marks()  # the run may have begun with them there
         self.store.keep(run_id, work)
 
     def find_stored(self, run_id: str) -> Work | None:
@@ -322,9 +322,9 @@ class IsolatedWorkspaces:
         return record.work if record else None
 
     def remove(self, run_id: str) -> None:
-        """Remove the folder of a run. Its stored work stays.
+        """Remove a run's folder. Its stored work stays.
 
-        A folder with a git folder that could not be stored is moved away instead.
+        If a git folder in it could not be stored, the folder is moved away instead.
         """
         place = self._find_place(run_id)
         stored = self.find_stored(run_id)
@@ -333,7 +333,7 @@ class IsolatedWorkspaces:
             if not os.path.lexists(stored.git.folder):
                 with suppress(FileNotFoundError):
                     os.rename(place, stored.git.folder)
-        # A kill in between must not leave a workspace that lacks files.
+        # A kill in between must not leave an incomplete workspace.
         removed = f"{place}.{os.urandom(4).hex()}{REMOVED}"
         with suppress(FileNotFoundError):
             os.rename(place, removed)
@@ -341,27 +341,27 @@ class IsolatedWorkspaces:
         Path(self.store.find_index(run_id)).unlink(missing_ok=True)
 
     def drop(self, run_id: str) -> None:
-        """Remove the stored work of a run, and its folder if that was moved away."""
+        """Remove a run's stored work, and its folder if that was moved away."""
         stored = self.find_stored(run_id)
         self.store.drop(run_id)
         if stored and stored.git and stored.git.folder:
             remove_tree(stored.git.folder)
 
     def remove_if_stored(self, run_id: str) -> None:
-        """Remove the folder of a run if it is as the stored work; else a later start finds it."""
+        """Remove a run's folder if it equals the stored work; otherwise a later start finds it."""
         stored = self.find_stored(run_id) if self.find(run_id) else None
         if stored and self.store_present(run_id).tree == stored.tree:
             self.remove(run_id)
 
     def mark_merged(self, run_id: str) -> None:
-        """Record that the work of a run is merged, and remove a folder that a kill left."""
+        """Record that a run's work is merged, and remove a folder left by a kill."""
         self.store.mark_merged(run_id)
         self.remove_if_stored(run_id)
 
     def resolve(self, run_id: str, work: Work, sides: Mapping[str, str]) -> Work:
         resolved = resolve(self.store, work, sides)
         if resolved != work:
-            # A folder that a kill left would replace the resolved work at the next start.
+            # A folder left by a kill would replace the resolved work at the next start.
             self.remove_if_stored(run_id)
             self.store.keep(run_id, resolved)
         return resolved
@@ -373,11 +373,11 @@ class IsolatedWorkspaces:
         after: MergePlan | None = None,
         choice: MergeChoice = NO_CHOICE,
     ) -> MergePlan:
-        """Merge work with the present files of a workspace; write no file.
+        """Merge work with a workspace's present files, without writing any file.
 
         Arguments:
             into: run id of an isolated workspace; "" for the user's folder.
-            after: plan of work that is merged before, if the new plan is for both.
+            after: plan of work merged earlier, if the new plan covers both.
         """
         store = self.store
         ours = after.base if after else self.store_present(into).tree
@@ -408,14 +408,14 @@ class IsolatedWorkspaces:
         return MergePlan(files, base=ours, tree=merge.tree, landed=landed, private=private)
 
     def land(self, into: str, files: Sequence[MergedFile], on_staged: Callable[[], object]) -> None:
-        """Write the files of a plan, all of them or none; see `Landing.land`."""
+        """Write a plan's files, all of them or none; see `Landing.land`."""
         with self.lock_files(into):
             landing = self._open_landing(into)
             landing.recover()
             landing.land(files, on_staged)
 
     def settle(self, into: str) -> None:
-        """Wait for a landing that is under way; finish or undo one that was killed."""
+        """Wait for a landing that is under way; finish or undo a killed one."""
         landing = self._open_landing(into)
         if landing.is_begun:
             has_folder = os.path.isdir(self._find_files(into))
@@ -423,7 +423,7 @@ class IsolatedWorkspaces:
                 landing.recover()
 
     def settle_all(self) -> None:
-        """Finish or undo all landings that were killed. One that cannot be ended stays."""
+        """Finish or undo all killed landings. One that cannot be ended stays."""
         for name in {path.name.partition("+")[0] for path in self._landings.glob("*")}:
             with suppress(OSError, WorkspaceError):
                 self.settle("" if name == SOURCE_INDEX else name)
@@ -441,7 +441,7 @@ class IsolatedWorkspaces:
 
     @contextmanager
     def lock_files(self, run_id: str) -> Generator[None]:
-        """Keep merges of other threads and processes from writing files of a workspace.
+        """Keep other threads' and processes' merges from writing a workspace's files.
 
         Raises WorkspaceError if another merge does not end.
         """
@@ -457,7 +457,7 @@ class IsolatedWorkspaces:
 
     @contextmanager
     def _lock_index(self, name: str) -> Generator[None]:
-        """Let one thread of one process at a time use an index."""
+        """Let one thread at a time, of all processes, use an index."""
         path = f"{self.store.find_index(name)}.in-use"
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         with hold_open(os.open(path, flags, 0o600)) as descriptor:
@@ -498,7 +498,7 @@ def _to_text(conflict: MergeConflict) -> MergeConflict:
 
 
 def wait_for_lock(descriptor: int, gives_up: Callable[[], bool]) -> bool:
-    """Lock an open file. Return False if `gives_up` says so while another process has it locked."""
+    """Lock an open file. Return False if `gives_up` says so while another process holds it."""
     while True:
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -508,21 +508,21 @@ def wait_for_lock(descriptor: int, gives_up: Callable[[], bool]) -> bool:
         time.sleep(_POLL_SECONDS)
 
 
-_GROUP, _OTHERS = 0o070, 0o007  # all permissions of a file's group, and of others
+_GROUP, _OTHERS = 0o070, 0o007  # all permissions of group and others
 
 
 def list_new_files(changes: Iterable[FileChange]) -> Iterator[str]:
-    """Yield the paths of the files that are new, or that take the place of a link."""
+    """Yield the paths of files that are new or replace a link."""
     for change in changes:
         if change.after and not is_link(change.mode) and (change.was_link or not change.before):
             yield change.path
 
 
 def find_private(folder: str, paths: Iterable[str], usual: int) -> dict[str, int]:
-    """Return the permissions of the files that group or others may not read as usual, by path.
+    """Find files that group or others may not read as usual; return their permissions by path.
 
-    A file counts as private, too, if one of its folders keeps them out. `usual` are the permissions
-    of a folder that nobody has changed: they show the umask.
+    A file also counts as private if one of its folders keeps them out. `usual` are the permissions
+    of a folder that nobody has changed, which show the umask.
     """
     private: dict[str, int] = {}
     left_open: dict[str, int] = {"": 0o777}
@@ -531,7 +531,7 @@ def find_private(folder: str, paths: Iterable[str], usual: int) -> dict[str, int
             facts = os.lstat(os.path.join(folder, path))
             allowed = _find_allowed(folder, os.path.dirname(path), left_open)
         except OSError:
-            continue  # it was removed just now
+            continue  # just removed
         mode = stat.S_IMODE(facts.st_mode) & allowed
         expected = usual & (0o055 if mode & stat.S_IXUSR else 0o044)
         if mode & expected != expected and stat.S_ISREG(facts.st_mode):
@@ -548,11 +548,11 @@ def _find_allowed(folder: str, path: str, known: dict[str, int]) -> int:
 
 
 def make_private(folder: str, private: Mapping[str, int]) -> None:
-    """Give files of a folder that has just been made the permissions of `find_private`."""
+    """Give files of a new folder the permissions found by `find_private`."""
     flags = os.O_RDONLY | os.O_NONBLOCK
     with hold_open(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as top:
         for path, permissions in private.items():
-            # The tree may have a link or a folder there, or nothing.
+            # The tree may have a link, a folder or nothing there.
             with suppress(OSError), hold_open(open_step_by_step(top, path, flags)) as file:
                 if stat.S_ISREG(os.fstat(file).st_mode):
                     os.fchmod(file, permissions)

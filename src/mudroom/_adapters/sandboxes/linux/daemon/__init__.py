@@ -1,7 +1,7 @@
-"""Program that starts the commands of one Linux sandbox, in a process of its own.
+"""The program that starts a Linux sandbox's commands, in a separate process.
 
-The program is small and single-threaded, and its environment is empty, so no key of mudroom is
-in it. Modules of this folder import only the standard library, each other, and the modules of
+The program is small and single-threaded, and its environment is empty, so it holds no keys of
+mudroom's. Modules in this folder import only the standard library, each other, and the modules of
 `_platform` that say "standard library only".
 
 Processes in tier full (`bwrap_supervisor`)::

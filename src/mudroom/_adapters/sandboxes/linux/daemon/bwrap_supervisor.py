@@ -1,8 +1,8 @@
-"""Tier full in the daemon: one event loop starts and ends all commands. Standard library only.
+"""Tier full in the daemon: an event loop starts and ends all commands. Standard library only.
 
-Processes are started only with `posix_spawn`: forking this program twice for each command took
-longer than most commands run. What a fork could do before the command starts is done by bwrap, or
-by this loop while bwrap waits at its gate.
+Processes are started only with `posix_spawn`: forking this program twice per command took longer
+than most commands run. Anything a fork could do before the command starts is done by bwrap, or by
+this loop while bwrap waits at its gate.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from .protocol import (
 )
 
 _PR_SET_CHILD_SUBREAPER = 36
-_FIRST_OWN_DESCRIPTOR = 100  # the daemon's never collide with those of a command
+_FIRST_OWN_DESCRIPTOR = 100  # so that the daemon's never collide with a command's
 _CHILD_PID = re.compile(rb'"child-pid": (\d+)')
 _EXIT_CODE = re.compile(rb'"exit-code": (\d+)')
-_MAX_LEFT_BYTES = 16  # a command can write to the pipe of the count, too
+_MAX_LEFT_BYTES = 16  # a command can also write to the pipe of the count
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class RunningCommand:
-    """One command and its descriptors.
+    """A command and its descriptors.
 
     Arguments:
         result_socket: closed by the client when it gives up.
         status_fd: the reading end of bwrap's status. gate_fd: the writing end of its gate.
-        left_fd: the reading end of the count of the processes that are left.
+        left_fd: the reading end of the count of remaining processes.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RunningCommand:
         self.gate_fd = gate_fd
         self.left_fd = left_fd
         self.bwrap_pid = bwrap_pid
-        # First process of the sandbox: all others end with it. 0 until bwrap reports it.
+        # The sandbox's first process, with which all others end. 0 until bwrap reports it.
         self.init_pid = 0
         self.status = b""
         self.is_stopped = False
@@ -90,9 +90,9 @@ class RunningCommand:
 
 
 class CommandSupervisor:
-    """Event loop for all commands of one sandbox.
+    """The event loop for all commands of a sandbox.
 
-    `descriptors` are those of the seccomp filter and of the contents of /etc.
+    `descriptors` are for the seccomp filter and the contents of /etc.
     """
 
     def __init__(self, setup: DaemonSetup, descriptors: list[int]) -> None:
@@ -115,7 +115,7 @@ class CommandSupervisor:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
     def serve(self, control: socket.socket) -> None:
-        """Run until the client has ended and its last command has ended."""
+        """Run until the client and its last command have ended."""
         self._watch(control.fileno(), lambda: self._receive_request(control))
         while self._handlers:
             for descriptor, _ in self._poll.poll():
@@ -126,8 +126,8 @@ class CommandSupervisor:
     def _receive_request(self, control: socket.socket) -> None:
         """Start the next command.
 
-        Protected files are recorded whenever no command runs: between commands the user may change
-        them.
+        Protected files are recorded whenever no command is running, as the user may change them
+        between commands.
         """
         message, pair = receive_message(control)
         if message is None:
@@ -151,7 +151,7 @@ class CommandSupervisor:
         for descriptor in (status_read, left_read):
             os.set_blocking(descriptor, False)
         gate_read, gate_write = map(_move_up, os.pipe())
-        # bwrap's gate holds its own writing end too: if this process dies, bwrap waits and never
+        # bwrap's gate also holds its own writing end: if this process dies, bwrap waits and never
         # starts a command without limits. The clean-up of orphans then kills bwrap.
         gate = _move_up(os.open(f"/proc/self/fd/{gate_read}", os.O_RDWR))
         copies = {1: output, 2: output, STATUS_FD: status_write, GATE_FD: gate, LEFT_FD: left_write}
@@ -184,8 +184,8 @@ class CommandSupervisor:
     def _spawn_bwrap(self, argv: list[str], actions: list[Any]) -> int:
         """Start bwrap.
 
-        It dies with this process, but only from some milliseconds after its start. So its
-        environment names our scratch directory, by which the clean-up of orphans finds it.
+        It dies with this process, but not in its first milliseconds. So its environment names our
+        scratch directory, which lets the clean-up of orphans find it.
         """
         argv = self._mounts.rewrite_binds(argv) if self._mounts else argv
         argv[argv.index(ETC_PLACEHOLDER)] = self._etc.path
@@ -201,7 +201,7 @@ class CommandSupervisor:
             )
 
     def _read_status(self, command: RunningCommand) -> int:
-        """Read bwrap's status, return how many bytes, and open the gate for its child."""
+        """Read bwrap's status and open the gate for its child; return the number of bytes."""
         try:
             chunk = os.read(command.status_fd, 4096)
         except BlockingIOError:
@@ -215,7 +215,7 @@ class CommandSupervisor:
         return len(chunk)
 
     def _open_gate(self, command: RunningCommand) -> None:
-        """Limit the first process of the sandbox, then let it start the command."""
+        """Limit the sandbox's first process, then let it start the command."""
         try:
             with idmapped_mount.as_user(os.stat(f"/proc/{command.init_pid}").st_uid):
                 for kind, limit in self._limits:
@@ -228,9 +228,9 @@ class CommandSupervisor:
             kill_process(command.bwrap_pid)
 
     def _handle_bwrap_end(self, command: RunningCommand) -> None:
-        """Kill the rest of the sandbox, and wait until it is gone.
+        """Kill the rest of the sandbox, and wait for it to be gone.
 
-        bwrap may have been killed before it reported the first process of the sandbox. That process
+        bwrap may have been killed before it reported the sandbox's first process. That process
         is then a child of ours that belongs to no command.
         """
         while self._read_status(command):
@@ -247,14 +247,14 @@ class CommandSupervisor:
         self._call_when_ended(command.init_pid, lambda: self._finish_command(command))
 
     def _stop_command(self, command: RunningCommand) -> None:
-        """Kill a command because the client gave up or has ended."""
+        """Kill a command whose client gave up or ended."""
         self._unwatch(command.result_socket.fileno())
         command.is_stopped = True
         kill_process(command.init_pid)
         kill_process(command.bwrap_pid)
 
     def _call_when_ended(self, pid: int, callback: Callable[[], None]) -> None:
-        """Call back when the process has ended, and reap it if it is our child. 0 has ended."""
+        """Call back when the process ends; reap it if it is our child. Process 0 has ended."""
         try:
             pid_fd = os.pidfd_open(pid) if pid else -1
         except ProcessLookupError:
@@ -292,9 +292,9 @@ class CommandSupervisor:
 
 
 def _make_etc(contents: dict[str, int]) -> ScratchDir:
-    """Make the folder that commands see as /etc, readable for every user.
+    """Make the folder that commands see as /etc, readable by every user.
 
-    `contents`: path -> descriptor of the content. An empty one makes a folder, to mount another on.
+    `contents`: path -> descriptor of the content. Empty content makes a folder to mount another on.
     """
     directory = ScratchDir("/tmp")
     umask = os.umask(0o022)

@@ -1,4 +1,4 @@
-"""Settings of a command's process before it starts: limits, signals. Standard library only."""
+"""Sets limits and signals of a command's process before it starts. Standard library only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 from collections.abc import Generator
 
 DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
-"""Signals whose handling is reset: a command finds them as any other program does."""
+"""Signals whose handling is reset, so that a command finds the usual defaults."""
 
 _RESOURCES = {
     "memory": resource.RLIMIT_DATA,
@@ -33,14 +33,14 @@ def compute_limits(limits: dict[str, int]) -> list[tuple[int, int]]:
 
 
 def set_killed_first() -> None:
-    """Make this process the first to be killed when memory runs out."""
+    """Make the kernel kill this process first when memory runs out."""
     with open(_OOM_SCORE, "w") as score:
         score.write(_KILLED_FIRST)
 
 
 @contextlib.contextmanager
 def kill_children_first() -> Generator[None]:
-    """Make processes that start in this context the first to be killed when memory runs out."""
+    """Make the kernel first kill processes started in this context when memory runs out."""
     with open(_OOM_SCORE, "r+") as score:
         before = score.read()
         score.write(_KILLED_FIRST)

@@ -1,7 +1,7 @@
-"""Id-mapped mounts: a root user's commands run as another user that seems to own the workspace.
+"""Id-mapped mounts: root's commands run as another user that seems to own the workspace.
 
-Without it the kernel treats such a command as root: it may write files in procfs that only root may
-write, and the number of its processes is not limited. Standard library only.
+Without them, the kernel treats such a command as root: it may write files in procfs reserved for
+root, and the number of its processes is not limited. Standard library only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socket
 import struct
 from collections.abc import Generator
 
-SANDBOX_UID = 59_999  # id of the user that the workspace seems to belong to. It owns nothing else
+SANDBOX_UID = 59_999  # the workspace's apparent owner, who owns nothing else
 
 _CLONE_NEWNS = 0x20000
 _CLONE_NEWUSER = 0x10000000
@@ -29,14 +29,14 @@ _AT_FDCWD = -100
 _MOUNT_ATTR_IDMAP = 0x100000
 _MOVE_MOUNT_F_EMPTY_PATH = 4
 _MOUNT_POINT = "/sys"
-"""Covered by a tmpfs that holds the mounts. No source of a mount lies in it, and bwrap needs
+"""Covered by a tmpfs that holds the mounts. It contains no source of a mount, and bwrap needs
 nothing from it."""
 _BIND_OPTIONS = ("--bind", "--ro-bind", "--ro-bind-try")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class IdmappedMounts:
-    """Mounts of the folders that commands use. Only this process and its children see them.
+    """Mounts of the folders used by commands. Only this process and its children see them.
 
     The owner of the first folder, the workspace, is mapped to SANDBOX_UID.
     """
@@ -48,7 +48,7 @@ class IdmappedMounts:
         self._has_own_namespace = False
 
     def rewrite_binds(self, argv: list[str]) -> list[str]:
-        """Replace sources in bwrap's arguments by the mounts; remount replaced folders first.
+        """Replace sources in bwrap's arguments with the mounts; remount replaced folders first.
 
         Raises OSError if the file system does not support it, or root may not mount.
         """
@@ -85,7 +85,7 @@ class IdmappedMounts:
 
 
 def _read_identities(paths: list[str]) -> list[tuple[int, int]]:
-    """Return what identifies each folder; (0, 0) for a folder that does not exist."""
+    """Read the identity of each folder; (0, 0) for a folder that does not exist."""
     identities: list[tuple[int, int]] = []
     for path in paths:
         try:
@@ -100,7 +100,7 @@ def _read_identities(paths: list[str]) -> list[tuple[int, int]]:
 def _mount_folders(paths: list[str], namespace: int) -> list[str]:
     """Mount each folder, the first with mapped owners; return the mounted paths.
 
-    A folder that does not exist gets a path that does not exist.
+    A nonexistent folder gets a nonexistent path.
     """
     trees = [
         _LIBC.syscall(_SYS_OPEN_TREE, _AT_FDCWD, os.fsencode(path), _OPEN_TREE_CLONE | os.O_CLOEXEC)
@@ -165,8 +165,8 @@ def _swap_map(owner: int) -> str:
 def as_user(uid: int) -> Generator[None]:
     """Act as a user in this context, if this is root.
 
-    To set another process's limits one must be its user, or have a capability that root in a
-    container may lack.
+    Setting another process's limits takes being its user, or a capability that root in a container
+    may lack.
     """
     if os.getuid() == uid or os.getuid() != 0:
         yield

@@ -1,4 +1,4 @@
-"""Tier file in the daemon: one watcher process for each command. Standard library only.
+"""Tier file in the daemon: one watcher process per command. Standard library only.
 
 A watcher kills all descendants of its command when the command ends or the client gives up, then
 restores protected files and sends the outcome.
@@ -42,10 +42,10 @@ class _SeccompProgram(ctypes.Structure):
 
 
 def serve_commands(control: socket.socket, setup: DaemonSetup, *, ruleset: list[int]) -> None:
-    """Start a watcher for each command until the client has ended.
+    """Start a watcher for each command until the client ends.
 
-    Protected files are recorded whenever no command runs: between commands the user may change
-    them. `ruleset` has the descriptor of the Landlock ruleset, or nothing in tests.
+    Protected files are recorded whenever no command is running, as the user may change them between
+    commands. `ruleset` has the descriptor of the Landlock ruleset, or is empty in tests.
     """
     setup.limits["processes"] += count_user_threads()
     protected = ProtectedFiles(
@@ -71,7 +71,7 @@ def serve_commands(control: socket.socket, setup: DaemonSetup, *, ruleset: list[
                 socket.socket(fileno=pair[1]), Outcome(-signal.SIGKILL, describe_error(error))
             )
             continue
-        # A child that ends before it is in `running` would look like an orphan.
+        # A child that ended before being in `running` would look like an orphan.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         pid = os.fork()
         if pid == 0:
@@ -95,7 +95,7 @@ def _read_ended(ended_read: int) -> set[int]:
 
 
 def _reap_children(running: set[int]) -> None:
-    """Reap ended children. Kill an orphan that becomes our child: its watcher was killed."""
+    """Reap ended children. Kill orphans that become our children: their watcher was killed."""
     has_orphans = False
     try:
         while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
@@ -115,7 +115,7 @@ def _watch(
     protected: ProtectedFiles,
     ended_write: int,
 ) -> NoReturn:
-    """Run one command to its end, or until the client closes the socket; send the outcome."""
+    """Run a command to its end, or until the client closes the socket; send the outcome."""
     outcome = Outcome(-signal.SIGKILL)
     try:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -125,7 +125,7 @@ def _watch(
         outcome = outcome._replace(restored=protected.restore())
     except BaseException as error:  # noqa: BLE001  every error must reach the client
         outcome = outcome._replace(error=outcome.error or describe_error(error))
-    # Tell the daemon before the client: from then on the user may change files.
+    # Tell the daemon before the client, because then the user may change files.
     os.write(ended_write, b"%d " % os.getpid())
     send_outcome(result_socket, outcome)
     os._exit(0)
@@ -186,7 +186,7 @@ class WatchedCommand:
 
 
 def _keep_only(stdio: list[int], own: list[int]) -> list[int]:
-    """Make `stdio` descriptors 0, 1, 2 and close all others except `own`.
+    """Make `stdio` descriptors 0, 1 and 2, and close all others except `own`.
 
     Returns the new numbers of `own`; they are closed when the command starts.
     """
@@ -220,9 +220,9 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _kill_descendants() -> int:
-    """Kill all descendants and return their number.
+    """Kill all descendants; return their number.
 
-    An orphan becomes a child of this process, so none escapes.
+    Orphans become children of this process, so none escapes.
     """
     killed: set[int] = set()
     deadline = time.monotonic() + _KILL_TIMEOUT
@@ -233,7 +233,7 @@ def _kill_descendants() -> int:
         except ChildProcessError:
             break
         for pid in list_children():
-            # A dead one was left by a process that has just been killed: it did not run any more.
+            # Dead ones were left by a process that has just been killed; they were not running.
             if (process := read_process(pid)) and not process.is_dead:
                 kill_process(pid)
                 killed.add(pid)

@@ -1,4 +1,4 @@
-"""Entry of the daemon: take over the control socket, then serve commands. Standard library only."""
+"""The daemon's entry: takes over the control socket, and serves commands. Standard library only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .protocol import DaemonSetup, receive_message
 
 
 def main() -> None:
-    """Serve commands until the client has ended. The control socket is descriptor 0."""
+    """Serve commands until the client ends. The control socket is descriptor 0."""
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     control = socket.socket(fileno=os.dup(0))
     os.set_inheritable(control.fileno(), False)
@@ -23,7 +23,7 @@ def main() -> None:
     message, descriptors = receive_message(control)
     if message is None:
         return
-    gc.disable()  # a collection in a forked process copies every page it looks at
+    gc.disable()  # a collection in a forked process copies every page it touches
     setup = DaemonSetup(**message)
     if setup.uses_bwrap:
         CommandSupervisor(setup, descriptors).serve(control)

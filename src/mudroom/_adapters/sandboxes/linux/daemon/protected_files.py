@@ -1,4 +1,4 @@
-"""Protected files at the top of a workspace: changes by a command are undone when it ends.
+"""Protected files at the top of a workspace: a command's changes are undone when it ends.
 
 Standard library only.
 """
@@ -20,9 +20,9 @@ _MAX_BYTES = 8 << 20
 
 
 class PathState(NamedTuple):
-    """State of one file, folder or link.
+    """The state of a file, folder or link.
 
-    `signature` changes when the file changes; `data` is its content, or the target of a link.
+    `signature` changes when the file changes; `data` is its content, or a link's target.
     """
 
     signature: tuple[int, ...]
@@ -30,7 +30,7 @@ class PathState(NamedTuple):
     data: bytes
 
     def is_same(self, other: PathState) -> bool:
-        """Return whether two states are equal. A restored file differs only in its signature."""
+        """Return whether two states are equal. Restoring a file changes only its signature."""
         if self.signature == other.signature:
             return True
         is_folder = stat.S_IFMT(self.mode) == stat.S_IFDIR
@@ -44,12 +44,12 @@ class _Budget:
 
 
 class ProtectedFiles:
-    """Record of the protected names at the top of a workspace.
+    """A record of the protected names at the top of a workspace.
 
     Arguments:
-        quarantine: the folder that new protected files are moved to.
-        restore_existing: restore files that were changed or removed. If False, mounts prevent such
-            changes, and only new names and links are checked.
+        quarantine: the folder to move new protected files to.
+        restore_existing: restore changed or removed files. If False, mounts prevent such changes,
+            and only new names and links are checked.
     """
 
     def __init__(self, workspace: str, quarantine: str, *, restore_existing: bool) -> None:
@@ -60,12 +60,12 @@ class ProtectedFiles:
         self._git_folder: tuple[int, int] | None = None
 
     def take_snapshot(self) -> None:
-        """Record the current state. Call it only while no command runs."""
+        """Record the current state. Call it only while no command is running."""
         self._snapshot = dict(self._read_states())
         self._git_folder = self._identify_folder(".git")
 
     def restore(self) -> list[str]:
-        """Undo changes since the snapshot; return the paths relative to the workspace."""
+        """Undo changes since the snapshot; return their paths, relative to the workspace."""
         restored = self._restore_git_folder()
         now = dict(self._read_states())
         for path in sorted(now.keys() - self._snapshot.keys()):
@@ -79,7 +79,7 @@ class ProtectedFiles:
         return restored
 
     def _restore_git_folder(self) -> list[str]:
-        """Move a renamed git folder back, if it can be found, and its replacement away."""
+        """Move a renamed git folder back, if it can be found, and move its replacement away."""
         if not self._restore_existing or self._git_folder is None:
             return []
         if self._identify_folder(".git") == self._git_folder:
@@ -92,7 +92,7 @@ class ProtectedFiles:
         return [".git"]
 
     def _identify_folder(self, name: str) -> tuple[int, int] | None:
-        """Return what identifies a folder even if it is renamed, None if it is no folder."""
+        """Read an identity that a folder keeps when renamed; None if it is not a folder."""
         try:
             info = os.lstat(self._make_absolute(name))
         except OSError:
@@ -100,7 +100,7 @@ class ProtectedFiles:
         return (info.st_dev, info.st_ino) if stat.S_ISDIR(info.st_mode) else None
 
     def _read_states(self) -> Iterator[tuple[str, PathState]]:
-        """Yield all protected paths and their states, a folder before its content."""
+        """Yield all protected paths and their states, folders before their contents."""
         budget = _Budget()
         for name in sorted(filter(is_protected, os.listdir(self._workspace))):
             git_folder = self._identify_folder(name) if name == ".git" else None

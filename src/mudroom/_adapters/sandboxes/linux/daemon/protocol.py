@@ -10,25 +10,25 @@ import socket
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-STATUS_FD = 3  # descriptor of bwrap to which it writes its status
-GATE_FD = 4  # descriptor of bwrap on which it waits before it starts the command
-FILTER_FD = 5  # descriptor of bwrap from which it reads the seccomp filter
-LEFT_FD = 6  # the first process of a sandbox writes to it how many processes are left
+STATUS_FD = 3  # bwrap writes its status here
+GATE_FD = 4  # bwrap waits here before it starts the command
+FILTER_FD = 5  # bwrap reads the seccomp filter from here
+LEFT_FD = 6  # a sandbox's first process writes the number of remaining processes here
 
-ETC_PLACEHOLDER = "/etc of commands"  # in bwrap's arguments, for the folder that the daemon makes
+ETC_PLACEHOLDER = "/etc of commands"  # in bwrap's arguments, for the folder made by the daemon
 
-MARK_VARIABLE = "MUDROOM_CALL"  # of processes that end with their owner: a path in its scratch dir
+MARK_VARIABLE = "MUDROOM_CALL"  # in processes that end with their owner: a path in its scratch dir
 
 MAX_MESSAGE_BYTES = 1 << 19
 _MAX_DESCRIPTORS = 32
 
 
 class ResourceLimits(NamedTuple):
-    """Resources that one command may use.
+    """Limits on a command's resources.
 
     Arguments:
-        memory: bytes of data of each process.
-        open_files: descriptors of each process.
+        memory: bytes of data per process.
+        open_files: descriptors per process.
         scratch: bytes in /tmp and the home folder, where these are in memory.
     """
 
@@ -40,19 +40,20 @@ class ResourceLimits(NamedTuple):
 
 
 class DaemonSetup(NamedTuple):
-    """First message of the client: the settings for all commands of the sandbox.
+    """The client's first message: the settings for all of the sandbox's commands.
 
     Arguments:
-        quarantine: the folder for files that are moved out of the workspace.
-        limits: the fields of ResourceLimits. In tier file the limit of processes counts all threads
-            of the user, so the daemon raises it by those that run already.
-        uses_bwrap: True in tier full. The descriptors sent along are then those of the seccomp
-            filter and of the contents of /etc; in tier file, that of the Landlock ruleset.
+        quarantine: the folder for files moved out of the workspace.
+        limits: the fields of ResourceLimits. In tier file, the limit on processes counts all of the
+            user's threads, so the daemon raises it by those already running.
+        uses_bwrap: True in tier full. The descriptors sent along are then for the seccomp filter
+            and the contents of /etc; in tier file, for the Landlock ruleset.
         seccomp_filter: the program as hexadecimal text, for tier file.
-        etc_paths: the paths below /etc of the contents, in the order of their descriptors.
-        restore_existing: restore protected files that a command changed, not only remove new ones.
+        etc_paths: the paths of the contents below /etc, in the order of their descriptors.
+        restore_existing: also restore protected files changed by a command, not only remove new
+            ones.
         other_user: commands run as a user that owns nothing but the workspace.
-        extra_dirs: further folders that this user must reach.
+        extra_dirs: other folders that this user must reach.
     """
 
     workspace: str
@@ -67,13 +68,13 @@ class DaemonSetup(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Last message about a command.
+    """The last message about a command.
 
     Arguments:
-        code: the exit code; negative, the signal.
-        error: the reason why the command was not run, "" if it was.
+        code: the exit code; if negative, the signal.
+        error: why the command was not run, "" if it was.
         restored: protected files that were restored or removed, relative to the workspace.
-        left: processes that the command left in the background and that were killed.
+        left: number of processes the command left in the background, which were killed.
     """
 
     code: int
@@ -83,7 +84,7 @@ class Outcome(NamedTuple):
 
 
 def receive_message(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
-    """Receive the next message and its descriptors; None when the client has ended."""
+    """Receive the next message and its descriptors; None once the client has ended."""
     data, descriptors, _, _ = socket.recv_fds(
         control, MAX_MESSAGE_BYTES, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
     )

@@ -1,7 +1,7 @@
-"""Landings: the files of a merge reach a folder together, or none of them does.
+"""Landings: the files of a merge reach a folder together, or not at all.
 
-land.py            the two phases, and what becomes of a landing that was interrupted
-files.py           the files: their rights looked at first, staged beside their targets, renamed,
-                   put back
-landing_record.py  the plan on the disk, for the process after a kill
+land.py            the two phases, and the recovery of an interrupted landing
+files.py           the files: checks their rights, stages them beside their targets, renames them,
+                   puts them back
+landing_record.py  the plan on disk, for the next process after a kill
 """

@@ -1,12 +1,11 @@
-"""The files of one landing: each is staged beside its target, renamed, and put back on an error.
+"""The files of a landing: each is staged beside its target, renamed, and put back on error.
 
-What would forbid a rename, such as a read-only folder, is looked at before the first one.
+Anything that would forbid a rename, such as a read-only folder, is checked before the first one.
 
-Every folder is opened relative to the one above it, and no link is followed: what is a link now
-was a folder when the merge was planned. A folder that takes the place of a file lands as one entry:
-it is staged with all that is in it, and its name is exchanged with that of the file. What git does
-not see counts, too: a folder with an ignored file of the user's in it is not the folder that the
-merge was planned with.
+Every folder is opened relative to its parent, and no link is followed: it was a folder when the
+merge was planned. A folder that replaces a file lands as one entry: it is staged with its contents,
+and its name is exchanged with the file's. Files that git does not see count as well: with an
+ignored file of the user's in it, a folder is not the one the merge was planned with.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ from ..store import FOLDER, LINK, REGULAR, is_link, list_parents
 from .landing_record import InnerFile, LandingFile
 
 _SOMETHING_ELSE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.EINVAL)
-"""Errors for a path where the plan expects a file, and something else is there by now."""
+"""Errors for a path where the plan expects a file, but something else is there by now."""
 
 _EXECUTE = 0o111
 _READ = 0o444
 
 
 class Contents(Protocol):
-    """The store with the contents of the merge."""
+    """The store with the merge's contents."""
 
     def read(self, object_id: str) -> bytes: ...
 
@@ -61,7 +60,7 @@ class Contents(Protocol):
 
 
 class LandingFolder:
-    """The folder in which files land. The methods raise OSError and FileChangedError."""
+    """The folder where files land. The methods raise OSError and FileChangedError."""
 
     def __init__(self, root: str, contents: Contents) -> None:
         self.root = root
@@ -72,7 +71,7 @@ class LandingFolder:
         os.close(self._top)
 
     def find_missing_folders(self, paths: Iterable[str]) -> list[str]:
-        """List the folders that files need and that do not exist, those above others first."""
+        """List missing folders that the files need, parents first."""
         missing: dict[str, None] = {}
         for path in paths:
             above: list[str] = []
@@ -104,7 +103,7 @@ class LandingFolder:
         return False
 
     def stage(self, file: LandingFile) -> LandingFile:
-        """Write the new content beside the target, if all rights for the rename are there."""
+        """Write the new content beside the target, if the rename is permitted."""
         with self._open_folder(file, makes_folders=bool(file.after)) as (folder, name):
             path = path_from_text(file.path)
             check_folder(folder, os.path.dirname(path) or ".")
@@ -124,7 +123,7 @@ class LandingFolder:
     def _write_file(
         self, folder: int, name: str, file: LandingFile, content: str, mode: int
     ) -> None:
-        """Write a content under the temporary name, with what it keeps of a file it replaces."""
+        """Write content under the temporary name, with whatever it keeps of the old file."""
         old = stat_entry(folder, name)
         if old and not stat.S_ISREG(old.st_mode):
             old = None
@@ -136,7 +135,7 @@ class LandingFolder:
             write_entry(folder, file.temporary, data, old, chosen, old_name=name)
 
     def is_renamed(self, file: LandingFile) -> bool:
-        """Return whether a file of a landing that was killed has its name, or is removed."""
+        """Return whether a file of a killed landing already has its name, or is removed."""
         try:
             with self._open_folder(file) as (folder, name):
                 finish_exchange(folder, file.temporary, name)
@@ -148,7 +147,7 @@ class LandingFolder:
                     return True
                 if temporary and temporary.st_ino == file.inode:
                     return False
-                # Somebody removed one of the two, such as `git clean`: what is left tells.
+                # Something such as `git clean` removed one of the two; the other one tells.
                 if temporary:
                     return not self._is_new(file, folder, file.temporary, temporary)
                 return present is not None and self._is_new(file, folder, name, present)
@@ -158,7 +157,7 @@ class LandingFolder:
             raise
 
     def _is_new(self, file: LandingFile, folder: int, name: str, facts: os.stat_result) -> bool:
-        """Return whether an entry is as the merge makes it, by its content and its mode."""
+        """Return whether an entry has the content and mode that the merge gives it."""
         is_executable = bool(facts.st_mode & stat.S_IXUSR)
         if file.before == file.after and is_executable != bool(file.mode & _EXECUTE):
             return False
@@ -166,19 +165,19 @@ class LandingFolder:
         return check(self._read(file, folder, name))
 
     def stage_again(self, file: LandingFile) -> None:
-        """Stage a file of a landing that was killed, if the staged file was removed."""
+        """Stage a file of a killed landing again, if the staged file was removed."""
         if file.after:
             with self._open_folder(file, makes_folders=True) as (folder, _):
                 present = stat_entry(folder, file.temporary)
                 is_staged = present is not None
-                if file.new_files is not None and present:  # a part of it may be gone
+                if file.new_files is not None and present:  # part of it may be gone
                     is_staged = self._is_new(file, folder, file.temporary, present)
             if not is_staged:
                 self.remove_temporary(file)
                 self.stage(file)
 
     def rename(self, file: LandingFile) -> None:
-        """Give the new file its name, and the old one, if there is one, the temporary name."""
+        """Give the new file its name, and the old one, if any, the temporary name."""
         check = self._make_check(file.before, file.old_type)
         with self._name_errors(file), self._open_folder(file) as (folder, name):
             if file.after:
@@ -187,7 +186,7 @@ class LandingFolder:
                 set_aside_checked(folder, name, file.temporary, check)
 
     def undo(self, file: LandingFile) -> None:
-        """Undo `rename`: the old file itself gets its name back, with its mode and owner."""
+        """Undo `rename`: the old file gets its name back, with its mode and owner."""
         check = self._make_check(file.after, file.new_type)
         with self._name_errors(file), self._open_folder(file) as (folder, name):
             if file.before and not entry_exists(folder, file.temporary):
@@ -195,7 +194,7 @@ class LandingFolder:
             if not file.after:
                 try:
                     put_back(folder, file.temporary, name)
-                except FileExistsError:  # the user made another one
+                except FileExistsError:  # the user made another
                     raise FileChangedError(file.path) from None
             elif file.before:
                 replace_checked(folder, file.temporary, name, check, self._make_reader(file))
@@ -203,7 +202,7 @@ class LandingFolder:
                 set_aside_checked(folder, name, file.temporary, check)
 
     def _write_old(self, folder: int, name: str, file: LandingFile) -> None:
-        """Write the old file again, from the store: a program removed it, such as `git clean`."""
+        """Restore the old file from the store after a program such as `git clean` removed it."""
         if file.old_files is not None:
             write_folder(folder, file.temporary, file.old_files, self._contents.read)
         else:
@@ -223,7 +222,7 @@ class LandingFolder:
         remove_empty_folder(self._top, path_from_text(path))
 
     def sync(self, files: Iterable[LandingFile]) -> None:
-        """Make the names of files durable, where their folders are still there."""
+        """Make the files' names durable, where their folders still exist."""
         for parent in {os.path.dirname(path_from_text(file.path)) for file in files}:
             with suppress(OSError):
                 folder = open_step_by_step(self._top, parent or ".", FOLDER_FLAGS)
@@ -244,7 +243,7 @@ class LandingFolder:
 
     @contextmanager
     def _name_errors(self, file: LandingFile) -> Generator[None]:
-        """Have FileChangedError name the whole path."""
+        """Make FileChangedError name the whole path."""
         try:
             yield
         except FileChangedError:
@@ -255,7 +254,7 @@ class LandingFolder:
             raise FileChangedError(file.path) from None
 
     def _read(self, file: LandingFile, folder: int, name: str) -> bytes | None:
-        """Return what is under a name: as `read_entry`, or a listing where a folder may be."""
+        """Read an entry as `read_entry` does, or as a listing where it may be a folder."""
         facts = stat_entry(folder, name) if FOLDER in (file.old_type, file.new_type) else None
         if facts and stat.S_ISDIR(facts.st_mode):
             return list_present(folder, name, file.inner_files, self._contents.find_id)
@@ -280,7 +279,7 @@ def _find_type(data: bytes) -> int:
 
 
 def _choose_mode(mode: int, old: os.stat_result) -> int:
-    """Return git's mode with what it does not know: an old file keeps its other permissions."""
+    """Combine git's mode with the old file's other permissions, which git does not know."""
     if is_link(mode):
         return mode
     kept = stat.S_IMODE(old.st_mode) & ~_EXECUTE
@@ -291,15 +290,15 @@ def _choose_mode(mode: int, old: os.stat_result) -> int:
 
 
 _FLAGS = FOLDER_FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC
-_UNKNOWN = b"?"  # listing of a folder with anything that no plan names
+_UNKNOWN = b"?"  # listing of a folder that contains anything no plan names
 
 
 class FolderListing(bytes):
-    """What is in a folder: kind, id and path of each file. Empty folders in it do not count."""
+    """Contents of a folder: kind, id and path of each file. Empty folders do not count."""
 
 
 class _UnknownEntry(Exception):
-    """Something in a folder that the plan does not name."""
+    """A folder contains something the plan does not name."""
 
 
 def list_planned(files: Iterable[InnerFile]) -> FolderListing:
@@ -310,7 +309,7 @@ def list_planned(files: Iterable[InnerFile]) -> FolderListing:
 def list_present(
     parent: int, name: str, planned: Iterable[InnerFile], find_id: Callable[[bytes], str]
 ) -> FolderListing:
-    """List what is in a folder. With a file that is not planned, the listing is that of no plan."""
+    """List a folder's contents. If a file is not planned, the listing matches no plan."""
     known = {path_from_text(each.path) for each in planned}
     lines: list[bytes] = []
     try:
@@ -344,7 +343,7 @@ def _read_files(folder: int, prefix: str, known: Collection[str]) -> Iterator[tu
 def write_folder(
     parent: int, name: str, files: Sequence[InnerFile], read: Callable[[str], bytes]
 ) -> None:
-    """Write a new folder durably. After an error a part stays, which `remove_folder` removes."""
+    """Write a new folder durably. After an error, `remove_folder` removes what was written."""
     os.mkdir(name, dir_fd=parent)
     with _open(parent, name) as folder:
         for file in files:
@@ -356,9 +355,9 @@ def write_folder(
 
 
 def write_new(folder: int, name: str, data: bytes, mode: int) -> None:
-    """Write a file or a link that replaces none. The umask counts, as for any new file.
+    """Write a file or link that replaces nothing. The umask applies, as for any new file.
 
-    `mode` is git's, which opens a file to all, or the permissions of a private file.
+    `mode` is git's, which lets everybody read a file, or the permissions of a private file.
     """
     permissions = {0o644: 0o666, 0o755: 0o777}.get(stat.S_IMODE(mode), stat.S_IMODE(mode))
     type_only = mode if is_link(mode) else None
@@ -366,7 +365,7 @@ def write_new(folder: int, name: str, data: bytes, mode: int) -> None:
 
 
 def remove_folder(parent: int, name: str, files: Iterable[InnerFile]) -> None:
-    """Remove a folder with the files of a plan. Anything else stays, and this raises OSError."""
+    """Remove a folder with a plan's files. Anything else stays, and raises OSError."""
     known = {path_from_text(each.path) for each in files}
     with _open(parent, name) as folder:
         _remove_known(folder, "", known)
@@ -396,7 +395,7 @@ def check_removable(parent: int, path: str, files: Sequence[InnerFile]) -> None:
 
 
 def _open_each(top: int, files: Iterable[InnerFile]) -> Iterator[tuple[int, str]]:
-    """Open each folder that files are in, and the open one; yield descriptor and path below it."""
+    """Open each folder that contains files, and the top; yield its descriptor and path."""
     for path in sorted({"", *list_parents(path_from_text(each.path) for each in files)}):
         with hold_open(open_step_by_step(top, path or ".", FOLDER_FLAGS)) as folder:
             yield folder, path
@@ -412,7 +411,7 @@ def _scan(folder: int) -> list[os.DirEntry[str]]:
 
 
 _READ_FLAGS = 0x8000_6601 | (array.array("l").itemsize << 16)
-"""FS_IOC_GETFLAGS: the request of ioctl for the attributes that `chattr` sets."""
+"""FS_IOC_GETFLAGS: the ioctl request for the attributes that `chattr` sets."""
 
 _IMMUTABLE = 0x10
 _APPEND_ONLY = 0x20
@@ -432,7 +431,7 @@ def check_folder(folder: int, path: str) -> None:
 def check_file(folder: int, name: str, path: str, *, is_written: bool) -> None:
     """Raise WorkspaceError if a file of an open folder cannot be replaced or removed.
 
-    `is_written` means that it gets another content: a removal needs no right to write the file.
+    `is_written` means its content changes: a removal needs no right to write the file.
     """
     facts = stat_entry(folder, name)
     if facts is None:
@@ -469,7 +468,7 @@ def _check_file_attributes(folder: int, name: str, path: str) -> None:
     try:
         descriptor = os.open(name, flags, dir_fd=folder)
     except OSError:
-        return  # the rename tells
+        return  # the rename will tell
     with hold_open(descriptor):
         _check_attributes(descriptor, path)
 

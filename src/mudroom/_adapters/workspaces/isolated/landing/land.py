@@ -1,8 +1,8 @@
-"""The two phases of a landing, and the end of one that was interrupted.
+"""The two phases of a landing, and the recovery of an interrupted one.
 
-First every new file is written beside its target, where rights and room show themselves. Only then
-do the files get their names. An error, or a file that the user saved meanwhile, puts those back
-that have theirs already.
+First every new file is written beside its target, which reveals missing rights or space. Only then
+do the files get their names. After an error, or if the user saved one of the files meanwhile, those
+already renamed are put back.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .files import Contents, LandingFolder, list_planned
 from .landing_record import InnerFile, LandingFile, LandingPlan, LandingRecord
 
 _PREFIX = f"{UNFINISHED_PREFIX}.landing-"
-"""Prefix of temporary files. The clean-up after single writes leaves these alone."""
+"""Prefix of temporary files. The clean-up after single writes leaves them alone."""
 
 
 class Landing:
-    """Lands files in one folder, one merge at a time: the caller holds the lock of the folder."""
+    """Lands files in one folder, one merge at a time: the caller holds the folder's lock."""
 
     def __init__(self, root: str, record: Path, contents: Contents) -> None:
         self._root = root
@@ -37,7 +37,7 @@ class Landing:
 
     @property
     def is_begun(self) -> bool:
-        """True while another process or thread lands files, or after it was killed."""
+        """True while another process or thread is landing files, or after it was killed."""
         return self._record.exists
 
     def land(self, files: Sequence[MergedFile], on_staged: Callable[[], object]) -> None:
@@ -45,8 +45,8 @@ class Landing:
 
         `on_staged` is called before the first rename; if it raises, nothing is changed.
 
-        Raises FileChangedError if a file is not as the merge expects it, and WorkspaceError if one
-        cannot be written. Then the folder is as it was, and has what the user saved meanwhile.
+        Raises FileChangedError if a file is not as the merge expects, and WorkspaceError if one
+        cannot be written. The folder is then as before, with anything the user saved meanwhile.
         """
         with (
             _explain_errors(".", self._root),
@@ -64,8 +64,8 @@ class Landing:
                         folder.rename(file)
                     done.append(file)
             except BaseException as error:
-                # Where the system has no exchange, a rename takes several steps. The last may fail.
-                # A file that the user changed has been put back.
+                # Without an atomic exchange, a rename takes several steps, and the last may fail.
+                # A file changed by the user has already been put back.
                 if not isinstance(error, FileChangedError):
                     begun = plan.files[len(done) : len(done) + 1]
                     done += [file for file in begun if _has_new_name(folder, file)]
@@ -74,7 +74,7 @@ class Landing:
             self._finish(folder, plan)
 
     def recover(self) -> None:
-        """Finish a landing that was killed, or undo it if it cannot be finished.
+        """Finish a killed landing, or undo it if it cannot be finished.
 
         Raises WorkspaceError if neither is possible; a later call tries again.
         """
@@ -82,7 +82,7 @@ class Landing:
         if plan is None:
             return
         with _explain_errors(".", plan.root):
-            if not os.path.isdir(plan.root):  # the folder is gone, and all files with it
+            if not os.path.isdir(plan.root):  # the folder is gone, with all its files
                 self._record.remove()
                 return
             with closing(LandingFolder(plan.root, self._contents)) as folder:
@@ -130,7 +130,7 @@ class Landing:
         if new is not None:
             after = self._contents.find_id(list_planned(new))
         elif not before and folder.is_folder(file.path):
-            # No tree has empty folders: to git there is nothing in the way of the new file.
+            # Trees have no empty folders: to git, nothing is in the new file's way.
             old = old or ()
         if old is not None:
             before = self._contents.find_id(list_planned(old))
@@ -148,10 +148,10 @@ class Landing:
     def _stage(
         self, folder: LandingFolder, plan: LandingPlan, on_staged: Callable[[], object]
     ) -> LandingPlan:
-        """Write all new files beside their targets; return the plan that says so."""
+        """Write all new files beside their targets; return the updated plan."""
         if self._record.exists:
-            # An ended landing whose temporary files cannot be removed. Its mark must not tell a
-            # later process that this one has ended, too.
+            # The temporary files of an ended landing cannot be removed. Its mark must not tell a
+            # later process that this landing has also ended.
             with _explain_errors(".", self._root):
                 self._record.remove()
         self._save(plan)
@@ -178,20 +178,20 @@ class Landing:
             ) from error
 
     def _finish(self, folder: LandingFolder, plan: LandingPlan) -> None:
-        """Remove the old files, and the folders that are empty without them."""
+        """Remove the old files, and folders left empty."""
         folder.sync(plan.files)
         # Without the mark, `recover` finds out by looking at the files.
         with suppress(OSError):
             self._record.mark_landed()
         if self._remove_temporary_files(folder, plan):
-            # As git does: a folder without files would be in the way of a file with its name.
+            # As git does: an empty folder would be in the way of a file with its name.
             emptied = list_parents(file.path for file in plan.files if not file.after)
             for path in sorted(emptied, reverse=True):
                 folder.remove_empty(path)
             self._record.remove()
 
     def _remove_staged(self, folder: LandingFolder, plan: LandingPlan) -> None:
-        """Remove the new files, and the folders that were made for them."""
+        """Remove the new files, and the folders made for them."""
         with suppress(OSError):
             self._record.mark_undone()
         if self._remove_temporary_files(folder, plan):
@@ -200,7 +200,7 @@ class Landing:
             self._record.remove()
 
     def _remove_temporary_files(self, folder: LandingFolder, plan: LandingPlan) -> bool:
-        """Return whether all are gone. If not, the record stays, and `recover` tries again."""
+        """Remove them; return whether all are gone. If not, the record stays for `recover`."""
         are_gone = True
         for file in plan.files:
             try:
@@ -216,10 +216,10 @@ class Landing:
         done: Sequence[LandingFile],
         cause: BaseException,
     ) -> None:
-        """Put files back that have been renamed, the last one first.
+        """Put back renamed files, last one first.
 
-        A file that the user saved over the new one stays as the user has it. Raises WorkspaceError
-        if a file cannot be put back; the record stays, and `recover` tries again.
+        A file that the user saved over the new one stays. Raises WorkspaceError if a file cannot be
+        put back; the record then stays, and `recover` tries again.
         """
         stuck: list[str] = []
         for file in reversed(done):
@@ -241,10 +241,10 @@ class Landing:
 def _join_folders(
     files: Sequence[MergedFile],
 ) -> Iterator[tuple[MergedFile, tuple[InnerFile, ...] | None]]:
-    """Yield each file of a merge, and with it the files of a folder that it is exchanged for.
+    """Yield each file of a merge, with the files of any folder exchanged for it.
 
-    These are removed with the folder when a file takes its place, or come with the folder that
-    takes the place of a file. They are not yielded again; all other files have None.
+    Those are removed with a folder that a file replaces, or arrive with a folder that replaces a
+    file. They are not yielded separately; all other files have None.
     """
     above_written = list_parents(file.path for file in files if file.after)
     above_removed = list_parents(file.path for file in files if not file.after)
@@ -270,7 +270,7 @@ def _has_new_name(folder: LandingFolder, file: LandingFile) -> bool:
     try:
         return folder.is_renamed(file)
     except OSError:
-        return True  # undoing it says what is wrong
+        return True  # undoing it will report the problem
 
 
 @contextmanager

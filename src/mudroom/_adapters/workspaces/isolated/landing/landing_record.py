@@ -1,7 +1,7 @@
-"""The record of a landing: what a process begins, so that a later one can finish or undo it.
+"""The record of a landing, written at its start so that a later process can finish or undo it.
 
-It plays the part of the rollback journal of a database. It lies in mudroom's state folder, is
-written before the first file appears in the user's folder, and is removed after the last one.
+It works like a database's rollback journal. It lives in mudroom's state folder, is written before
+the first file appears in the user's folder, and is removed after the last one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ....._platform.paths import path_from_text, path_to_text
 from ....._platform.private_files import make_private_folder, replace_durably, sync_folder
 from ..store import FILE_TYPE, FOLDER, LINK, REGULAR, UNFINISHED
 
-_LANDED = "+landed"  # end of the name of the record of a landing whose files all have their names
-_UNDONE = "+undone"  # end of the name of the record of a landing that changed nothing in the end
+_LANDED = "+landed"  # suffix of a landing's record once all files have their names
+_UNDONE = "+undone"  # suffix of a landing's record once it is undone
 
 
 class InnerFile(Struct, frozen=True):
@@ -31,14 +31,14 @@ class InnerFile(Struct, frozen=True):
 
 
 class LandingFile(Struct, frozen=True):
-    """A file that a landing writes or removes; or a folder, if it is exchanged for a file.
+    """A file that a landing writes or removes, or a folder exchanged for a file.
 
     Arguments:
-        temporary: name of an entry beside it: first it is the new one, later the old one.
-        before, after: see `MergedFile`; of a folder the id of its listing.
+        temporary: name of an entry beside it: at first the new file, later the old one.
+        before, after: see `MergedFile`; for a folder, the id of its listing.
         inode: number of the new entry; 0 until it is staged, and for a removal.
-        old_files, new_files: what is in the folder that goes, and in the one that comes; None
-            where there is no folder.
+        old_files, new_files: contents of the folder being removed, and of the one being added;
+            None if there is no folder.
     """
 
     path: str
@@ -67,12 +67,12 @@ class LandingFile(Struct, frozen=True):
 
 
 class LandingPlan(Struct, frozen=True):
-    """What a landing does.
+    """The steps of a landing.
 
     Arguments:
-        files: in the order in which they get their names.
-        folders: paths of the folders that are made for them, those above others first.
-        is_staged: true if all new files lie beside their targets, so the renames may have begun.
+        files: in the order of their renames.
+        folders: paths of folders made for them, parents first.
+        is_staged: true if all new files are beside their targets, so renames may have begun.
     """
 
     root: str
@@ -89,17 +89,17 @@ class LandingRecord:
 
     @property
     def exists(self) -> bool:
-        """True while a landing is under way, or after one that was killed."""
+        """True while a landing is under way, or after it was killed."""
         return self._path.exists() or self.is_landed or self.is_undone
 
     @property
     def is_landed(self) -> bool:
-        """True if all files have their names, and only the old ones are still to be removed."""
+        """True if all files have their names, and only the old ones remain to be removed."""
         return self._landed.exists()
 
     @property
     def is_undone(self) -> bool:
-        """True if the old files have their names, and only the new ones are still to be removed."""
+        """True if the old files have their names, and only the new ones remain to be removed."""
         return self._undone.exists()
 
     def read(self) -> LandingPlan | None:
@@ -110,13 +110,13 @@ class LandingRecord:
         return None
 
     def save(self, plan: LandingPlan) -> None:
-        """Store the plan so that it survives a power failure."""
+        """Store the plan durably, so that it survives a power failure."""
         make_private_folder(self._path.parent)
         plan = msgspec.structs.replace(plan, root=path_to_text(plan.root))
         replace_durably(self._path, msgspec.json.encode(plan), suffix=UNFINISHED)
 
     def mark_landed(self) -> None:
-        """Note that all files have their names. A rename needs no room on a full disk."""
+        """Record that all files have their names: by a rename, which works on a full disk."""
         self._mark(self._landed)
 
     def mark_undone(self) -> None:
