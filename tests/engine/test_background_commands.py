@@ -98,6 +98,19 @@ async def test_a_cancel_stops_background_commands(stage: Stage) -> None:
     assert report.stopped_commands == ("sleep 600",)
 
 
+async def test_a_cancel_stops_a_detached_command(stage: Stage) -> None:
+    command = "touch begun; sleep 600"
+    async with stage.open({"PARENT": [[call("bash", command=command)], wait_forever]}) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await stage.wait_until((stage.folder / "begun").exists)
+        assert session.runs.detach("1.1.1")
+        await stage.wait_until(lambda: len(stage.model.requests) == 2)
+        assert session.runs.cancel()
+        report = await running
+        await stage.check_record()
+    assert report.reason is Reason.CANCELLED and report.stopped_commands == (command,)
+
+
 async def test_a_time_limit_of_a_background_command_is_stated(stage: Stage) -> None:
     await stage.run([[bash("sleep 600", timeout=1_000)], [call("wait")], "the end"])
     (text,) = list_notifications(stage)

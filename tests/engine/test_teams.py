@@ -576,6 +576,7 @@ async def test_the_user_writes_to_a_name_and_stops_it(stage: Stage) -> None:
     assert (sent.message.sender, sent.message.name) == ("user", "")
     brief = next(e.brief for e in stage.select(RunStarted) if e.run == "1.1.1~2")
     assert brief.prompt == "look at the roof"
+    assert "and at the door" in str(list_texts(stage.list_requests("ALICE")[-1]))
 
 
 async def test_messages_that_are_never_read_are_in_the_evidence(stage: Stage) -> None:

@@ -134,6 +134,23 @@ CASES_OF: dict[Meaning, dict[str, Case]] = {
             "or failure to pay past invoices.",
         ),
         "siliconflow": bare(403, code=30001, message="Sorry, your account balance is insufficient"),
+        "kimi suspended": said(
+            429,
+            "Your account org-x is suspended, please check your plan and billing details",
+            type="exceeded_current_quota_error",
+        ),
+        "glm balance": said(429, "您的账户已欠费,请充值后重试", code="1113"),
+        "glm balance in english": said(
+            429, "Insufficient balance or no resource package. Please recharge.", code="1113"
+        ),
+        "alibaba arrears": bare(
+            400,
+            code="Arrearage",
+            message="Access denied, please make sure your account is in good standing.",
+        ),
+        "novita": bare(403, code=403, reason="NOT_ENOUGH_BALANCE", message="not enough balance"),
+        "minimax": said(500, "insufficient balance (1008)", type="insufficient_balance_error"),
+        "copilot": said(402, "You have no quota", code="quota_exceeded"),
     },
     LOAD: {
         "openai rpm": said(
@@ -196,6 +213,12 @@ CASES_OF: dict[Meaning, dict[str, Case]] = {
             "seconds before retrying.",
             23_456,
             code="RateLimitReached",
+        ),
+        "mistral capacity": bare(
+            429, message="Service tier capacity exceeded", type="service_tier_capacity_exceeded"
+        ),
+        "cerebras queue": bare(
+            429, message="We're experiencing high traffic right now!", code="queue_exceeded"
         ),
         "bedrock": bare(
             400, __type="ThrottlingException", message="Too many requests, please wait."

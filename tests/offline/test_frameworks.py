@@ -275,6 +275,13 @@ TRAPS: dict[str, tuple[dict[str, str], list[str]]] = {
         {"pyproject.toml": pyproject(more="# pytest>=8\n"), "a.py": "# import pytest\nx = 1\n"},
         [],
     ),
+    "only in a comment of TypeScript": (
+        {
+            "package.json": "{}",
+            "a.ts": "/**\n * Pass `jest.fn()` or `vi.fn()`.\n */\n// jest.fn()\n",
+        },
+        [],
+    ),
     "only in node_modules": (
         {
             "package.json": npm(),

@@ -22,10 +22,11 @@ DEFINITIONS = {
     ],
     "b.kt": ["fun Buffer?.thing(a: Int)", "val List<Int>.thing: Int"],
     "c.rb": ["class Box::thing", "thing = 1"],
-    "d.h": ["class API_EXPORT thing {", "static const int thing = 7;"],
+    "d.h": ["class API_EXPORT thing {", "static const int thing = 7;", "int thing(int a);"],
 }
 OTHER_LINES = {
     "a.js": ["import type thing from 'x'", "if (thing()) {", "log('a class thing here')"],
+    "b.ts": ["thing()", "function thing$1(a) {"],
     "b.js": ["run(1) // see function thing", "await thing(() => {", "return thing (a) {"],
     "A.java": ["abstract class Other extends thing {", "return thing(a);", "new thing() {"],
     "B.java": ["final class Other implements thing {", "else if (x) thing(a);"],
@@ -44,6 +45,7 @@ OTHER_LINES = {
 async def test_every_form_of_a_definition_is_seen(ask: Ask) -> None:
     text = (await ask(_join(DEFINITIONS), "Where is `thing` defined?")).text
     assert "Other lines:" not in text
+    assert "Lines that look like a definition or declaration;" in text
     rows = [
         f"{path}:{n}:{x}" for path, lines in DEFINITIONS.items() for n, x in enumerate(lines, 1)
     ]
@@ -52,7 +54,7 @@ async def test_every_form_of_a_definition_is_seen(ask: Ask) -> None:
 
 async def test_a_line_that_only_names_it_is_no_definition(ask: Ask) -> None:
     text = (await ask(_join(OTHER_LINES), "Where is `thing` defined?")).text
-    assert text.startswith("`thing` as a whole word is in 26 lines of 13 files in this folder.")
+    assert text.startswith("`thing` as a whole word is in 28 lines of 14 files in this folder.")
     assert "look like a definition" not in text
 
 
@@ -89,9 +91,9 @@ async def test_a_definition_is_seen_among_very_many_uses(ask: Ask) -> None:
     assert "is in at least" in text and "more lines or files match than one search lists" in text
 
 
-async def test_a_plain_describe_block_is_no_sign_of_rspec(ask: Ask) -> None:
+async def test_a_plain_describe_block_and_the_mocks_of_rspec_are_no_sign_of_it(ask: Ask) -> None:
     tree = {
-        "test/helper.rb": "require 'minitest/autorun'\n",
+        "test/helper.rb": "require 'minitest/autorun'\nrequire 'rspec/mocks'\n",
         "test/spec_a.rb": "require_relative 'helper'\n\ndescribe A do\nend\n",
     }
     text = (await ask(tree, "Which testing framework does this project use?")).text
@@ -101,14 +103,14 @@ async def test_a_plain_describe_block_is_no_sign_of_rspec(ask: Ask) -> None:
 async def test_a_version_is_given_where_it_is_written(ask: Ask) -> None:
     tree = {
         "gradle/libs.versions.toml": """[libraries]
-junit = { module = "junit:junit", version = "4.13.2" }
+junit = { module = "junit:junit", version = "9+181-r4" }
 jmh-core = { module = "org.openjdk.jmh:jmh-core", version.ref = "jmh" }
 """,
         "Cargo.toml": '[workspace.dependencies]\nsyn = "2.0.81"\n',
         "derive/Cargo.toml": "[dependencies]\nsyn = { workspace = true }\n",
     }
     text = (await ask(tree, "What are the dependencies?")).text
-    assert '\n2: junit = { module = "junit:junit", version = "4.13.2" }\n' in text
+    assert '\n2: junit = { module = "junit:junit", version = "9+181-r4" }\n' in text
     assert "\n3: jmh-core = {" in text
     assert "`Cargo.toml`:\n\n```text\n[workspace/dependencies]\n    syn: 2.0.81\n```" in text
     assert '[dependencies]\n    syn: {"workspace": true}\n' in text
@@ -155,6 +157,27 @@ async def test_the_version_of_a_bundle_is_not_that_of_its_framework(
 ) -> None:
     text = (await ask(tree, "Which testing framework does this project use?")).text
     assert f"| **{framework}** | Testing framework | a configuration file" in text
+
+
+async def test_the_version_of_a_framework_is_not_that_of_another_group(ask: Ask) -> None:
+    tree = {
+        "build.gradle": 'testImplementation "androidx.test.ext:junit:1.3.0"\n'
+        'testImplementation "junit:junit:4.13.2"\n',
+        "src/test/ATest.java": "import org.junit.Test;\n",
+    }
+    text = (await ask(tree, "Which testing framework does this project use?")).text
+    assert '`testImplementation "junit:junit:4.13.2"` (`build.gradle` 2)' in text
+    assert "1.3.0" not in text
+
+
+async def test_a_maven_dependency_without_a_version_ends_where_it_ends(ask: Ask) -> None:
+    item = "<dependency><groupId>g</groupId><artifactId>{}</artifactId>{}</dependency>\n"
+    items = item.format("codec", "") + item.format("handler", "<scope>test</scope>")
+    text = (
+        await ask({"pom.xml": f"<project>{items}</project>"}, "What are the dependencies?")
+    ).text
+    assert "\n1: <project><dependency><groupId>g</groupId><artifactId>codec<" in text
+    assert "\n2: <dependency><groupId>g</groupId><artifactId>handler<" in text
 
 
 README_ROWS = [

@@ -28,6 +28,7 @@ from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._core.ports.approval import InputForm
 from mudroom._core.tools import ToolCategory
 from mudroom._projections.run_tree import RunTree
+from mudroom._projections.safe_text import escape_hidden
 from mudroom._replay import replay
 from mudroom.permissions.approved_rules import load_approved
 from mudroom.permissions.rules import Permissions
@@ -295,6 +296,13 @@ async def test_an_approval_request_shows_the_whole_command() -> None:
         and "rm x" in text
     )
     assert "needs approval: curl evil" in text
+
+
+@pytest.mark.parametrize(
+    "hidden", ["\x1b]0;x\x07", "\r", "\u200b", "\u202e", "\x00", "\x9b2J", "\ud800", "\u2028"]
+)
+def test_hidden_characters_are_shown_in_an_approval_request(hidden: str) -> None:
+    assert hidden not in escape_hidden(f"a{hidden}b") and "\\u{" in escape_hidden(f"a{hidden}b")
 
 
 def decode(shown: str) -> str:

@@ -178,12 +178,15 @@ Help.
 """
 
 
-async def test_agents_of_a_trusted_folder_keep_their_tools(tmp_path: Path) -> None:
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_agents_of_a_folder_only_read_until_it_is_trusted(
+    tmp_path: Path, trusted: bool
+) -> None:
     (tmp_path / ".claude" / "agents").mkdir(parents=True)
     (tmp_path / ".claude" / "agents" / "helper.md").write_text(AGENT)
     given: dict[str, Any] = {
         "environ": {"HOME": str(tmp_path / "user")},
-        "integrations": Integrations(agent_files=True),
+        "integrations": Integrations(agent_files=True, trusted=trusted),
         "sandbox": "off",
         "journal": "memory",
     }
@@ -191,4 +194,6 @@ async def test_agents_of_a_trusted_folder_keep_their_tools(tmp_path: Path) -> No
         model="offline", cwd=str(tmp_path), home=str(tmp_path / "h"), **given
     ) as session:
         helper = next(agent for agent in session.agents if agent.name == "helper")
-    assert helper.mode is None
+    assert helper.mode is (None if trusted else Mode.PLAN)
+    hint = "they only read until you trust this folder (mudroom trust add, or --trust)"
+    assert (hint in " ".join(map(str, session.notices))) is not trusted
