@@ -10,12 +10,9 @@ import math
 import threading
 from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import msgspec
-
-from ..errors import UsageError
 
 _T = TypeVar("_T")
 
@@ -144,30 +141,6 @@ def map_texts(value: object, change: Callable[[str], str], *, keys: bool = False
         items = cast("list[object]", value)
         return [map_texts(item, change, keys=keys) for item in items]
     return value
-
-
-def read_decisions(path: Path, kind: type[_T], name: str) -> _T:
-    """Read a JSON file of the user's decisions; an empty value of its type if there is none.
-
-    Raises UsageError if it cannot be read, so that nothing is trusted by mistake.
-    """
-    from .._platform.regular_files import is_missing, read_regular_file
-
-    try:
-        return msgspec.json.decode(read_regular_file(path), type=kind)
-    except (OSError, ValueError) as error:
-        if is_missing(path, error):
-            return kind()
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(
-            f"{name} cannot be read: {reason}", where=str(path), remedy="Repair or remove the file."
-        ) from None
-
-
-def write_decisions(path: Path, value: object) -> None:
-    from .._platform.private_files import replace_private_file
-
-    replace_private_file(path, msgspec.json.format(msgspec.json.encode(value)) + b"\n")
 
 
 def find_schema_error(schema: dict[str, Any]) -> str:

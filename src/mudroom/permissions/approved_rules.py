@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .._core.json_values import read_decisions, write_decisions
 from .._core.tools import Tool, ToolCategory
 from .path_rules import PathContext, get_call_path
 from .policy import RulePolicy
 from .rules import CallFinding, Permissions, Rule, Verdict, parse_rule
+from .trust import read_kept, write_kept
 
 APPROVED_FILE = "approved.json"
 SESSION_ORIGIN = "approved for this session"
@@ -161,7 +161,7 @@ def keep_approved(home: str, folder: str, rules: tuple[Rule, ...]) -> str:
     kept = _read(path)
     texts = kept.setdefault(os.path.realpath(folder), [])
     texts.extend(text for text in map(format_rule, rules) if text not in texts)
-    write_decisions(path, kept)
+    write_kept(path, kept)
     return str(path)
 
 
@@ -170,7 +170,7 @@ def forget_approved(home: str, rule: Rule) -> None:
     kept = _read(path)
     texts = [text for text in kept.get(rule.base, []) if text != format_rule(rule)]
     kept = {**kept, rule.base: texts}
-    write_decisions(path, {place: texts for place, texts in kept.items() if texts})
+    write_kept(path, {place: texts for place, texts in kept.items() if texts})
 
 
 def format_rule(rule: Rule) -> str:
@@ -178,4 +178,4 @@ def format_rule(rule: Rule) -> str:
 
 
 def _read(path: Path) -> dict[str, list[str]]:
-    return read_decisions(path, dict[str, list[str]], "the approved rules")
+    return read_kept(path, dict[str, list[str]], "the approved rules")

@@ -6,9 +6,12 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
-from ..._core.json_values import read_decisions, write_decisions
+from ..._platform.private_files import replace_private_file
+from ..._platform.regular_files import is_missing, read_regular_file
+from ...errors import UsageError
 from .config_files import make_digest
 
 TRUST_FILE = "trusted-programs.json"
@@ -17,7 +20,17 @@ TRUST_FILE = "trusted-programs.json"
 def load_trusted_programs(home: str) -> dict[str, frozenset[str]]:
     """Load digests by folder. Raises UsageError for a broken file, so that nothing starts."""
     path = Path(home, TRUST_FILE)
-    return read_decisions(path, dict[str, frozenset[str]], "the list of trusted programs")
+    try:
+        return msgspec.json.decode(read_regular_file(path), type=dict[str, frozenset[str]])
+    except (OSError, ValueError) as error:
+        if is_missing(path, error):
+            return {}
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(
+            f"the list of trusted programs cannot be read: {reason}",
+            where=str(path),
+            remedy="Repair or remove the file.",
+        ) from None
 
 
 def trust_programs(home: str, place: str, digests: Iterable[str]) -> None:
@@ -27,7 +40,8 @@ def trust_programs(home: str, place: str, digests: Iterable[str]) -> None:
     if chosen := frozenset(digests):
         trusted[place] = chosen
     table = {place: sorted(trusted[place]) for place in sorted(trusted)}
-    write_decisions(Path(home, TRUST_FILE), table)
+    data = msgspec.json.format(msgspec.json.encode(table)) + b"\n"
+    replace_private_file(Path(home, TRUST_FILE), data)
 
 
 def untrust_programs(home: str, folder: str) -> bool:
