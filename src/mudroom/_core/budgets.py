@@ -70,7 +70,7 @@ class LimitState(Struct, frozen=True, gc=False):
 
 
 class Budget(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defaults=True):
-    """Limits of a run and all its descendants; None means no limit.
+    """Limits of a run, most of them shared with its descendants; None means no limit.
 
     Arguments:
         turns: model calls of the run itself; the call that asks for a summary at the end is extra.
@@ -78,8 +78,8 @@ class Budget(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defaults
         input_tokens, output_tokens, total_tokens: tokens of the run and all its descendants.
         usd: US dollars of the run and all its descendants; needs a model with a known price.
         children: runs started below this one, at any depth.
-        depth: levels of children below this run; 0 forbids the task tool. `Brief.depth` counts the
-            levels above a run instead.
+        depth: levels of children below this run; 0 forbids the task tool. `Brief.depth` is the
+            run's own level instead.
 
     Raises UsageError for an amount that is negative, infinite or not a number.
 

@@ -84,7 +84,7 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag
         at: seconds since 1970.
         run: run id, "" for events of the session itself.
         turn: number of the model call, from 1; 0 before the first one.
-        prompt_id: "session#run id#turn", unique for each turn of each run.
+        prompt_id: "session#run id#turn": identifies a turn of a run.
 
     Attributes:
         comes_from_world: it depends on the world outside the engine, so a replay does not make it.
@@ -251,7 +251,7 @@ class TurnStarted(Event, frozen=True, tag="turn_started"):
 
 
 class TurnFinished(Event, frozen=True, tag="turn_finished"):
-    """The complete answer of the model. `seconds`: duration of the call."""
+    """The model's complete answer, before its tool calls start. `seconds`: of the model call."""
 
     message: AssistantMessage
     seconds: float = 0.0

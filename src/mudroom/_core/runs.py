@@ -67,7 +67,7 @@ class Brief(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
         run_id: place of the run in the session: "1" is the first root run, "1.3.2" the child
             started by the second call of its third turn.
         parent: run id of the parent, "" for a root run.
-        call_id: id of the parent's tool call that waits for the report.
+        call_id: id of the parent's tool call that started the run.
         prompt: the first user message as text, with a placeholder for each image.
         content: blocks of that message; () if it is only the text.
         description: three to five words for screens.

@@ -195,8 +195,8 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
             would make, shown when the user is asked to approve it.
         is_provider_tool: true if the provider runs the tool; `run` is never called.
         needs_children: true if only runs that may start children get the tool.
-        offered_to: which runs get the tool by default: "all", only "root" runs, or none until an
-            agent names it ("request"). An agent that names the tool always gets it.
+        offered_to: which runs get the tool by default: "all", only prompts ("root"), or none until
+            an agent names it ("request"). An agent that names the tool always gets it.
         keeps_results: true if its results survive when the engine clears old ones.
         uses_context: true if `run` uses its ToolContext. If not, the session's process can execute
             calls for runs in worker processes.

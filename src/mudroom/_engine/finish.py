@@ -107,7 +107,8 @@ class Ending(Struct, frozen=True):
     """Why a run ends; `finish_run` makes the report from it.
 
     `exception` was raised by an adapter. `has_begun` is false if a limit left no time for a request
-    (`explain_no_turn`), `is_summary_requested` true if an earlier process requested the summary.
+    (`explain_unstarted_run`), `is_summary_requested` true if an earlier process requested the
+    summary.
     """
 
     reason: Reason
@@ -135,7 +136,7 @@ def end_by_limit(run: RunContext, state: LimitState) -> Ending:
     return Ending(_REASON_FOR_LIMIT[state.name], error, limit=state)
 
 
-def find_limit_again(run: RunContext, reason: Reason) -> LimitState | None:
+def find_recorded_limit(run: RunContext, reason: Reason) -> LimitState | None:
     """Find the limit for which an earlier process asked the run to summarise."""
     if reason is Reason.TIMEOUT:
         return run.timer.limit
@@ -144,7 +145,7 @@ def find_limit_again(run: RunContext, reason: Reason) -> LimitState | None:
     return next((each for each in states if each and _REASON_FOR_LIMIT[each.name] is reason), None)
 
 
-def explain_no_turn(run: RunContext, ending: Ending) -> Ending:
+def explain_unstarted_run(run: RunContext, ending: Ending) -> Ending:
     """Explain a run that a limit above ended before its first request."""
     if run.turn.number or ending.error or ending.reason not in LIMIT_REASONS:
         return ending
@@ -237,7 +238,7 @@ async def _end_past_children(run: RunContext) -> None:
     from .resume import end_past_children
 
     def finish(child: RunContext) -> Awaitable[Report]:
-        return finish_run(child, explain_no_turn(child, Ending(child.control.stop_reason)))
+        return finish_run(child, explain_unstarted_run(child, Ending(child.control.stop_reason)))
 
     await end_past_children(run, finish)
 

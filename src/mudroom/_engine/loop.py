@@ -23,8 +23,8 @@ from .finish import (
     close_open_calls,
     end_by_limit,
     end_interrupted_turn,
-    explain_no_turn,
-    find_limit_again,
+    explain_unstarted_run,
+    find_recorded_limit,
     finish_run,
     wait_for_next_prompt,
 )
@@ -70,7 +70,7 @@ async def execute(
     if overlaps is not None and run.brief.workspace.kind is WorkspaceKind.SHARED:
         overlaps.start(run.run_id, run.brief.name)
     try:
-        ending = explain_no_turn(run, await _reach_ending(run, failure, failure_reason))
+        ending = explain_unstarted_run(run, await _reach_ending(run, failure, failure_reason))
         run.control.end()
         report = await finish_run(run, ending)
     finally:
@@ -88,7 +88,7 @@ async def _reach_ending(run: RunContext, failure: str, failure_reason: Reason) -
             return Ending(failure_reason, failure)
         if (reason := resumption.summary_reason) is not None:
             is_own = not resumption.is_stopped_from_outside
-            limit = find_limit_again(run, reason) if is_own else None
+            limit = find_recorded_limit(run, reason) if is_own else None
             return Ending(reason, limit=limit, is_summary_requested=True)
         async with time_limit(None) as deadline:
             run.timer.start_deadline(deadline)

@@ -46,7 +46,7 @@ class Phase(Enum):
     WAITING_FOR_CHILDREN = auto()  # ends, and waits for the summaries of its background children
     SUMMARISING = auto()  # requests the summary
     CANCELLING = auto()  # ends without a summary
-    FINISHED = auto()  # only the report has yet to be stored; nothing can stop the run now
+    FINISHED = auto()  # nothing can stop the run now; its work and its report are being stored
 
 
 LIMIT_REASONS = (Reason.TIMEOUT, Reason.MAX_TURNS, Reason.BUDGET)

@@ -116,7 +116,7 @@ async def _run_in_order(run: RunContext, position: int, prepared: PreparedCall, 
 
 
 async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> None:
-    """Run one call: intent, act, result, each stored before the next (S1).
+    """Run one call: intent, act, result, each stored before the next depends on it (S1).
 
     There are three kinds of calls: live ones; those started by an earlier process, which are in
     `run.turn.started`; and those of a replay, with recorded tools, hooks and decisions
@@ -201,9 +201,9 @@ async def _record_outcome(
 
 class LaneKind(Enum):
     READING = auto()  # changes nothing: its calls run concurrently
-    ONE_THING = auto()  # changes one thing: its calls run in turn
-    BESIDE = auto()  # a single effectful call whose tool has `is_parallel`
-    ANYTHING = auto()  # may change anything: no other ordered call runs beside it
+    KEYED = auto()  # changes one thing: its calls run in turn
+    PARALLEL = auto()  # a single effectful call whose tool has `is_parallel`
+    EXCLUSIVE = auto()  # may change anything: no other ordered call runs beside it
 
 
 class Lane(NamedTuple):
@@ -215,7 +215,7 @@ class Lane(NamedTuple):
 
 
 _READING_LANE = Lane(LaneKind.READING)
-_LANE_OF_ALL = Lane(LaneKind.ANYTHING)
+_EXCLUSIVE_LANE = Lane(LaneKind.EXCLUSIVE)
 
 
 def choose_lane(prepared: PreparedCall) -> Lane | None:
@@ -227,9 +227,9 @@ def choose_lane(prepared: PreparedCall) -> Lane | None:
         # `wait` may depend on the effect of a later call, such as an answer to a message.
         return None if tool.category is ToolCategory.AGENT else _READING_LANE
     if tool.effect is Effect.EFFECTFUL:
-        return Lane(LaneKind.BESIDE, prepared.call.id) if tool.is_parallel else _LANE_OF_ALL
+        return Lane(LaneKind.PARALLEL, prepared.call.id) if tool.is_parallel else _EXCLUSIVE_LANE
     key = tool.get_key(prepared.arguments)
-    return None if key is None else Lane(LaneKind.ONE_THING, key)
+    return None if key is None else Lane(LaneKind.KEYED, key)
 
 
 class Slot(Struct):
@@ -261,7 +261,7 @@ class CallScheduler:
         if lane.kind is LaneKind.READING:
             self._reading.append(slot.done)
             return slot
-        if lane.kind is LaneKind.ANYTHING:  # everything earlier is over when this call begins
+        if lane.kind is LaneKind.EXCLUSIVE:  # everything earlier is over when this call begins
             self._changing = {}
             self._reading = []
         self._changing[lane] = slot.done
@@ -272,12 +272,12 @@ class CallScheduler:
         match lane.kind:
             case LaneKind.READING:
                 events = changing.items()
-                return [done for other, done in events if other.kind is not LaneKind.BESIDE]
-            case LaneKind.ANYTHING:
+                return [done for other, done in events if other.kind is not LaneKind.PARALLEL]
+            case LaneKind.EXCLUSIVE:
                 return [*changing.values(), *self._reading]
-            case LaneKind.ONE_THING | LaneKind.BESIDE:
-                before = [changing[each] for each in (lane, _LANE_OF_ALL) if each in changing]
-                return before if lane.kind is LaneKind.BESIDE else [*before, *self._reading]
+            case LaneKind.KEYED | LaneKind.PARALLEL:
+                before = [changing[each] for each in (lane, _EXCLUSIVE_LANE) if each in changing]
+                return before if lane.kind is LaneKind.PARALLEL else [*before, *self._reading]
 
 
 async def call_before_hook(run: RunContext, hooks: Hooks, prepared: PreparedCall) -> PreparedCall:

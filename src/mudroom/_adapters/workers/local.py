@@ -206,7 +206,7 @@ def _finish(done: asyncio.Future[None], _: object) -> None:
         done.set_result(None)
 
 
-class _Pool:
+class _RunSlots:
     """Handles of running runs and slots for children, shared by workers."""
 
     def __init__(self, max_children: int) -> None:
@@ -219,7 +219,7 @@ class _Pool:
 class LocalWorker:
     """The port Worker for this process.
 
-    At each depth, at most `max_children` run at once; the others wait. Root runs and summary runs
+    At each depth, at most `max_children` run at once; the others wait. Prompt runs and summary runs
     never wait. `child_worker` executes the runs' children; by default, this worker does.
     """
 
@@ -228,12 +228,12 @@ class LocalWorker:
         services: SessionServices,
         max_children: int = 64,
         *,
-        pool: _Pool | None = None,
+        pool: _RunSlots | None = None,
         child_worker: Worker | None = None,
     ) -> None:
         self._services = services
         self._child_worker = child_worker or self
-        self._pool = pool or _Pool(max_children)
+        self._pool = pool or _RunSlots(max_children)
 
     def with_services(self, services: SessionServices) -> LocalWorker:
         """Make a worker with other services that shares this one's slots and handles."""
